@@ -22,8 +22,8 @@ def _gone(name: str) -> str:
 
 
 class _Part(types.ModuleType):
-    """A module of tf.contrib. A name that is not in it comes from the module's replacement, or
-    raises an error that names a replacement."""
+    """A module of tf.contrib. A name that the module lacks comes from its replacement, or raises an
+    error that names a replacement."""
 
     def __init__(self, name: str, elsewhere: Callable[[], Any] = lambda: None) -> None:
         super().__init__(name)

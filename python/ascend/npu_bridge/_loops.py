@@ -32,8 +32,8 @@ class Loop(NamedTuple):
 
 @contextlib.contextmanager
 def logged(graph: Any) -> Iterator[None]:
-    """Logs the ops that are added to the graph meanwhile, in the words that Ascend's documents tell
-    to look for."""
+    """Logs the ops that are added to the graph in the block, in the words for which Ascend's
+    documents tell users to look."""
     before = len(graph.get_operations())
     yield
     for op in graph.get_operations()[before:]:

@@ -1,5 +1,6 @@
-"""python -m npu_bridge SCRIPT, python -m npu_device SCRIPT: runs a script after the import, as Python
-would without it. So scripts may use names that the import adds before they import it, or without."""
+"""python -m npu_bridge SCRIPT, python -m npu_device SCRIPT: runs the script like Python, but
+imports the module first. So scripts may use names that the import adds, even if they do not import
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ascend's name for the module of open() and what is beside it."""
+"""Ascend's name for the module of open() and related functions."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class NpuLossScaleOptimizer:
         kind = type(optimizer)
         if not hasattr(kind, "apply"):
             return object.__new__(_scaling_keras_2(kind))
-        # The method of a wrapper, which reduces the gradients, or that of the class.
+        # The `apply` of a wrapper, which reduces the gradients, or the `apply` of the class.
         optimizer._npu_within = vars(optimizer).pop("apply", None) or optimizer.apply
         object.__setattr__(optimizer, "__class__", _scaling(kind))
         return optimizer
@@ -79,8 +79,8 @@ class NpuLossScaleOptimizer:
 
 
 class _Keras2:
-    """What Keras 2's LossScaleOptimizer, the next base, does not do: it tests the gradients of this
-    worker alone, and with dynamic=False none."""
+    """Adds to Keras 2's LossScaleOptimizer, the next base, a test of all workers' gradients. The
+    base tests the gradients of this worker alone, and with dynamic=False tests nothing."""
 
     def __init__(self: Any, inner_optimizer: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(tf.keras.optimizers.get(inner_optimizer), *arguments, **options)
@@ -102,7 +102,7 @@ class _Keras2:
 
 
 class _Keras3:
-    """The methods that Keras 3 calls: fit lets the optimizer scale the loss and unscale
+    """The methods that Keras 3 calls: `fit` lets the optimizer scale the loss and unscale
     gradients."""
 
     def __init__(

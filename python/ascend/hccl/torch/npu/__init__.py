@@ -44,7 +44,7 @@ def as_npu() -> None:
 
 
 class _Spawned:
-    """A process that multiprocessing starts anew unpickles it before it imports the script."""
+    """multiprocessing's new processes unpickle this before they import the script."""
 
     def __reduce__(self) -> tuple:
         return as_npu, ()

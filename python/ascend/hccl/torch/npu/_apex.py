@@ -1,8 +1,9 @@
-"""apex.amp: loss scaling, half models with float32 master weights, by apex's levels.
+"""apex.amp: loss scaling, and half models with float32 master weights, by apex's levels.
 
-O0 computes in float32. O1 scales the loss; models compute in float32, as float16 gains nothing on
-CPUs, or, with HCCL_HALF=bf16, by torch's autocast. O2 and O3 make models half: their forward takes
-inputs of any floating type and returns float32; O2 keeps batch norms and master weights in float32.
+O0 computes in float32. O1 scales the loss; models compute in float32, because float16 is not faster
+on CPUs. With HCCL_HALF=bf16, O1 models use torch's autocast. O2 and O3 make models half: their
+forward takes inputs of any floating type and returns float32. O2 keeps batch norms and master
+weights in float32.
 
 Levels, properties and the texts of errors are those of apex's page on amp.
 """
@@ -23,7 +24,7 @@ from hccl.torch.npu._functions import HALF
 
 @dataclasses.dataclass
 class Properties:
-    """What a level sets, and arguments of initialize() override."""
+    """The properties of a level. Arguments of initialize() override them."""
 
     enabled: bool = True
     opt_level: str = "O1"
@@ -43,8 +44,8 @@ LEVELS = {
 
 
 class LossScaler:
-    """The scale of one loss. A dynamic one halves after an overflow, and doubles after
-    `scale_window` steps without one."""
+    """The scale of one loss. A dynamic scale halves after an overflow, and doubles after
+    `scale_window` steps without overflow."""
 
     def __init__(
         self,
@@ -95,10 +96,10 @@ _amp_state = _State()
 
 
 class _Stash:
-    """What amp keeps with an optimizer."""
+    """amp's data about an optimizer."""
 
     def __init__(self) -> None:
-        self.pairs: list = []  # (half parameter of the model, its master), which has its place
+        self.pairs: list = []  # (half parameter of the model, the master in its place)
         self.delayed = False  # gradients are still scaled
         self.skip = False
 
@@ -129,8 +130,8 @@ def initialize(
 ) -> Any:
     """Prepares models and optimizers, in place, and returns them in the form in which they came.
 
-    Takes the fields of Properties and the arguments of LossScaler, too. combine_ddp takes the place
-    of DistributedDataParallel: scale_loss averages the gradients over the ranks. combine_grad and
+    Also takes the fields of Properties and the arguments of LossScaler. combine_ddp replaces
+    DistributedDataParallel: scale_loss averages the gradients over the ranks. combine_grad and
     verbosity have no effect: steps read all gradients in place in one pass."""
     if not enabled:
         _amp_state.opt_properties = Properties(enabled=False)
@@ -207,7 +208,7 @@ def _prepare(optimizer: torch.optim.Optimizer, master_weights: bool) -> None:
         if master_weights:
             _give_masters(optimizer, stash)
 
-    # Methods, as torch's schedulers of learning rates expect.
+    # Methods, because torch's learning-rate schedulers expect them.
     optimizer.step = types.MethodType(with_masters, optimizer)
     optimizer.zero_grad = types.MethodType(of_both, optimizer)
     optimizer.add_param_group = types.MethodType(with_their_masters, optimizer)
@@ -242,7 +243,7 @@ def scale_loss(
 ) -> Iterator[torch.Tensor]:
     """with amp.scale_loss(loss, optimizer) as scaled: scaled.backward(); then optimizer.step().
 
-    Behind the block gradients are unscaled, and in float32 if there are master weights; after an
+    After the block gradients are unscaled, and in float32 if there are master weights. After an
     overflow the next step of these optimizers does nothing. delay_unscale: another backward comes
     before the step."""
     if not _amp_state.opt_properties.enabled:
@@ -253,9 +254,9 @@ def scale_loss(
     stashes = [(each, _stash_of(each)) for each in _list(optimizers)]
     for optimizer, stash in stashes:
         grads = _own_gradients(optimizer, stash)
-        if stash.skip and grads:  # of another loss, which overflowed: this one may be finite
+        if stash.skip and grads:  # another loss has overflowed; this loss may be finite
             torch._foreach_zero_(grads)
-        elif not stash.delayed and scale != 1 and grads:  # these are unscaled; what comes is added
+        elif not stash.delayed and scale != 1 and grads:  # unscaled; new ones are added
             torch._foreach_mul_(grads, scale)
     yield loss.float() * scale
     if delay_unscale:
@@ -291,7 +292,7 @@ def _own_gradients(optimizer: torch.optim.Optimizer, stash: _Stash) -> list:
 
 @torch.no_grad()
 def _unscale(optimizer: torch.optim.Optimizer, stash: _Stash, factor: float) -> bool:
-    """Whether a gradient was not finite. Gradients of the model move to the masters."""
+    """Returns whether a gradient was not finite. Moves gradients of the model to the masters."""
     grads = _own_gradients(optimizer, stash)
     moved = []
     for parameter, master in stash.pairs:
@@ -319,7 +320,7 @@ def disable_casts() -> Iterator[None]:
         yield
 
 
-# ---- functions of programs: they cast what they take where autocast is on ----
+# ---- functions of programs: they cast their inputs if autocast is on ----
 
 
 def _casting(function: Callable, dtype_of: Callable) -> Callable:
@@ -334,7 +335,7 @@ def _casting(function: Callable, dtype_of: Callable) -> Callable:
     return with_casts
 
 
-# Decorators: floating arguments become half, float32, or the widest of their types.
+# Decorators. They cast floating arguments to half, to float32, or to the widest of their types.
 half_function = functools.partial(_casting, dtype_of=lambda arguments: HALF)
 float_function = functools.partial(_casting, dtype_of=lambda arguments: torch.float32)
 promote_function = functools.partial(_casting, dtype_of=_apex_models.widest)
@@ -362,7 +363,7 @@ def state_dict() -> dict:
 
 
 def load_state_dict(state: dict) -> None:
-    """RuntimeError: another number of losses, or names that state_dict() does not give."""
+    """RuntimeError: the number of losses differs, or the names are not those of state_dict()."""
     if len(state) != len(_amp_state.loss_scalers):
         print(
             f"Warning: state_dict contains {len(state)} entries, while "

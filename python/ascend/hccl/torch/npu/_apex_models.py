@@ -1,4 +1,5 @@
-"""Half models for apex.amp: casts at their border, batch norms and checkpoints in float32."""
+"""Half models for apex.amp: casts of their inputs and outputs; batch norms and checkpoints in
+float32."""
 
 import contextlib
 import copy
@@ -14,7 +15,7 @@ NORMS = torch.nn.modules.batchnorm._BatchNorm
 
 
 def converted(value: Any, dtype: torch.dtype) -> Any:
-    """The value, or the container, with its floating tensors in that type."""
+    """Casts a value, or the floating tensors in a container, to the type."""
     if isinstance(value, torch.Tensor):
         return value.to(dtype) if value.is_floating_point() else value
     if isinstance(value, dict):
@@ -51,14 +52,15 @@ def _forward_of(module: torch.nn.Module) -> Callable:
 
 
 def cast(model: torch.nn.Module, properties: Any, outputs: Optional[torch.dtype]) -> None:
-    """Makes a model as the properties say; its forward answers in `outputs`, or in float32."""
+    """Casts a model as the properties say. Its forward returns tensors of type `outputs`, or
+    float32."""
     dtype = properties.cast_model_type
     auto = dtype is None and properties.patch_torch_functions and HALF == torch.bfloat16
     if dtype is None and not auto:
         return
     for module in model.modules() if dtype else ():
         if not (properties.keep_batchnorm_fp32 and isinstance(module, NORMS) and module.affine):
-            # Not the program's own _apply, which may take no `recurse`.
+            # Not the program's own _apply, which may not accept `recurse`.
             torch.nn.Module._apply(module, lambda x: converted(x, dtype), recurse=False)
     forward = _forward_of(model)
 
@@ -77,7 +79,7 @@ def cast(model: torch.nn.Module, properties: Any, outputs: Optional[torch.dtype]
 
 
 def _keep_batchnorms(model: torch.nn.Module) -> None:
-    """Batch norms compute in float32 and answer in the type of their input."""
+    """Makes batch norms compute in float32 and return the type of their input."""
     for module in model.modules():
         if not isinstance(module, NORMS) or not module.affine:
             continue
@@ -90,7 +92,7 @@ def _keep_batchnorms(model: torch.nn.Module) -> None:
         module.forward = types.MethodType(in_float, module)
 
 
-# Checkpoints have the masters, so that a run that loads one goes on with the same bits.
+# Checkpoints have the masters, so a run that loads a checkpoint continues with the same bits.
 def _save_masters(module: torch.nn.Module, state: dict, prefix: str, _: Any) -> None:
     for name, parameter in module.named_parameters(remove_duplicate=False):
         master = getattr(parameter, "_amp_master", None)

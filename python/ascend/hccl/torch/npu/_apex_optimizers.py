@@ -1,5 +1,5 @@
-"""apex's LAMB and NovoGrad, by torch's operations. They compute in float32, and states have the
-types of their parameters."""
+"""apex's LAMB and NovoGrad, with torch's operations. They compute in float32. States have the types
+of their parameters."""
 
 import math
 from typing import Any
@@ -47,7 +47,7 @@ class _ByTensors(torch.optim.Optimizer):
         pass
 
     def _update(self, p: Any, g: Any, state: dict, group: dict, corrections: list) -> Any:
-        """Returns what is subtracted from the parameter, without the learning rate."""
+        """Returns the value to subtract from the parameter, without the learning rate."""
         raise NotImplementedError
 
 
@@ -61,8 +61,8 @@ def _mean(state: dict, group: dict, x: Any) -> torch.Tensor:
 
 
 class FusedLAMB(_ByTensors):
-    """apex's: clips by the norm of all gradients, corrects biases, and uses the ratio of norms only
-    where weights decay, or with use_nvlamb."""
+    """apex's LAMB: clips by the norm of all gradients and corrects biases. Uses the ratio of norms
+    only for weights that decay, or with use_nvlamb for all."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class FusedLAMB(_ByTensors):
 
 
 class FusedNovoGrad(_ByTensors):
-    """apex's. norm_type 0: the largest magnitude in place of the norm. The state "exp_avg_sq" is a
-    number, which has the average of norms."""
+    """apex's NovoGrad. norm_type 0: the largest magnitude in place of the norm. The state
+    "exp_avg_sq" is a number: the average of norms."""
 
     def __init__(
         self,

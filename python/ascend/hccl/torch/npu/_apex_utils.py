@@ -1,4 +1,4 @@
-"""apex's small things: multi_tensor_apply, fp16_utils, LARC."""
+"""Small parts of apex: multi_tensor_apply, fp16_utils, LARC."""
 
 from typing import Any, Callable
 
@@ -8,7 +8,8 @@ from hccl.torch.npu._operators import missing
 
 
 class MultiTensorApply:
-    """Calls an operation over lists of tensors. apex's own, of amp_C, are not here (available)."""
+    """Calls an operation over lists of tensors. apex's own operations (amp_C) do not exist here;
+    see `available`."""
 
     available = False
     warned = True
@@ -24,9 +25,9 @@ multi_tensor_applier = MultiTensorApply(2048 * 32)
 
 
 class LARC:
-    """Layer-wise adaptive rates (You et al., 2017) around an optimizer: a gradient, with its weight
-    decay, is scaled by trust_coefficient * |weight| / (|gradient| + decay * |weight|). clip: rates
-    are at most the optimizer's."""
+    """Layer-wise adaptive rates (You et al., 2017) around an optimizer. A gradient and its weight
+    decay are scaled by trust_coefficient * |weight| / (|gradient| + decay * |weight|). clip: the
+    optimizer's rate is the upper limit."""
 
     def __init__(
         self, optimizer: Any, trust_coefficient: float = 0.02, clip: bool = True, eps: float = 1e-8

@@ -1,4 +1,4 @@
-"""torch.npu: a host is one device, on which all work is always done."""
+"""torch.npu: a host is one device, and all its work is always done."""
 
 import contextlib
 import os
@@ -47,7 +47,7 @@ class Event:
         self._time = time.perf_counter()
 
     def elapsed_time(self, end: "Event") -> float:
-        """Milliseconds. RuntimeError: one of the two was not recorded."""
+        """Milliseconds. RuntimeError: one of the two events was not recorded."""
         if self._time is None or end._time is None:
             raise RuntimeError("both events must be recorded before calculating elapsed time")
         return (end._time - self._time) * 1e3
@@ -62,11 +62,12 @@ class Event:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """An option of NPUs that means nothing on a CPU."""
+    """An option of NPUs that has no meaning on a CPU."""
 
 
 def device_count() -> int:
-    """The ranks of this host by their launcher, or the devices that the script is to see."""
+    """The number of ranks of this host, from their launcher, or the number of devices that the
+    script may see."""
     listed = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "0").split(",")
     return int(os.environ.get("LOCAL_WORLD_SIZE", len(listed)))
 
@@ -89,7 +90,7 @@ _KINDS = ("allocated", "reserved", "cached")
 
 
 def _status(name: str) -> int:
-    """Bytes, of a line of /proc/self/status."""
+    """Returns the bytes in a line of /proc/self/status."""
     with open("/proc/self/status", encoding="ascii") as lines:
         for line in lines:
             if line.startswith(name + ":"):

@@ -16,8 +16,8 @@ def _wide(x: Any) -> Any:
 
 
 def npu_iou(bboxes: Any, gtboxes: Any, mode: int = 0) -> Any:
-    """[i, j]: intersection of gtboxes[i] and bboxes[j] over their union, or, with mode 1, over the
-    area of gtboxes[i]."""
+    """[i, j]: intersection of gtboxes[i] and bboxes[j], divided by their union or, with mode 1, by
+    the area of gtboxes[i]."""
     one, two = _wide(bboxes)[None], _wide(gtboxes)[:, None]
     sides = torch.minimum(one, two)[..., 2:] - torch.maximum(one, two)[..., :2]
     inter = sides.clamp(min=0).prod(-1)
@@ -31,7 +31,8 @@ _EPS = 1e-10
 
 
 def _of_pairs(name: str) -> Callable:
-    """An operator of boxes i of both, columns of (4, n), or centers and sizes (trans)."""
+    """Returns an operator on pairs: boxes i of both arguments. Boxes are columns of (4, n), or with
+    trans centers and sizes."""
 
     def operator(
         self: Any,
@@ -74,7 +75,8 @@ def _center_and_size(boxes: Any) -> tuple:
 
 
 def npu_bounding_box_encode(anchor_box: Any, ground_truth_box: Any, *means_and_stds: float) -> Any:
-    """Shifts and logarithms of ratios of sizes, less the four means, over the four deviations."""
+    """Encodes boxes: shifts, and logarithms of ratios of sizes. Subtracts the four means, and
+    divides by the four deviations."""
     center, size = _center_and_size(_wide(anchor_box))
     wanted, wanted_size = _center_and_size(_wide(ground_truth_box))
     deltas = torch.cat(((wanted - center) / size, (wanted_size / size).abs().log()), 1)
@@ -83,8 +85,8 @@ def npu_bounding_box_encode(anchor_box: Any, ground_truth_box: Any, *means_and_s
 
 
 def npu_bounding_box_decode(rois: Any, deltas: Any, *means_stds_and_limits: Any) -> Any:
-    """What npu_bounding_box_encode made, several boxes (4k columns) a roi. The last two arguments
-    are the height and width of the image, and the largest ratio of sizes."""
+    """Decodes the result of npu_bounding_box_encode, with several boxes (4k columns) for each roi.
+    The last two arguments are the height and width of the image, and the largest ratio of sizes."""
     *numbers, max_shape, wh_ratio_clip = means_stds_and_limits
     center, size = (each[:, None] for each in _center_and_size(_wide(rois)))
     means, stds = center.new_tensor(numbers).view(2, 4)
@@ -101,7 +103,8 @@ def npu_bounding_box_decode(rois: Any, deltas: Any, *means_stds_and_limits: Any)
 
 
 def _best(boxes: Any, scores: Any, threshold: float) -> Any:
-    """Boxes, by score, that overlap no better one of them by more than the threshold."""
+    """Keeps boxes by score. A box that overlaps a better kept box by more than the threshold is
+    dropped."""
     order = scores.argsort(descending=True, stable=True)
     boxes, alive = boxes.detach()[order], torch.ones(len(order), dtype=torch.bool)
     for i in range(len(order)):
@@ -111,7 +114,7 @@ def _best(boxes: Any, scores: Any, threshold: float) -> Any:
 
 
 def npu_nms_with_mask(input: Any, iou_threshold: float) -> tuple:
-    """Returns the input's boxes and scores (n, 5), 0 to n - 1, and which boxes stay."""
+    """Returns the input's boxes and scores (n, 5), 0 to n - 1, and whether each box stays."""
     mask = torch.zeros(len(input), dtype=torch.uint8)
     mask[_best(input[:, :4], input[:, 4], iou_threshold)] = 1
     return input[:, :5], torch.arange(len(input), dtype=torch.int32), mask
@@ -128,7 +131,7 @@ def npu_batch_nms(
     transpose_box: bool = False,
 ) -> tuple:
     """Boxes (batch, n, 1 or classes, 4), scores (batch, n, classes). Returns the best boxes of all
-    classes with scores and classes, filled up with zeros, and how many there are."""
+    classes, their scores and classes, filled up with zeros, and their number."""
     if change_coordinate_frame or transpose_box:
         raise NotImplementedError(
             "hccl: npu_batch_nms has neither change_coordinate_frame nor transpose_box"
@@ -155,8 +158,8 @@ def npu_batch_nms(
 
 
 def _weights(start: float, length: float, bins: int, samples: int, size: int) -> tuple:
-    """Positions, and [bin, position]: how a bin weighs them, by linear interpolation at its
-    samples. Samples more than one position outside count as zero."""
+    """Returns positions, and [bin, position]: the weight of a position in a bin, by linear
+    interpolation at the bin's samples. Samples more than one position outside count as zero."""
     samples = samples or math.ceil(length / bins)
     at = torch.arange(bins)[:, None] + (torch.arange(samples) + 0.5) / max(samples, 1)
     at = start + at.double() * (length / bins)
@@ -176,8 +179,8 @@ def npu_roi_align(
     sample_num: int = 2,
     roi_end_mode: int = 1,
 ) -> Any:
-    """rois: image, x1, y1, x2, y2. Modes: 0: as they are; 1: ends are one pixel later; 2 and 3:
-    moved by half a position, and of any size."""
+    """rois: image, x1, y1, x2, y2. Modes: 0: unchanged; 1: ends are one pixel later; 2 and 3: moved
+    by half a position, and of any size."""
     shift = 0.5 if roi_end_mode > 1 else 0.0
     later = spatial_scale if roi_end_mode == 1 else 0.0
     found = []
@@ -198,7 +201,7 @@ def npu_roi_align(
 
 
 class ROIAlign(torch.nn.Module):
-    """torch_npu.contrib.module's. aligned: regions are moved by half a position."""
+    """torch_npu.contrib.module's RoIAlign. aligned: regions are moved by half a position."""
 
     def __init__(
         self, output_size: Any, spatial_scale: float, sampling_ratio: int, aligned: bool = True
@@ -223,7 +226,7 @@ def npu_roi_alignbk(
     sample_num: int,
     roi_end_mode: Optional[int] = None,
 ) -> Any:
-    """The gradient of npu_roi_align's features, where that of its result is `self`."""
+    """Returns the gradient of npu_roi_align's features; `self` is the gradient of its result."""
     features = self.new_zeros(tuple(xdiff_shape)).requires_grad_()
     mode = 1 if roi_end_mode is None else roi_end_mode
     height, width = self.shape[2:]  # callers exchange the arguments

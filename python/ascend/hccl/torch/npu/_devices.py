@@ -23,7 +23,7 @@ def _to_cpu(device: Any) -> Any:
 
 
 def _mapped(location: Any) -> Any:
-    """A device, or a number of one, or what torch.load takes."""
+    """Converts a device, a number of a device, or an argument of torch.load."""
     if isinstance(location, int):
         return "cpu"
     if isinstance(location, dict):
@@ -47,7 +47,7 @@ def _translated(call: Any) -> Any:
 
 
 def _to(call: Any) -> Any:
-    """Tensor.to and Module.to, whose first argument may be the number of a device."""
+    """Tensor.to and Module.to: their first argument may be the number of a device."""
     translated = _translated(call)
 
     @functools.wraps(call)
@@ -58,7 +58,7 @@ def _to(call: Any) -> Any:
 
 
 def _type(call: Any) -> Any:
-    """Tensor.type("torch.npu.FloatTensor") and its like are torch.FloatTensor's."""
+    """Makes Tensor.type("torch.npu.FloatTensor") and the like mean torch.FloatTensor."""
 
     def of_cpu(name: Any) -> Any:
         if isinstance(name, _OfScripts):
@@ -75,13 +75,13 @@ def _type(call: Any) -> Any:
 
 
 def _loaded(storage: Any, location: str) -> Any:
-    """A storage of a checkpoint that an NPU wrote; None: not one."""
+    """The storage of a checkpoint that an NPU wrote; None: the storage is another one."""
     return storage if _to_cpu(location) == "cpu" else None
 
 
 def _takers() -> dict:
-    """The names of functions that take a device, by what has them: those that make a tensor have it
-    in their schemas."""
+    """The names of functions that take a device, by owner. Functions that make a tensor have the
+    device in their schemas."""
     made = {
         schema.name.removeprefix("aten::")
         for schema in torch._C._jit_get_all_schemas()
@@ -104,7 +104,7 @@ def _takers() -> dict:
 
 
 class _OfScripts(type):
-    """A class of torch's as scripts see it; isinstance works as before."""
+    """A class of torch as scripts see it; isinstance works as before."""
 
     reals: tuple
 
@@ -126,7 +126,7 @@ def _class_of_scripts(make: Any, *reals: Any) -> Any:
     """A class that stands for `reals`. make(the first, ...) makes its instances."""
     real = reals[0]
     names = {"__new__": lambda cls, *args, **kwargs: make(real, *args, **kwargs), "reals": reals}
-    # Devices in pickles name it.
+    # Pickles of devices have this name.
     return _OfScripts(real.__name__, (), {**names, "__module__": "torch", "__hccl__": True})
 
 
@@ -138,13 +138,13 @@ def _device(real: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _typed(real: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
-    """torch.npu.FloatTensor(2, device="npu:0"): torch's constructors do not know the device."""
+    """torch.npu.FloatTensor(2, device="npu:0"): torch's constructors do not accept the device."""
     return real(*args, **kwargs)
 
 
 def _of_the_cpu(ours: Any) -> Any:
-    """torch.Stream("npu") and torch.Event(device="npu") are those of torch.npu, and so are those of
-    the CPU, the default, as torch's events of the CPU cannot be recorded."""
+    """torch.Stream("npu") and torch.Event(device="npu") are those of torch.npu. So are those of the
+    CPU, the default, because torch's events of the CPU cannot be recorded."""
 
     def make(real: Any, device: Any = None, **how: Any) -> Any:
         if device is None or torch.device(_mapped(device)).type == "cpu":
@@ -174,7 +174,7 @@ def install(npu: Any) -> None:
     for owner in (torch.Tensor, torch.nn.Module):
         owner.to = _to(owner.to)
         owner.type = _type(owner.type)
-    torch.utils._device._device_constructors()  # "with torch.device():" wants the real ones
+    torch.utils._device._device_constructors()  # "with torch.device():" needs the real constructors
     for owner, names in _takers().items():
         for name in names:
             if hasattr(owner, name):

@@ -1,5 +1,6 @@
-"""Functions of torch that take and return what they do on NPUs: indices and targets of int32,
-comparisons of transposed matrices in rows, which scripts view, and the type that is "half"."""
+"""Functions of torch with the arguments and results that they have on NPUs: int32 indices and
+targets; comparisons of transposed matrices in rows, because scripts view them; and the type
+"half"."""
 
 import functools
 import os
@@ -12,7 +13,7 @@ _HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def half_type() -> torch.dtype:
-    """What HCCL_HALF says: "fp16" (the default), or "bf16", which most CPUs compute faster."""
+    """The value of HCCL_HALF: "fp16" (the default), or "bf16", which is faster on most CPUs."""
     name = os.environ.get("HCCL_HALF", "fp16")
     if name not in _HALVES:
         raise ValueError(f'HCCL_HALF is "{name}"; it may be fp16 or bf16')
@@ -21,7 +22,7 @@ def half_type() -> torch.dtype:
 
 HALF = half_type()
 
-# Where each function has its index or target, and that argument's name.
+# The place of each function's index or target, and that argument's name.
 _MOVES = ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill")
 _INDICES = {
     **{name + end: (2, "index") for name in _MOVES for end in ("", "_")},

@@ -1,5 +1,6 @@
-"""torch_npu.npu_*: operators that are ordinary mathematics, by torch's functions, which also give
-their gradients. Formats of an NPU's memory mean nothing here. Detection's are in _detection.py.
+"""torch_npu.npu_*: operators that are ordinary mathematics, with torch's functions, which also give
+their gradients. Memory formats of NPUs have no meaning here. _detection.py has the operators of
+detection.
 """
 
 import math
@@ -13,13 +14,14 @@ from hccl.torch.npu._detection import _wide
 
 
 def npu_pad(input: Any, paddings: Any) -> Any:
-    """Zeros before and behind each dimension, the first one first."""
+    """Pads with zeros before and behind each dimension, beginning with the first dimension."""
     pairs = [tuple(paddings[i : i + 2]) for i in range(0, len(paddings), 2)]
     return functional.pad(input, [count for pair in reversed(pairs) for count in pair])
 
 
 def npu_indexing(self: Any, begin: Any, end: Any, strides: Any, *masks: int, **more: int) -> Any:
-    """TensorFlow's strided_slice: bit i of a mask is about entry i. ValueError: strides below 1."""
+    """TensorFlow's strided_slice: bit i of a mask applies to entry i. ValueError: strides below
+    1."""
     names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     given = {**dict.fromkeys(names, 0), **dict(zip(names, masks)), **more}
     index: list = []
@@ -108,8 +110,9 @@ def npu_fusion_attention(
     gen_mask_parallel: bool = True,
     sync: bool = False,
 ) -> tuple:
-    """dropout(softmax(mask(scale * (query key^T + pse)))) value; rows that are masked whole are
-    zero. Returns it, maxima and sums (eight equal columns), and four values without use."""
+    """dropout(softmax(mask(scale * (query key^T + pse)))) value; rows without any unmasked element
+    are zero. Returns the result, maxima and sums (eight equal columns each), and four unused
+    values."""
     if padding_mask is not None or prefix is not None or sparse_mode > 4:
         raise NotImplementedError(
             "hccl: npu_fusion_attention has neither padding_mask, prefix, nor sparse_mode above 4; "
@@ -120,7 +123,7 @@ def npu_fusion_attention(
         mask = _mask(atten_mask, sparse_mode, pre_tockens, next_tockens, q.size(-2), k.size(-2))
         return _attention(q, k, v, pse, mask, scale, keep_prob)
 
-    if input_layout == "TND":  # sequences, one behind the other, of these ends
+    if input_layout == "TND":  # sequences one after another, with these ends
         parts, begin = [], (0, 0)
         for end in zip(actual_seq_qlen, actual_seq_kvlen):
             rows = [slice(*each) for each in zip(begin, end)]
@@ -154,7 +157,8 @@ def _heads(x: Any, layout: str, heads: int) -> Any:
 
 
 def _mask(given: Any, mode: int, before: int, behind: int, rows: int, columns: int) -> Any:
-    """What not to attend to. Modes 2 to 4 say so by numbers, whatever the mask holds."""
+    """The elements not to attend to. In modes 2 to 4 numbers define them, whatever the mask
+    holds."""
     if given is None or mode < 2:
         return None if given is None else given.bool()[..., :rows, :columns]
     ahead = torch.arange(columns) - torch.arange(rows)[:, None]
@@ -178,11 +182,12 @@ def _attention(
     return (weights @ v).to(q.dtype), top, total.detach()
 
 
-# ---- chance ----
+# ---- random numbers ----
 
 
 def npu_dropout_gen_mask(size: Any, p: float, **_: Any) -> Any:
-    """Bits, eight in a byte, the lowest first: 0, of a share p, drops an element."""
+    """Returns bits, eight in a byte, the lowest first. A bit is 0 with probability p: it drops an
+    element."""
     kept = (torch.rand(-(-math.prod(size) // 128) * 128) >= p).view(-1, 8)
     return (kept * 2 ** torch.arange(8)).sum(1).to(torch.uint8)
 
@@ -194,7 +199,8 @@ def npu_dropout_do_mask(self: Any, mask: Any, p: float) -> tuple:
 
 
 def npu_random_choice_with_mask(x: Any, count: int = 256, seed: int = 0, seed2: int = 0) -> tuple:
-    """Places of true elements in an order of chance, filled up with zeros; which are places."""
+    """Returns the places of true elements in random order, filled up with zeros, and a mask of the
+    entries that are places."""
     generator = None
     if seed or seed2:
         generator = torch.Generator().manual_seed((seed << 32 ^ seed2) % 2**63)
@@ -206,7 +212,7 @@ def npu_random_choice_with_mask(x: Any, count: int = 256, seed: int = 0, seed2: 
 
 
 class NpuPreGenDropout(torch.nn.Dropout):
-    """torch_npu.contrib.module's; masks are made when they are needed."""
+    """torch_npu.contrib.module's NpuPreGenDropout; masks are made when they are needed."""
 
     def __init__(self, p: float, module_name: Any = None) -> None:
         super().__init__(p)
@@ -259,7 +265,7 @@ _ATTENTIONS = (
     *("prompt_flash_attention", "incre_flash_attention", "fusion_attention_v2"),
 )
 _ATTENTION = "npu_fusion_attention or torch.nn.functional.scaled_dot_product_attention"
-# Names of torch_npu, of its contrib and of apex that are not here, and what does the same.
+# Names of torch_npu, of its contrib and of apex that do not exist here, with their replacements.
 _REFUSED = {
     **{f"npu_{name}": _ATTENTION for name in _ATTENTIONS},
     **{name: f"torch.nn.{name}" for name in ("ChannelShuffle", "MultiheadAttention")},
@@ -299,7 +305,8 @@ _REFUSED = {
 
 
 def missing(name: str) -> type:
-    """__getattr__ of these modules: what says on use what to use instead, or AttributeError."""
+    """__getattr__ of these modules. Returns a class whose constructor raises an error with the
+    replacement. AttributeError: an unknown name."""
     if name not in _REFUSED:
         raise AttributeError(f"hccl has no {name!r} among Ascend's names")
 

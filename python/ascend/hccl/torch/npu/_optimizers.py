@@ -13,7 +13,8 @@ _TYPES = (torch.float32, HALF)
 
 
 def _kept(optimizer: Any, key: Any, tensors: list) -> Any:
-    """The tensors in one, one behind the other, which is made again only if they are not there."""
+    """Combines the tensors into one, one after another. Makes a new one only if they are not in it
+    already."""
     known = optimizer.__dict__.setdefault("_combined_tensors", {})
     combined, at = known.get(key), 0
     valid = combined is None or combined.numel() == sum(tensor.numel() for tensor in tensors)
@@ -28,8 +29,9 @@ def _kept(optimizer: Any, key: Any, tensors: list) -> Any:
 
 class NpuFusedOptimizerBase(torch.optim.Optimizer):
     """Base of a program's own optimizer. Its step() combines the parameters that have a gradient,
-    and these gradients, by types (float32, half); calls the program's _maybe_init_combined_states()
-    if is_states_combined is false, as after a change of them; then _group_step(i) of each group."""
+    and their gradients, by type (float32, half). If is_states_combined is false, as after a change
+    of them, it calls the program's _maybe_init_combined_states(). Then it calls _group_step(i) for
+    each group."""
 
     is_fused_optimizer = True
     is_params_grads_combined = is_states_combined = False
@@ -109,13 +111,13 @@ class NpuFusedOptimizerBase(torch.optim.Optimizer):
         return self.grads_all_group_combined
 
 
-# ---- what amp.initialize adds to each optimizer ----
+# ---- members that amp.initialize adds to each optimizer ----
 
 
 def _of_amp(of_model: bool, gradients: bool) -> Any:
     def combined(self: Any) -> list:
-        """Parameters or gradients in one tensor: [all] or, with master weights, [masters, others]
-        or the model's [halves, others]; None where there are none."""
+        """Returns the parameters or gradients in one tensor: [all] or, with master weights,
+        [masters, others] or the model's [halves, others]. None for an empty list."""
         pairs = self._amp_stash.pairs
         masters = {id(master) for _, master in pairs}
         parameters = (p for group in self.param_groups for p in group["params"])
@@ -130,7 +132,7 @@ def _of_amp(of_model: bool, gradients: bool) -> Any:
 
 
 def _masks(self: Any) -> list:
-    """Ones: there is nothing between gradients in combined tensors."""
+    """Ones: combined tensors have no gaps between gradients."""
     grads = self.get_optimizer_combined_grads()
     return [None if each is None else torch.ones_like(each) for each in grads]
 
@@ -204,7 +206,7 @@ _HOW = ("set_grad_none", "capturable", "master_weights", "materialize_master_gra
 
 
 class FusedAdam:
-    """apex's: AdamW by default."""
+    """apex's fused Adam: AdamW by default."""
 
     def __new__(
         cls,
@@ -242,8 +244,9 @@ APEXS = {"FusedAdam": FusedAdam, "FusedSGD": FusedSGD}
 
 
 class GradScaler(optim.GradScaler):
-    """torch_npu.npu.amp.GradScaler: behind step() the gradients are unscaled, so that programs may
-    read them or add to them. dynamic=False: they are not checked, and the scale never changes."""
+    """torch_npu.npu.amp.GradScaler: after step() the gradients are unscaled, so that programs may
+    read them or add to them. dynamic=False: gradients are not checked, and the scale never
+    changes."""
 
     def __init__(
         self,

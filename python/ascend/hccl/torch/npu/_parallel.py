@@ -11,7 +11,7 @@ import torch.distributed.nn.functional as differentiable
 
 
 def install() -> None:
-    """device_ids and output_device mean nothing to DistributedDataParallel where a module is on the
+    """Drops device_ids and output_device: DistributedDataParallel takes none for a module on the
     CPU, which is the NPU here."""
     parallel = torch.nn.parallel.DistributedDataParallel
     join = parallel.__init__
@@ -37,8 +37,8 @@ def install() -> None:
 
 
 def _joining(join: Any) -> Any:
-    """init_process_group without device_id, which is the CPU. Where MASTER_ADDR, RANK and
-    WORLD_SIZE are not set, RANK_TABLE_FILE, RANK_ID and RANK_SIZE say the same."""
+    """init_process_group without device_id, which is the CPU. If MASTER_ADDR, RANK and WORLD_SIZE
+    are not set, RANK_TABLE_FILE, RANK_ID and RANK_SIZE replace them."""
 
     @functools.wraps(join)
     def joining(*args: Any, device_id: Any = None, **kwargs: Any) -> None:
@@ -56,7 +56,7 @@ def _joining(join: Any) -> Any:
 
 
 def _server_of_root(item: Any, server: Optional[str]) -> Optional[str]:
-    """The server_id around the item of a rank table whose rank_id is 0."""
+    """The server_id of the server that has rank_id 0 in a rank table."""
     if isinstance(item, dict):
         server = item.get("server_id", server)
         if str(item.get("rank_id")) == "0":
@@ -69,7 +69,7 @@ def _server_of_root(item: Any, server: Optional[str]) -> Optional[str]:
 def _one_device(
     self: Any, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
 ) -> None:
-    """DataParallel over the one device that there is: the module itself."""
+    """DataParallel over the only device: the module itself."""
     torch.nn.Module.__init__(self)
     self.module, self.device_ids, self.dim = module, [], dim
 
@@ -84,7 +84,8 @@ def average(grads: list) -> None:
 
 
 class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
-    """apex.parallel's: torch's, which chooses sizes of messages and types itself."""
+    """apex.parallel's DistributedDataParallel: torch's, which chooses sizes of messages and types
+    itself."""
 
     def __init__(
         self,
@@ -97,13 +98,13 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
     ) -> None:
         if not gradient_average:
             raise RuntimeError("hccl: DistributedDataParallel always averages gradients")
-        # apex reduces all gradients at the end, also those of parameters without any.
+        # apex reduces all gradients at the end, also for parameters without a gradient.
         super().__init__(module, find_unused_parameters=delay_allreduce)
 
 
 class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
-    """torch.nn.SyncBatchNorm, which takes no tensors on the CPU (nor DDP it with CPUs), over the
-    ranks of any backend."""
+    """torch.nn.SyncBatchNorm accepts no tensors on the CPU, and DDP accepts none of its modules
+    there. This class does, with the ranks of any backend."""
 
     _check_input_dim = torch.nn.SyncBatchNorm._check_input_dim
     convert_sync_batchnorm: Any = classmethod(

@@ -1,4 +1,4 @@
-"""Profilers with Ascend's arguments: torch's own, of the CPU."""
+"""Profilers with Ascend's arguments. They are torch's own, for the CPU."""
 
 import contextlib
 import functools
@@ -29,7 +29,7 @@ def install() -> None:
 
 
 class profile(torch.profiler.profile):
-    """torch.profiler.profile, whose activities are the CPU's."""
+    """torch.profiler.profile with the CPU's activities."""
 
     def __init__(self, *, activities: Any = None, experimental_config: Any = None, **rest: Any):
         super().__init__(activities=[_CPU], **rest)
@@ -49,8 +49,8 @@ def profile_of_block(profiler_result_path: str = "./", *_: Any, **__: Any) -> It
 
 
 class Profile:
-    """torch_npu.utils.profiler.Profile: profiles step number `start_step`, if there is a
-    `profile_type`, into a file in `save_path`. Steps lie between start() and end()."""
+    """torch_npu.utils.profiler.Profile: profiles step number `start_step`, if `profile_type` is
+    given, into a file in `save_path`. A step runs from start() to end()."""
 
     _one: Optional["Profile"] = None
 

@@ -1,5 +1,5 @@
-"""import torch_npu.contrib.transfer_to_npu: what a script does with CUDA is done on the CPU, and
-"nccl" is "hccl"."""
+"""import torch_npu.contrib.transfer_to_npu: scripts for CUDA run on the CPU, and "nccl" is
+"hccl"."""
 
 import functools
 import importlib
@@ -15,7 +15,7 @@ from hccl.torch.npu import _devices
 
 
 class Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the module, whose import has that effect."""
+    """Finds the module. Its import has that effect."""
 
     name = "torch_npu.contrib.transfer_to_npu"
 
@@ -27,11 +27,11 @@ class Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _transfer(npu: Any) -> None:
-    """Makes torch.cuda the names of torch.npu, "cuda" the CPU, and "nccl" the backend "hccl"."""
+    """Makes torch.cuda mean torch.npu, "cuda" the CPU, and "nccl" the backend "hccl"."""
     if getattr(torch.cuda, "__hccl__", False):
         return
     _devices.also_cuda()
-    importlib.import_module("torch._dynamo")  # which optimizers import; it wants the real torch.cuda
+    importlib.import_module("torch._dynamo")  # needs the real torch.cuda
     for name, value in vars(npu).items():
         if not name.startswith("_") and not isinstance(value, types.ModuleType):
             setattr(torch.cuda, name, value)

@@ -15,7 +15,7 @@ def npu_dynamic_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple:
-    """Returns (outputs [time, batch, units], the last state). inputs: [time, batch, features]."""
+    """inputs: [time, batch, features]. Returns (outputs [time, batch, units], the last state)."""
     return tf.compat.v1.nn.dynamic_rnn(
         cell,
         tf.convert_to_tensor(inputs),
