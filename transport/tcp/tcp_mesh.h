@@ -104,7 +104,7 @@ class TcpMesh final : public Mesh {
   std::vector<Slot> slots_;
   std::vector<std::size_t> connected_;  // peers whose link has, or had, a connection
   bool few_ = true;                     // links that are connected
-  bool going_to_sleep_ = false;  // progress() may not run again: posts are written now
+  bool going_to_sleep_ = false;         // progress() may not run again: posts are written now
   unsigned looks_ = 0;
   std::chrono::nanoseconds look_interval_;
   Deadline next_look_ = Deadline::after(std::chrono::nanoseconds(0));
