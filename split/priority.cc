@@ -26,8 +26,8 @@ Status check_due(const PriorityProblem& problem) {
                                      ": it must be a time that is not negative");
     if (i > 0 && problem.due[i] > problem.due[i - 1])
       return Status(Code::kPara, "due[" + std::to_string(i) +
-                                     "] is behind the one before it: forward needs last what "
-                                     "backward makes first");
+                                     "] is later than the one before it: forward needs the "
+                                     "first gradients of backward last");
   }
   return {};
 }

@@ -98,7 +98,7 @@ Status check_same_gradients(const Trace& trace, const TraceIteration& iteration,
     if (mine.bytes == theirs.bytes && mine.name == theirs.name) continue;
     return wrong(trace, iteration,
                  "gradient " + std::to_string(i) + " is " + mine.name + " of " +
-                     std::to_string(mine.bytes) + " bytes, with " + whom + " it is " + theirs.name +
+                     std::to_string(mine.bytes) + " bytes; " + whom + " has " + theirs.name +
                      " of " + std::to_string(theirs.bytes));
   }
   return {};

@@ -18,7 +18,7 @@ Status unknown_op(HcclReduceOp op) {
 Status irreducible(DataType type, ReduceOp op) {
   std::string text = "dataType " + std::string(to_string(type)) + " cannot be reduced";
   if (kernels::reducible(type)) {
-    text += " by " + std::string(to_string(op)) + ": it is of integers";
+    text += " by " + std::string(to_string(op)) + ": this reduction is for integers";
   }
   return Status(Code::kNotSupport, std::move(text));
 }

@@ -127,7 +127,7 @@ HcclOpExpansionMode expansion(std::uint32_t mode, const Log& log) {
     default:
       break;
   }
-  log.warn("config.hcclOpExpansionMode {} is unknown, the host's is taken", mode);
+  log.warn("config.hcclOpExpansionMode {} is unknown: HOST is used", mode);
   return HCCL_OP_EXPANSION_MODE_HOST;
 }
 
@@ -154,7 +154,7 @@ Status load_effective(const HcclCommConfig& given, std::uint32_t version, CommCo
   if (version >= kExpansionMode) out.about.expansion = expansion(given.hcclOpExpansionMode, log);
   if (version >= kExecTimeOut && given.hcclExecTimeOut != HCCL_COMM_EXECTIMEOUT_CONFIG_NOT_SET) {
     if (given.hcclExecTimeOut < 0) {
-      log.warn("config.hcclExecTimeOut {} is out of range, {} s is kept", given.hcclExecTimeOut,
+      log.warn("config.hcclExecTimeOut {} is out of range: {} s is used", given.hcclExecTimeOut,
                out.config.exec_timeout.count());
     } else {
       out.config.exec_timeout = std::chrono::seconds(given.hcclExecTimeOut);

@@ -60,7 +60,7 @@ HcclResult HcclCommWorkingDevNicSet(HcclComm comm, uint32_t* ranks, bool* useBac
       const std::string where = "ranks[" + std::to_string(i) + "]";
       HCCL_RETURN_IF_ERROR(hccl::api::check_rank(ranks[i], communicator->size(), where.c_str()));
     }
-    state.log()->warn("HcclCommWorkingDevNicSet: there are no other cards to change to");
+    state.log()->warn("HcclCommWorkingDevNicSet: this host has no other network cards");
     return {};
   });
 }

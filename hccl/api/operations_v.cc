@@ -88,7 +88,8 @@ Result<CallWithBlocks> exchange_blocks(const Communicator& comm, const void* in,
   if (in != nullptr && in == out) return Status(Code::kPara, "recvBuf is sendBuf");
   const auto rank = static_cast<std::size_t>(comm.rank());
   if (in_blocks[rank].count != out_blocks[rank].count) {
-    return Status(Code::kPara, std::string(own) + " differs from what this rank sends to itself: " +
+    return Status(Code::kPara, std::string(own) +
+                                   " differs from the number that this rank sends to itself: " +
                                    std::to_string(out_blocks[rank].count) + " and " +
                                    std::to_string(in_blocks[rank].count));
   }

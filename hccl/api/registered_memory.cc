@@ -33,7 +33,7 @@ bool within(const Blocks& blocks, std::uintptr_t at, std::size_t size) {
 Status RegisteredMemory::check(const void* at, std::uint64_t size, const char* what) {
   if (size == 0) return bad("size is 0");
   if (size <= std::numeric_limits<std::uintptr_t>::max() - address(at)) return {};
-  return bad("size is " + std::to_string(size) + ", more than there is behind " + what);
+  return bad("size is " + std::to_string(size) + ", more than the addresses after " + what);
 }
 
 Status RegisteredMemory::set_range(HcclComm comm, void* base, std::size_t size) {

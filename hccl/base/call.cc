@@ -115,7 +115,7 @@ Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& pee
   } else if (my_call.sequence != peer_call.sequence) {
     why = "; the operations are not in the same order on all ranks";
   } else if (is(my_call.op, Op::kAllToAllV) && is(peer_call.op, Op::kAllToAllV)) {
-    why = "; what one has for the other is what the other must expect from it";
+    why = "; each must expect as many elements as the other sends to it";
   }
   return Status(Code::kPara, "EI0005: the ranks' calls differ: rank " + std::to_string(mine) +
                                  " called " + to_string(my_call) + ", rank " +

@@ -91,7 +91,7 @@ Result<UserFolder> user_folder(const std::vector<std::string>& places) {
     reasons += (reasons.empty() ? "" : "; ") + folder.status().message();
   }
   return Status(Code::kPara, "this user has no folder in which ranks can meet (" + reasons +
-                                 "): let the owner remove what is in the way");
+                                 "): ask the owners of these names to remove them");
 }
 
 std::vector<std::string> names_in(int directory, std::string_view prefix) {

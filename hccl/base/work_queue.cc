@@ -30,7 +30,7 @@ Status WorkQueue::Entry::wait(Deadline deadline) {
   if (queue_->runs_here()) {
     if ((queue_->state_.load() & kCallback) != 0) queue_->run_to(*this);
     if (done()) return {};
-    return Status(Code::kPara, "request ends behind the call that waits for it");
+    return Status(Code::kPara, "request ends only after the call that waits for it");
   }
   Watch watch;
   while (!done()) {

@@ -24,8 +24,8 @@ std::string KnownCosts::offer(const Config& config, const Logger& log) {
   const auto there = select::read_costs(config.tune_file);
   if (!there.ok()) {
     log->warn(
-        "HCCL_TUNE_FILE: {}; the built-in defaults are used and the file stays as it is, "
-        "remove it to measure again",
+        "HCCL_TUNE_FILE: {}; the built-in costs are used and the file stays as it is: remove the "
+        "file to measure again",
         there.status().message());
   } else if (there.value()) {
     // Entries of other machines stay in the file.
@@ -88,7 +88,7 @@ void KnownCosts::add(const select::CostEntry& entry, bool is_root, const Logger&
     log->info("HCCL_TUNE_FILE: measured for {}; kept in {}", to_string(entry.key), path_);
   } else {
     log->warn(
-        "HCCL_TUNE_FILE: what was measured is used but not kept, and will be measured again: {}",
+        "HCCL_TUNE_FILE: the measured costs are used but not kept; the next job measures again: {}",
         kept.message());
   }
 }

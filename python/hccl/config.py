@@ -20,7 +20,7 @@ def main() -> None:
         "python -m hccl.config", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cflags", action="store_true", help="flags of the compiler")
-    parser.add_argument("--libs", action="store_true", help="flags of the linker; the program finds the library where it is")
+    parser.add_argument("--libs", action="store_true", help="flags of the linker, with the library's place")
     parser.add_argument("--cmake-prefix", action="store_true", help="the folder for CMAKE_PREFIX_PATH")
     chosen = parser.parse_args()
     words = []

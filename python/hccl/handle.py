@@ -31,7 +31,7 @@ class Handle(Generic[Result]):
         TimeoutError: the operation is not done after `timeout` seconds. After TimeoutError and
         after Ctrl-C the operation goes on, and wait() may be called again."""
         if not self._begun().wait(check_timeout("timeout", timeout)):
-            raise TimeoutError(f"{self._name}: not done after {timeout} s; it goes on")
+            raise TimeoutError(f"{self._name}: not done after {timeout} s; the operation goes on")
         return self._result
 
     def done(self) -> bool:

@@ -130,7 +130,7 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
   // A rank without memory must not let the other ranks wait.
   double have = buffer ? 1 : 0;
   HCCL_RETURN_IF_ERROR(minimum(communicator, {&have, 1}));
-  if (have == 0) return Status(Code::kOom, "no memory to measure what an allreduce costs");
+  if (have == 0) return Status(Code::kOom, "no memory to measure the cost of an allreduce");
   select::ProbeRuns runs;
   runs.run = [&](const Call& call, std::string_view) { return communicator.run(call); };
   Call call;
@@ -217,7 +217,8 @@ Result<Order> order_together(core::Communicator& communicator, const Trace& mine
   double head[] = {static_cast<double>(order.messages.size()), order.in_order, order.late};
   HCCL_RETURN_IF_ERROR(broadcast(communicator, head, std::size(head), DataType::kFp64));
   HCCL_RETURN_IF_ERROR(failure);
-  if (head[0] == 0) return Status(Code::kPara, "rank 0 cannot plan an order: it says why");
+  if (head[0] == 0)
+    return Status(Code::kPara, "rank 0 cannot plan an order: its error has the reason");
   order.in_order = head[1];
   order.late = head[2];
   order.messages.resize(static_cast<std::size_t>(head[0]));

@@ -57,7 +57,7 @@ void AutomaticPlan::log(const Decision& decision, std::uint64_t iteration) const
   const auto& log = communicator_->log();
   if (decision.changed) {
     log->info("gradient plan {} from iteration {} on: {}{}", decision.version, iteration + 1,
-              segments_text(decision.last_indices), decision.overlap ? "" : ", behind backward");
+              segments_text(decision.last_indices), decision.overlap ? "" : ", after backward");
   }
   if (tuner_ && !decision.why.empty()) log->info("gradient plan: {}", decision.why);
 }

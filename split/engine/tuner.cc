@@ -114,7 +114,7 @@ std::string Tuner::reason(const Plan& best, double today) const {
   const Contention contention = model_.contention().value_or(Contention{});
   std::string why;
   if (!can_overlap_) {
-    why = "nothing runs beside backward (hcom_parallel is off): ";
+    why = "nothing runs during backward (hcom_parallel is off): ";
   } else if (!contention.overlap_pays()) {
     why = "overlap does not pay here: ";
   } else if (best.last_indices.size() == 1) {

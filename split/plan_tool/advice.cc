@@ -32,10 +32,11 @@ Advice misplaced(const Analysis& analysis) {
   const Segments& then = analysis.best_of_todays_count.last_indices;
   const double gain = analysis.today.prediction.end - analysis.best_of_todays_count.prediction.end;
   if (then.size() < now.size()) {
-    return {Scene::kFewer, "fewer segments",
-            format("%zu segments instead of %zu end %s earlier: each allreduce has a start of %s, "
-                   "and the bytes it lets go earlier do not make up for it.",
-                   then.size(), now.size(), ms(gain).c_str(), ms(analysis.line.start).c_str())};
+    return {
+        Scene::kFewer, "fewer segments",
+        format("%zu segments instead of %zu end %s earlier: each allreduce costs a start of %s, "
+               "which is more than it gains by sending bytes earlier.",
+               then.size(), now.size(), ms(gain).c_str(), ms(analysis.line.start).c_str())};
   }
   const std::size_t k = first_difference(now, then);
   const Prediction::Times& times = analysis.today.prediction.segments[k];
@@ -51,16 +52,17 @@ Advice misplaced(const Analysis& analysis) {
         bytes_of(analysis.profile, now[k] + 1,
                  static_cast<std::uint32_t>(analysis.profile.bytes.size() - 1));
     return {Scene::kTooEarly, format("AR%zu too early", k + 1),
-            format("AR%zu takes only %s and is through at %s, %s; %s are left to what comes behind "
-                   "it. %s",
+            format("AR%zu has only %s and ends at %s, %s; %s are left to the later allreduces. "
+                   "%s",
                    k + 1, bytes.c_str(), ms(times.end).c_str(),
                    beside_backward(times.end, compute_end).c_str(), megabytes(rest).c_str(),
                    instead.c_str())};
   }
-  return {Scene::kTooLate, format("AR%zu too late", k + 1),
-          format("AR%zu waits until %s for the last of its %s, and keeps the wire until %s, %s. %s",
-                 k + 1, ms(times.start).c_str(), bytes.c_str(), ms(times.end).c_str(),
-                 beside_backward(times.end, compute_end).c_str(), instead.c_str())};
+  return {
+      Scene::kTooLate, format("AR%zu too late", k + 1),
+      format("AR%zu waits until %s for the last of its %s, and occupies the wire until %s, %s. %s",
+             k + 1, ms(times.start).c_str(), bytes.c_str(), ms(times.end).c_str(),
+             beside_backward(times.end, compute_end).c_str(), instead.c_str())};
 }
 
 Advice more(const Analysis& analysis) {
@@ -125,7 +127,7 @@ Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack) {
     found.push_back(
         {Scene::kFewer, "overlap does not pay",
          format("While both run, compute keeps %s of its speed and communication %s: "
-                "together no more than one alone. One segment behind backward is best.",
+                "together no more than one alone. One segment after backward is best.",
                 percent(contention->compute).c_str(), percent(contention->communication).c_str())});
   }
   if (today - same_count > counts) found.push_back(misplaced(analysis));
@@ -155,12 +157,12 @@ Result<std::vector<Cut>> explain_cuts(const Analysis& analysis) {
     std::string text =
         end <= ready
             ? format(
-                  "AR%zu sends %s while backward still computes AR%zu, which finds the wire "
-                  "free since %s.",
+                  "AR%zu sends %s while backward still computes AR%zu; the wire is then free "
+                  "for %s.",
                   k + 1, bytes.c_str(), k + 2, ms(ready - end).c_str())
             : format(
-                  "AR%zu sends %s, and AR%zu follows at once: it was ready %s before, so the "
-                  "wire never rests.",
+                  "AR%zu sends %s, and AR%zu follows at once: its gradients were ready %s "
+                  "before, so the wire never rests.",
                   k + 1, bytes.c_str(), k + 2, ms(end - ready).c_str());
     HCCL_ASSIGN_OR_RETURN(const std::string if_moved, margins(analysis, k));
     cuts.push_back({after, analysis.profile.names[after], text + " " + if_moved});

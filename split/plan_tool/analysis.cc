@@ -85,16 +85,16 @@ Status find_cost(const Options& options, Analysis& out) {
   const Result<CostModel> learnt = learn(out.profile);
   const bool all_given = options.start && options.bytes_per_second;
   if (!all_given && (!learnt.ok() || traced < 2)) {
-    return Status(Code::kPara, traced < 2
-                                   ? "the trace is of one rank, which sends nothing: say what an "
-                                     "allreduce costs with --start and --bandwidth, and --ranks"
-                                   : "the trace does not show what an allreduce costs (" +
-                                         learnt.status().message() +
-                                         "): say it with --start and "
-                                         "--bandwidth");
+    return Status(Code::kPara,
+                  traced < 2 ? "the trace is of one rank, which sends nothing: give the cost of "
+                               "an allreduce with --start, --bandwidth and --ranks"
+                             : "the trace does not show the cost of an allreduce (" +
+                                   learnt.status().message() +
+                                   "): give it with --start and "
+                                   "--bandwidth");
   }
   if (all_given && std::max(out.ranks, traced) < 2)
-    return Status(Code::kPara, "one rank sends nothing: say for how many to plan with --ranks");
+    return Status(Code::kPara, "one rank sends nothing: give the number of ranks with --ranks");
   AffineCost line;
   if (learnt.ok() && traced >= 2) {
     line = learnt->affine();

@@ -96,19 +96,19 @@ std::optional<int> parse(int argc, char** argv, Arguments& a) {
       "  hccl-plan trace.pb --html report.html     the same as a page with time lines",
       "hccl-plan"};
   app.add_option("trace", a.traces,
-                 "Traces, one a rank: all that HcclFusionTraceWrite writes but .csv")
+                 "Traces of HcclFusionTraceWrite, one a rank, in any form but .csv")
       ->required()
       ->type_name("FILE");
   app.add_option("-k,--max-segments", a.options.max_segments, "Most segments of a plan")
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str();
   app.add_option("--slack", a.slack_percent,
-                 "Of all plans within so many percent of the best, take that of fewest segments")
+                 "Take the plan with the fewest segments within this percentage of the best")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  app.add_option("-r,--ranks", a.options.ranks, "Plan for so many ranks, not those of the trace")
+  app.add_option("-r,--ranks", a.options.ranks, "Plan for this number of ranks, not the trace's")
       ->check(CLI::Range(2u, kMostRanks));
-  app.add_option("--start", a.start_us, "Microseconds that an allreduce takes however short it is")
+  app.add_option("--start", a.start_us, "Start time of each allreduce in microseconds")
       ->check(CLI::Range(0.0, 1e9));
   app.add_option("--bandwidth", a.gbit, "Gbit/s of the line of each rank")
       ->check(CLI::Range(1e-6, 1e9));
@@ -118,7 +118,7 @@ std::optional<int> parse(int argc, char** argv, Arguments& a) {
   app.add_option("--link", a.links, "More rows: other lines, as Gbit/s or Gbit/s:microseconds")
       ->type_name("GBIT[:US]");
   app.add_option("--html", a.html, "Write a page with time lines")->type_name("FILE");
-  app.add_option("--json", a.json, "Write all of it as JSON")->type_name("FILE");
+  app.add_option("--json", a.json, "Write the analysis as JSON")->type_name("FILE");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

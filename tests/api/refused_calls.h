@@ -266,7 +266,7 @@ inline std::vector<Refusals> collectives() {
         {[](A& a) { a.other_number[1] = kTooMany; }, "recvCounts[1] is 2147483648"},
         {[](A& a) { a.at[1] = kBeyond; }, "beyond all memory"},
         {[](A& a) { a.other_at[1] = kBeyond; }, "beyond all memory"},
-        {[](A& a) { a.number[1] = 1; }, "differs from what this rank sends to itself"},
+        {[](A& a) { a.number[1] = 1; }, "differs from the number that this rank sends to itself"},
         {[](A& a) { a.recv_type = HCCL_DATA_TYPE_INT8; }, "recvType differs"},
         {[](A& a) { a.recv = a.send; }, "recvBuf is sendBuf"},
         kOverlap,

@@ -170,7 +170,7 @@ TEST_F(TuneFile, OneThatIsNoTableIsAWarningAndStays) {
 TEST_F(TuneFile, OneThatCannotBeWrittenIsAWarningAndIsUsed) {
   const std::string file = folder_ / "no/such/folder";
   const std::string log = sum(each(2, config_for("tcp", file)), 16);
-  EXPECT_EQ(times(log, "is used but not kept"), 1) << log;
+  EXPECT_EQ(times(log, "are used but not kept"), 1) << log;
   EXPECT_EQ(times(log, "from " + file + " (measured now)"), 2) << log;
 }
 

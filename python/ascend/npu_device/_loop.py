@@ -82,7 +82,7 @@ def _compare(name: str, arguments: list[Any]) -> None:
                 continue
             if int(steps) != size():
                 _log.once(
-                    f"{name} runs {int(steps)} steps, as it is told; the loop size is {size()}, "
+                    f"{name} runs {int(steps)} steps, its own number; the loop size is {size()}, "
                     f"and an NPU would run {size()}",
                     logging.WARNING,
                 )

@@ -113,9 +113,9 @@ def join() -> int:
     """NotImplementedError, unless there is only one rank."""
     if size() > 1:
         raise NotImplementedError(
-            "hccl: join() is not supported: a joined rank would have to contribute zeros to "
-            "collectives whose shapes it does not know, and ranks do not negotiate them. Give all "
-            "ranks as many batches: dataset.take(int(hvd.allreduce(batches, hvd.Min)))"
+            "hccl: join() is not supported: ranks do not negotiate, so a joined rank would not know "
+            "the shapes of the collectives to which it contributes zeros. Give all ranks the same "
+            "number of batches: dataset.take(int(hvd.allreduce(batches, hvd.Min)))"
         )
     return 0
 

@@ -48,7 +48,7 @@ _eager_order: list[Any] = []
 
 
 _UNSAVEABLE = (
-    "hccl: it calls collectives, which need the other ranks, so it cannot be part of a SavedModel. "
+    "hccl: a function with collectives needs the other ranks, so no SavedModel can contain it. "
     "Keep it out of the object that is saved: make it a function that takes the object, or save an "
     "object that has only the functions to be served"
 )

@@ -54,7 +54,7 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
         **options: Any,
     ) -> None:
         if args:
-            raise TypeError("hccl: give the arguments behind the module by name")
+            raise TypeError("hccl: pass all arguments but the module by name")
         parameters = _check(module, options)
         group = options.get("process_group")
         if group is None and options.get("device_mesh") is not None:
