@@ -194,8 +194,9 @@ WorkQueue::Bound Communicator::bound() {
   return bound;
 }
 
-// Bounds the wait of submitted calls. An operation inside a call has a deadline, the program's own
-// code in a call has none. After a failure waiting calls wait for neither.
+// Limits how long a running call may hold up the submitted calls behind it. Only an operation inside
+// the running call counts, because the program's own code may take long. After a failure the whole
+// running call counts.
 WorkQueue::Bound Communicator::bound_of_requests() {
   WorkQueue::Bound bound = this->bound();
   bound.of = [this] { return failure_.raised() ? requests_.get() : &queue_; };

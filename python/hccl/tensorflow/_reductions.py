@@ -129,9 +129,9 @@ def gradient_reducer(
     gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Any = None,
     process_set: ProcessSet = global_process_set, scale_local_gradients: bool = True,
 ) -> Callable[[list, list], list]:
-    """Returns the function that reduces gradients, given with the names of their variables, for a
-    DistributedOptimizer or DistributedGradientTape. Ranks outside the process set keep their own
-    gradients."""
+    """Returns the function that reduces the gradients of a DistributedOptimizer or
+    DistributedGradientTape. Its arguments are the gradients and the names of their variables. Ranks
+    outside the process set keep their own gradients."""
     reduction = _horovod.reduction(op)
     _horovod.check_devices(device_dense=device_dense, device_sparse=device_sparse)
     _horovod.check_groups(num_groups, groups)

@@ -43,10 +43,10 @@ class Planned:
         self._plan.write_trace(str(path))
 
     def register_segment_hook(self, hook: SegmentHook | None) -> None:
-        """Calls `hook` with the parameters of each segment at the end of backward, when their
-        gradients are reduced, while later segments are still being reduced. None removes the hook.
-        It is for optimizers: FusedOptimizer.step_segment. The hook may read gradients and write
-        parameters. An exception in the hook ends backward."""
+        """Sets a hook for optimizers, such as FusedOptimizer.step_segment; None removes it. At the end
+        of backward the hook is called once for each segment, with the segment's parameters, as soon
+        as their gradients are reduced. Later segments are then still being reduced. The hook may
+        read gradients and write parameters. An exception in the hook ends backward."""
         self._plan.set_tail(hook)
 
 
