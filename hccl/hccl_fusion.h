@@ -74,8 +74,8 @@ HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index);
 /** Returns when all segments are reduced, and begins the next iteration. HCCL_E_PARA: a gradient
  * was not marked. The text names the missing gradients, and the iteration can continue: mark them
  * and wait again. The first call compares gradients and segments of the ranks before any data is
- * sent, so the first iteration has no overlap. If the ranks differ, all get HCCL_E_PARA, and the text
- * names the first gradient that differs. */
+ * sent, so the first iteration has no overlap. If the ranks differ, all get HCCL_E_PARA, and the
+ * text names the first gradient that differs. */
 HcclResult HcclFusionWait(HcclFusion fusion);
 
 /** Returns when segment `segment` of the current iteration and all earlier segments are reduced, so

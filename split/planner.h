@@ -81,7 +81,7 @@ std::optional<Contention> contention_of(const ApartAndBeside& measured);
 /// The input of the planner. The spans are only read during the call.
 struct Problem {
   std::span<const std::uint64_t> bytes;  ///< of each gradient, in the order they are reduced
-  std::span<const double> ready;         ///< when each is ready on the slowest rank; not negative
+  std::span<const double> ready;         ///< ready times on the slowest rank; not negative
   std::uint32_t max_segments = kDocumentedSegments;
   /// Of all plans that end within (1 + slack) * the best end, the planner takes the one with the
   /// fewest segments: fewer segments use less CPU.

@@ -19,20 +19,20 @@ namespace hccl::split {
 /// each.
 struct Profile {
   std::uint32_t rank_size = 1;
-  std::size_t iterations = 0;  ///< that it was made of
+  std::size_t iterations = 0;  ///< number of iterations used
   std::vector<std::string> names;
   std::vector<std::uint64_t> bytes;
   /// The time at which each gradient is ready without communication. It comes from the iterations
   /// without overlap; if there are none, from all iterations as measured.
   std::vector<double> ready;
-  double compute_end = 0;  ///< of backward, likewise
+  double compute_end = 0;  ///< end of backward, from the same iterations
   /// The segments of the last iteration, and the times of the iterations with these segments.
   Segments last_indices;
   std::vector<Prediction::Times> segments;
   double measured_compute_end = 0;
   double measured_end = 0;                     ///< of the last segment
   std::vector<CostSample> samples;             ///< pure costs of segments that ran beside nothing
-  std::vector<CostSample> overlapped_samples;  ///< of those that began beside backward
+  std::vector<CostSample> overlapped_samples;  ///< segments that began during backward
   /// Nothing if the traces do not show it (too little overlap, or no iteration without overlap).
   std::optional<Contention> contention;
 };

@@ -59,8 +59,8 @@ class Event {
   std::atomic<bool> ended_{false};
   std::uint64_t void_ HCCL_GUARDED_BY(mutex_) = 0;  // records up to here were undone by a reset
   std::uint64_t most_awaited_ HCCL_GUARDED_BY(mutex_) = 0;
-  Clock::time_point time_ HCCL_GUARDED_BY(mutex_){};  // of done_
-  Status status_ HCCL_GUARDED_BY(mutex_);             // of done_
+  Clock::time_point time_ HCCL_GUARDED_BY(mutex_){};  // time of record done_
+  Status status_ HCCL_GUARDED_BY(mutex_);             // status of record done_
   Doorbell bell_;
 };
 

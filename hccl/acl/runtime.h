@@ -63,7 +63,7 @@ class Runtime {
   static void in_child();
   [[maybe_unused]] static const int handler_;
 
-  const Runtime* const parent_;               // of the process that this one was forked from
+  const Runtime* const parent_;               // the runtime of the process that forked this one
   std::atomic<memory::Heap*> made_{nullptr};  // heap_, for a forked child, which takes no lock
   Mutex mutex_{LockLevel::kDevice};
   std::optional<DeviceConfig> config_ HCCL_GUARDED_BY(mutex_);

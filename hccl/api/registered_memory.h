@@ -19,7 +19,7 @@ class RegisteredMemory {
     HcclComm comm = nullptr;
     std::uintptr_t base = 0;
     std::uint64_t size = 0;
-    std::uint64_t number = 0;  ///< of the communicator's windows; the same on all its ranks
+    std::uint64_t number = 0;  ///< number of the window; the same on all ranks
   };
 
   /// In a forked child; see Handles.

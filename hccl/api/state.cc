@@ -32,7 +32,7 @@ namespace {
 
 std::atomic<State*> living{nullptr};           // null before the first use, and after a fork
 const State* of_parent = nullptr;              // in a forked child; never destroyed
-constinit thread_local State* held = nullptr;  // by the thread that forks
+constinit thread_local State* held = nullptr;  // the state during this thread's fork()
 
 }  // namespace
 

@@ -70,7 +70,7 @@ struct Envelope {
   /// Reducescatterv and allgatherv: a hash of the arrays of counts and displacements, with `plan`.
   /// Between two ranks in alltoallv: the elements that the sender of the envelope expects.
   std::uint32_t root = 0;
-  std::uint32_t plan = 0;       ///< of fusion, without the highest bit; or the call's tag
+  std::uint32_t plan = 0;       ///< the fusion plan, without the highest bit; or the call's tag
   std::uint32_t algorithm = 0;  ///< hash of its name, depth, lanes and slice size
   std::uint8_t op = 0;          ///< Op, or kSend / kRecv
   std::uint8_t type = 0;

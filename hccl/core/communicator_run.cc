@@ -194,9 +194,9 @@ WorkQueue::Bound Communicator::bound() {
   return bound;
 }
 
-// Limits how long a running call may hold up the submitted calls behind it. Only an operation inside
-// the running call counts, because the program's own code may take long. After a failure the whole
-// running call counts.
+// Limits how long a running call may hold up the submitted calls behind it. Only an operation
+// inside the running call counts, because the program's own code may take long. After a failure the
+// whole running call counts.
 WorkQueue::Bound Communicator::bound_of_requests() {
   WorkQueue::Bound bound = this->bound();
   bound.of = [this] { return failure_.raised() ? requests_.get() : &queue_; };

@@ -251,7 +251,7 @@ bool is_present(const Environment& env, const Launcher& launcher) {
 std::size_t giver(const Environment& env, const Launcher& launcher,
                   const std::vector<Process>& line) {
   const auto at = std::ranges::find_if(line, [&](const Process& each) {
-    if (each.own && each.variables.empty()) return false;  // its title lies over them
+    if (each.own && each.variables.empty()) return false;  // a title has overwritten its variables
     const Config::GetEnv theirs = [&](const char* name) { return each.variable(name); };
     return !std::ranges::all_of(launcher.given, [&](const char* name) {
       return name == nullptr || env.get(name) == Environment(theirs).get(name);

@@ -16,7 +16,7 @@ struct RootInfo {
   static constexpr std::size_t kTextBytes = 64;  ///< the root's address as text comes first
 
   Uuid id{};            ///< names the communicator
-  Key secret{};         ///< its holder may join
+  Key secret{};         ///< any process that has it may join
   std::string address;  ///< of the coordinator
   std::uint16_t port = 0;
   /// The number of ports, from `port` on, at which the coordinator may listen if peers must guess;

@@ -31,7 +31,7 @@ struct Times {
   std::int64_t wait_end = 0;
   std::int64_t iteration_end = 0;
   std::vector<std::int64_t> ready;  ///< of each gradient
-  std::vector<std::int64_t> start;  ///< of each segment, as all below
+  std::vector<std::int64_t> start;  ///< of each segment; so are the members below
   std::vector<std::int64_t> end;
   std::vector<std::int64_t> cpu;
   std::vector<std::int64_t> wait_for_peer;

@@ -123,13 +123,13 @@ class Overlap {
   std::size_t started_ = 0;  // segments, in order
   bool over_ = false;        // waited for: the next call begins an iteration
   bool met_ = false;         // the ranks have agreed on the gradients
-  Status refusal_;           // that they have not
+  Status refusal_;           // the failure, if they have not agreed
   // Held until the ranks have agreed: nothing else may run meanwhile, and the communicator is in
   // use.
   WorkQueue::Ticket place_;
   Times now_;
   std::deque<Times> past_;
-  std::unique_ptr<AutomaticPlan> automatic_;  // of plans that are measured; made in meet()
+  std::unique_ptr<AutomaticPlan> automatic_;  // for measured plans; made in meet()
 };
 
 }  // namespace hccl::split

@@ -14,14 +14,14 @@ namespace {
 
 // Exposed time is a small part of the iteration, so fewer segments may cost only this share of it.
 constexpr double kSlack = 0.001;
-constexpr double kNearlyAlike = 0.03;  // of a window's time: smaller differences may be noise
+constexpr double kNearlyAlike = 0.03;  // share of a window's time: smaller differences may be noise
 constexpr std::size_t kLooks = 3;      // windows for each of those
 constexpr std::size_t kMostCandidates = 8;
 constexpr int kRivals = 4;
 constexpr double kNotWorthIt =
     1.1;  // of the best plan's end: a rival with a later predicted end is left out
-constexpr double kDrift = 0.2;    // of what was measured before
-constexpr double kHardly = 0.01;  // of the iteration: too little to matter
+constexpr double kDrift = 0.2;    // share of an earlier time: a larger difference is a change
+constexpr double kHardly = 0.01;  // share of the iteration: smaller differences do not matter
 constexpr int kChangesInARow = 2;
 constexpr std::uint64_t kLongestPause = 3200;  // iterations
 constexpr std::uint64_t kMostCalm = 16;

@@ -18,10 +18,10 @@
 namespace hccl::split {
 
 struct Decision {
-  std::uint32_t version = 0;  ///< of the plan in force: 0 is the first one
+  std::uint32_t version = 0;  ///< version of the current plan; the first is 0
   bool changed = false;
   Segments last_indices;
-  bool overlap = true;            ///< segments run beside backward
+  bool overlap = true;            ///< segments run during backward
   bool alternate = false;         ///< every second iteration runs without overlap, to measure both
   std::uint64_t next_window = 0;  ///< the iteration that ends the next window
   double predicted_end = 0;
@@ -77,10 +77,10 @@ class Tuner {
   const bool measure_only_;
   std::vector<Candidate> candidates_;
   std::size_t now_ = 0;  // the candidate in force
-  int rivals_ = 0;       // that were considered
+  int rivals_ = 0;       // number of rivals considered so far
   std::uint32_t version_ = 0;
   std::uint64_t calm_ = 0;      // windows since the fastest is known; 0 until then
-  Window::Medians usual_;       // what the first of these windows measured
+  Window::Medians usual_;       // the measurements of the first of these windows
   int changes_in_a_row_ = 0;    // windows that measured something else
   std::uint64_t probe_at_ = 0;  // iteration
 };

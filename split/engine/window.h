@@ -22,11 +22,11 @@ struct Window {
     double end = 0;               ///< when the program had all gradients
     std::vector<double> start;    ///< of each segment
     std::vector<double> seconds;  ///< of each segment: from the last rank's start to the last end
-    std::size_t iterations = 5;   ///< that the medians are of
+    std::size_t iterations = 5;   ///< number of iterations behind the medians
     bool empty() const { return ready.empty(); }
   };
   std::uint64_t last_iteration = 0;
-  Medians alone;       ///< segments ran behind backward
+  Medians alone;       ///< segments ran after backward
   Medians overlapped;  ///< segments ran beside it
 };
 

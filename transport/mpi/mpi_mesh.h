@@ -88,7 +88,7 @@ class MpiMesh final : public Mesh {
   std::vector<PeerState> peers_;
   Deadline next_hearing_ = Deadline::after(kHearing);
   std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;
-  std::vector<Channel*> listening_;  ///< those with waiting receives
+  std::vector<Channel*> listening_;  ///< channels with waiting receives
   std::vector<Active> active_;
   std::vector<MPI_Request> in_mpi_;
   std::vector<int> places_;

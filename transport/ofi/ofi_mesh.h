@@ -57,7 +57,7 @@ class OfiMesh final : public Mesh {
     std::size_t size = 0;
     bool posted = false;                   ///< libfabric has it
     Status verdict;                        ///< set if its message has another size
-    std::size_t sent = 0;                  ///< that size
+    std::size_t sent = 0;                  ///< that other size
     Fid<fid_mr> region;                    ///< memory registered for this one operation
     std::size_t place = 0;                 ///< in busy_
     std::unique_ptr<std::byte[]> scratch;  ///< takes a message of another size
@@ -68,7 +68,7 @@ class OfiMesh final : public Mesh {
     std::uint32_t lane = 0;
     std::uint64_t sent = 0;     ///< messages so far
     std::uint64_t awaited = 0;  ///< receives so far
-    std::deque<Op*> receives;   ///< those not finished, in order
+    std::deque<Op*> receives;   ///< unfinished receives, in order
     Op* suspect = nullptr;      ///< the oldest of them at the last inspection
     bool peeking = false;
   };
@@ -134,7 +134,7 @@ class OfiMesh final : public Mesh {
   std::size_t receives_ = 0;        ///< not finished
   Deadline next_inspection_ = Deadline::after(kInspection);
   std::byte nothing_{};  ///< the buffer of 0-byte messages
-  Ticket goodbye_;       ///< of the receive that any peer's goodbye ends
+  Ticket goodbye_;       ///< the receive for any peer's goodbye
   bool listens_for_goodbye_ = false;
   Endpoint endpoint_;
   std::unique_ptr<OfiSleeper> sleeper_;

@@ -104,8 +104,8 @@ class BasicLink {
   bool waiting_ = false;            // as in the ring's control: blocked sends
   Limits limits_;
   std::uint64_t eager_sent_ = 0;        // cost of all eager messages sent
-  std::uint64_t eager_taken_seen_ = 0;  // of those that the peer has received
-  std::uint64_t eager_taken_ = 0;       // the same, in the other direction
+  std::uint64_t eager_taken_seen_ = 0;  // eager_taken of the peer, as last read
+  std::uint64_t eager_taken_ = 0;       // cost of the peer's eager messages taken
   std::uint64_t staged_cost_ = 0;
   std::uint64_t released_ = 0;  // the reader's position that the peer knows
   int rank_;

@@ -28,7 +28,7 @@ class Meeting {
   Fd listener;
 
  private:
-  Fd lock_;  // of the directory, from before the socket is there
+  Fd lock_;  // the directory's lock, taken before the socket is made
   std::string directory_;
 };
 

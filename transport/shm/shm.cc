@@ -25,7 +25,7 @@ using shm::Segment;
 struct Reach {
   HostMemory memory;
   bool any_heap = false;                             // whether any rank has device memory
-  std::shared_ptr<memory::Heap> heap;                // this process's
+  std::shared_ptr<memory::Heap> heap;                // this process's device heap
   std::vector<std::shared_ptr<memory::View>> views;  // the other processes'
 };
 

@@ -63,11 +63,11 @@ class Dialer {
 
   struct Call {
     std::optional<PendingConnection> pending;  // none: it is tried again at `next`
-    Deadline end = Deadline::never();          // of the call
-    Deadline next = Deadline::never();         // of the pause, or of the try
-    std::chrono::nanoseconds patience{};       // of the next try, until it is connected
+    Deadline end = Deadline::never();          // end of the call
+    Deadline next = Deadline::never();         // end of the pause, or of the try
+    std::chrono::nanoseconds patience{};       // time of the next try until the connection
     std::optional<Deadline> ended;             // the peer has refused since; then it counts as gone
-    std::optional<Deadline> lack;              // of this process, likewise
+    std::optional<Deadline> lack;              // then a lack of descriptors fails the call
     std::string reason;
     bool wants_write = false;
   };

@@ -73,7 +73,7 @@ class Door {
   std::shared_ptr<const TlsContext> tls_;
   bool listening_ = false;
   Deadline listen_again_ = Deadline::never();
-  std::optional<Deadline> lack_;  // of descriptors, until when it may last
+  std::optional<Deadline> lack_;  // a lack of descriptors is a failure then
   Thread thread_;
 };
 

@@ -43,7 +43,7 @@ std::string frame_name(const NodeDef& enter) { return enter.attr().at("frame_nam
 
 /// A collective, or a loop with collectives.
 struct Link {
-  int collective;    // of a loop: its first
+  int collective;    // the collective, or the first one of a loop
   std::string loop;  // empty: the collective itself
   enum { kNew, kBegun, kPlaced } state = kNew;
 };

@@ -72,7 +72,7 @@ std::int64_t FusedList::push(std::uint32_t index, const Tensor& tensor) {
   std::memcpy(gradient.data, bytes.data(), bytes.size());
   lock.lock();
   gradient.state = State::kCopied;
-  const bool handed = hand_over().ok();  // its failure is reduce()'s, too
+  const bool handed = hand_over().ok();  // reduce() reports the failure
   copied_.notify_all();
   return handed ? gradient.step : 0;
 }

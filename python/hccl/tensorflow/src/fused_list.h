@@ -51,7 +51,7 @@ class FusedList {
     char* data = nullptr;
     std::size_t bytes = 0;
     State state = State::kEmpty;
-    std::int64_t step = 0;  // that of the push
+    std::int64_t step = 0;  // the step of the last push
   };
 
   Status open(OpKernelContext* context, HcclComm world, const Options& options);

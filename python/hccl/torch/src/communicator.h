@@ -21,7 +21,7 @@ class Communicator;
 struct Part {
   std::shared_ptr<Communicator> whole;
   std::vector<uint32_t> ranks;
-  std::string name;  // of no other living part
+  std::string name;  // no other living part has it
 };
 
 /// The communicator of a process group.

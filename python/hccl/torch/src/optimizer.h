@@ -36,7 +36,7 @@ class Optimizer {
   struct Entry {
     py::object parameter;
     py::object state;                  // the dictionary; null: look it up
-    std::array<py::object, 6> values;  // its values then, in order
+    std::array<py::object, 6> values;  // the values of `state` at the last step
     at::Tensor step, master;
     std::array<at::Tensor, 3> states;
     bool is_new = false;  // not stepped yet

@@ -117,7 +117,7 @@ void Work::complete_future(bool future) noexcept {
     // First, because a profiler may be stopped as soon as the future is complete.
     if (const auto record_end = std::exchange(recordFunctionEndCallback_, nullptr)) record_end();
     if (future) settle(*future_);
-  } catch (...) {  // of a future that the program itself has completed, or of its callbacks
+  } catch (...) {  // the program has completed the future, or a callback threw
     failure = std::current_exception();
   }
   finish(std::move(failure));
