@@ -128,12 +128,12 @@ HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
  */
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
 
-/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB). The name
- * decides the format. Names with .pb.json get the Protobuf message Trace
- * (hccl/files/plugin/trace.proto) in JSON. Other names with .json get Chrome's trace format (opens
- * in Perfetto), with that message in it. Names with .csv get a table. All other names get the
- * message in binary. hccl-plan reads all formats but the table. HCCL_E_OPEN_FILE_FAILURE: the file
- * cannot be written completely. */
+/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB). The end
+ * of the name decides the format. .pb.json: the Protobuf message Trace
+ * (hccl/files/plugin/trace.proto) in JSON. Any other .json: Chrome's trace format (opens in
+ * Perfetto), with that message in it. .csv: a table. Any other name: the message in binary.
+ * hccl-plan reads all formats but the table. HCCL_E_OPEN_FILE_FAILURE: the file cannot be written
+ * completely. */
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path);
 
 /** Finishes, together with the other ranks, the segments whose gradients are all ready. */
