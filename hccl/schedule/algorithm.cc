@@ -190,7 +190,7 @@ constexpr std::array kAlgorithms = {
               alltoall_pairwise, any_size, ring_spread},
 
     Algorithm{Op::kBarrier, "dissemination", "",
-              "At doubling distances each rank sends the names of the ranks that have arrived.",
+              "Messages at doubling distances say that all ranks known to the sender have come.",
               barrier_dissemination, any_size, messages_only},
 };
 
