@@ -44,6 +44,7 @@ ROOMS = {
     "hccl/exec": ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/local", "hccl/schedule",
                   "hccl/select", TRANSPORT],
     "hccl/join": ["hccl/base", TRANSPORT],
+    "hccl/control": ["hccl/base"],
     "hccl/core": BELOW_CORE,
     # The plugin knows the structs that it writes and reads.
     "hccl/files/plugin": BELOW_CORE + ["hccl/select/costs.h", "split/trace.h"],
@@ -301,6 +302,7 @@ class PlantedViolations(unittest.TestCase):
             "transport/tcp": ["hccl/base", "transport"],
             "hccl/exec": ["hccl/base", "hccl/kernels", "hccl/schedule", "transport"],
             "hccl/join": ["hccl/base", "transport"],
+            "hccl/control": ["hccl/base"],
             "hccl/core": ["hccl/base", "hccl/kernels", "hccl/schedule", "transport", "hccl/exec",
                           "hccl/join"],
             "hccl/files": ["hccl/base"],
@@ -323,6 +325,7 @@ class PlantedViolations(unittest.TestCase):
             "transport/tcp": ["transport/shm/shm.h", "hccl/exec", "hccl/core"],
             "hccl/exec": ["hccl/core", "transport/shm/shm.h", "split"],
             "hccl/join": ["hccl/core", "hccl/exec", "hccl/memory", "transport/tcp"],
+            "hccl/control": ["hccl/join", "transport", "hccl/core"],
             "hccl/core": ["hccl/api", "split", "transport/tcp", "hccl/hccl_comm.h"],
             "hccl/files": ["split", "hccl/core", "hccl/files/plugin"],
             "hccl/files/plugin": ["split/engine", "hccl/api"],
