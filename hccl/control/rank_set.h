@@ -44,7 +44,8 @@ class RankSet {
   friend RankSet operator-(const RankSet& a, const RankSet& b);
   RankSet& operator|=(const RankSet& other) { return *this = *this | other; }
   RankSet& operator-=(const RankSet& other) { return *this = *this - other; }
-  bool operator==(const RankSet&) const = default;
+  /// Any order, so that sets can be sorted.
+  auto operator<=>(const RankSet&) const = default;
 
   friend void put(ByteWriter& out, const RankSet& set);
   /// Nothing if the bytes end early, name a rank that is not below `end`, or are not the bytes that

@@ -1,0 +1,66 @@
+// A gathering: all members of a group say a part, and all hear the sum of the parts. Relays of the
+// control tree merge parts on the way up, in any order and any number of times.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hccl/base/bytes.h"
+#include "hccl/base/status.h"
+#include "hccl/control/rank_set.h"
+
+namespace hccl::control {
+
+inline constexpr std::size_t kAgreementCap = 2048;  ///< bytes of Config::agreement()
+inline constexpr std::size_t kTextCap = 4096;       ///< bytes of a failure's text
+inline constexpr std::size_t kBlobCap = 64 << 10;   ///< bytes of one rank's blob
+
+/// What ranks say of one thing on which they should agree: the statement of the lowest rank, and of
+/// the lowest rank that differs.
+template <class T>
+struct Statements {
+  using One = std::pair<std::uint32_t, T>;  ///< the rank, and its statement
+  std::optional<One> first, other;
+
+  void add(const One& one) {
+    if (!first || one < *first) {
+      const std::optional<One> old = std::exchange(first, one);
+      if (old && old->second != one.second) other = old;
+    } else if (one.second != first->second && (!other || one < *other)) {
+      other = one;
+    }
+  }
+  void merge(const Statements& more) {
+    if (more.first) add(*more.first);
+    if (more.other) add(*more.other);
+  }
+  bool operator==(const Statements&) const = default;
+};
+
+/// The sum of some parts. merge() is commutative, associative and idempotent.
+struct Gathering {
+  RankSet arrived;                                         ///< the ranks whose parts are in the sum
+  Statements<RankSet> members;                             ///< the list of the group's members
+  Statements<std::string> agreement;                       ///< see Config::agreement()
+  std::uint32_t flags = ~0U;                               ///< the AND of all flags
+  std::chrono::nanoseconds patience{INT64_MAX};            ///< the least; what is left of it
+  std::optional<std::pair<std::uint32_t, Status>> failed;  ///< the lowest rank that failed
+  std::map<std::uint32_t, std::string> blobs;              ///< by rank
+
+  void merge(const Gathering& more);
+  /// The members that any rank names; none before the first part.
+  RankSet named() const;
+  /// The members whose parts are not in the sum.
+  RankSet awaited() const { return named() - arrived; }
+};
+
+void put(ByteWriter& out, const Gathering& sum);
+/// Nothing if the bytes end early or pass a limit. All ranks are below `size`.
+std::optional<Gathering> get_gathering(ByteReader& in, std::uint32_t size);
+
+}  // namespace hccl::control

@@ -1,0 +1,121 @@
+#include "hccl/control/gatherings.h"
+
+#include <algorithm>
+
+namespace hccl::control {
+namespace {
+
+using std::chrono::nanoseconds;
+
+Status differing(const Gathering& sum) {
+  const auto& [first, other] = sum.members;
+  return {Code::kPara,
+          "EI0005: the ranks' calls differ: rank " + std::to_string(first->first) +
+              " called for a group of ranks " + first->second.text() + ", rank " +
+              std::to_string(other->first) + " for a group of ranks " + other->second.text() +
+              " (world ranks)",
+          static_cast<int>(other->first)};
+}
+Status late_error(const RankSet& awaited) {
+  return {Code::kTimeout, "these did not come (world ranks): " + awaited.text(),
+          awaited.count() == 1 ? static_cast<int>(awaited.lowest()) : Status::kNobody};
+}
+
+}  // namespace
+
+std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gathering& part, Time now) {
+  const auto over = last_.find(key.group);
+  if (over != last_.end() && over->second.key.number >= key.number) {
+    Answer answer = over->second;
+    if (answer.key == key) return answer;
+    return Answer{key, {}, Status(Code::kInternal, "this gathering of the group is over")};
+  }
+  if (open_.size() >= kGatheringsCap && open_.count(key) == 0) {
+    return Answer{key, {}, Status(Code::kUnavail, "too many groups are opened at once")};
+  }
+  const auto [at, added] = open_.try_emplace(key);
+  Open& open = at->second;
+  const Time deadline = part.patience > Time::max() - now ? Time::max() : now + part.patience;
+  if (added) open = {{}, now, deadline, now + kFirstWord, false, {}};
+  open.deadline = std::min(open.deadline, deadline);
+  open.sum.merge(part);
+  return std::nullopt;
+}
+
+// The answer of this node, if it is the one to answer. The lowest node that has all members below
+// it answers, until it has told its parent of the gathering: from then on the root does.
+std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, Time now) {
+  const bool differs = open.sum.members.other.has_value();
+  const RankSet awaited = open.sum.awaited();
+  const bool all_below = !open.up && place.below.contains(open.sum.named());
+  if (!differs && awaited.empty() && (place.root || all_below)) return Status();
+  if (!place.root) return std::nullopt;
+  if (differs) return differing(open.sum);
+  if (now >= open.deadline) return late_error(awaited);
+  return std::nullopt;
+}
+
+// Whether the parent should hear of the gathering: all living members below have arrived, or the
+// gathering is in trouble.
+bool Gatherings::says(const Open& open, const Place& place, Time now) {
+  if (place.root || open.sum.arrived == open.said) return false;
+  return open.up || open.sum.members.other || now - open.since >= kFirstWord ||
+         ((open.sum.awaited() & place.below) - place.gone).empty();
+}
+
+Gatherings::Due Gatherings::due(const Place& place, Time now) {
+  Due due;
+  for (auto& [key, open] : open_) {
+    if (auto why = verdict(open, place, now)) {
+      due.answers.push_back({key, open.sum, std::move(*why)});
+    } else if (says(open, place, now)) {
+      open.up = true;
+      open.said = open.sum.arrived;
+      open.sum.patience = std::max(nanoseconds(0), open.deadline - now);
+      due.parts.emplace_back(key, open.sum);
+    }
+  }
+  for (const Answer& each : due.answers) static_cast<void>(answered(each));
+  return due;
+}
+
+bool Gatherings::answered(Answer answer) {
+  open_.erase(answer.key);
+  const Uuid group = answer.key.group;
+  const auto known = last_.find(group);
+  if (known != last_.end() && known->second.key.number >= answer.key.number) return false;
+  if (known == last_.end() && last_.size() >= kGatheringsCap) last_.clear();
+  last_.insert_or_assign(group, std::move(answer));
+  return true;
+}
+
+void Gatherings::moved() {
+  for (auto& [key, open] : open_) {
+    open.up = true;
+    open.said = {};
+  }
+}
+
+std::vector<Gatherings::Answer> Gatherings::last() const {
+  std::vector<Answer> all;
+  for (const auto& [group, answer] : last_) all.push_back(answer);
+  return all;
+}
+
+std::vector<Gatherings::Late> Gatherings::late(Time now) {
+  std::vector<Late> all;
+  for (auto& [key, open] : open_) {
+    if (now < open.next_word) continue;
+    open.next_word = now + kNextWord;
+    all.push_back({key, open.sum.arrived, open.sum.awaited()});
+  }
+  return all;
+}
+
+Time Gatherings::next() const {
+  Time first = Time::max();
+  for (const auto& [key, open] : open_) first = std::min({first, open.deadline, open.next_word});
+  return first;
+}
+
+}  // namespace hccl::control

@@ -1,0 +1,84 @@
+// The gatherings of one node of the control tree: when the node waits, when it answers, and when it
+// tells its parent.
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "hccl/control/gathering.h"
+
+namespace hccl::control {
+
+using Time = std::chrono::steady_clock::time_point;
+
+inline constexpr std::size_t kGatheringsCap = 4096;  ///< open ones of a node, and kept answers
+
+/// The gatherings of one node of the tree: those that are open, and the last answer of each group.
+/// An answer of which a relay has told only some members before it died is said again by their
+/// nodes to their new parents. For one thread.
+class Gatherings {
+ public:
+  struct Key {
+    Uuid group{};
+    std::uint64_t number = 0;  ///< counts the gatherings of the group
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Answer {
+    Key key;
+    Gathering sum;
+    Status why;  ///< success: all members have arrived and name the same members
+  };
+  struct Open {
+    Gathering sum;
+    Time since{}, deadline{}, next_word{};
+    bool up = false;  ///< the parent knows of it, so that a node above answers
+    RankSet said;     ///< the ranks in the sum that the parent has heard
+  };
+  /// The node's place in the tree.
+  struct Place {
+    RankSet below;      ///< the ranks of the node and of the nodes below it
+    RankSet gone;       ///< ranks that died or left
+    bool root = false;  ///< only the root ends a gathering with an error
+  };
+  struct Due {
+    std::vector<Answer> answers;                   ///< for all members; answered() knows them
+    std::vector<std::pair<Key, Gathering>> parts;  ///< for the parent
+  };
+  struct Late {
+    Key key;
+    RankSet arrived, awaited;
+  };
+  /// A relay that waits longer for members below it says what it has.
+  static constexpr std::chrono::seconds kFirstWord{2};
+  static constexpr std::chrono::seconds kNextWord{30};
+
+  /// Adds a part or a sum from below. Returns the answer if the gathering is over.
+  std::optional<Answer> add(const Key& key, const Gathering& part, Time now);
+  /// Everything that the node must now answer, or say to its parent.
+  Due due(const Place& place, Time now);
+  /// An answer has been given or heard. Returns whether it is news.
+  bool answered(Answer answer);
+  /// The node has a new parent, which has heard nothing.
+  void moved();
+  /// The last answer of each group, for a new parent.
+  std::vector<Answer> last() const;
+  /// At the root: gatherings whose members must now hear the list of awaited ranks.
+  std::vector<Late> late(Time now);
+  const std::map<Key, Open>& open() const { return open_; }
+  /// When due() or late() next depends on the time alone.
+  Time next() const;
+
+ private:
+  static std::optional<Status> verdict(const Open& open, const Place& place, Time now);
+  static bool says(const Open& open, const Place& place, Time now);
+
+  std::map<Key, Open> open_;
+  std::map<Uuid, Answer> last_;
+};
+
+}  // namespace hccl::control

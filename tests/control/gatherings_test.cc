@@ -1,0 +1,178 @@
+// Gatherings of a node and of small trees: which node answers, when a parent hears, and that an
+// answer reaches all members though the relay that gave it has died.
+#include "hccl/control/gatherings.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace hccl::control {
+namespace {
+
+using std::chrono::seconds;
+using Key = Gatherings::Key;
+
+constexpr Time kStart{};
+const Key kFirst{{1}, 1};
+
+Gathering part_of(std::uint32_t rank, const RankSet& members, seconds patience = seconds(60)) {
+  Gathering part;
+  part.arrived = {rank};
+  part.members.add({rank, members});
+  part.patience = patience;
+  return part;
+}
+bool has(const Status& status, std::string_view words) {
+  return status.message().find(words) != std::string::npos;
+}
+
+const Gatherings::Place kRelay{RankSet::range(0, 4), {}, false};
+const Gatherings::Place kRoot{RankSet::range(0, 9), {}, true};
+
+TEST(Gatherings, TheLowestRelayWithAllMembersAnswers) {
+  Gatherings relay;
+  EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
+  auto due = relay.due(kRelay, kStart);
+  EXPECT_TRUE(due.answers.empty() && due.parts.empty()) << "rank 3 is below, too, and awaited";
+  EXPECT_FALSE(relay.add(kFirst, part_of(3, {1, 3}), kStart));
+  due = relay.due(kRelay, kStart);
+  ASSERT_EQ(due.answers.size(), 1u);
+  EXPECT_TRUE(due.parts.empty());
+  EXPECT_TRUE(due.answers[0].why.ok());
+  EXPECT_EQ(due.answers[0].sum.arrived, (RankSet{1, 3}));
+  EXPECT_TRUE(relay.open().empty());
+}
+
+TEST(Gatherings, MembersElsewhereAreTheParentsAffair) {
+  Gatherings relay, root;
+  EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 2, 7}), kStart));
+  EXPECT_TRUE(relay.due(kRelay, kStart).parts.empty()) << "rank 2 is below, and awaited";
+  EXPECT_FALSE(relay.add(kFirst, part_of(2, {1, 2, 7}), kStart));
+  const auto due = relay.due(kRelay, kStart);
+  ASSERT_EQ(due.parts.size(), 1u);
+  EXPECT_TRUE(relay.due(kRelay, kStart).parts.empty()) << "once is enough";
+  EXPECT_FALSE(root.add(kFirst, due.parts[0].second, kStart));
+  EXPECT_TRUE(root.due(kRoot, kStart).answers.empty());
+  EXPECT_FALSE(root.add(kFirst, part_of(7, {1, 2, 7}), kStart));
+  const auto end = root.due(kRoot, kStart);
+  ASSERT_EQ(end.answers.size(), 1u);
+  EXPECT_TRUE(end.answers[0].why.ok());
+  EXPECT_EQ(end.answers[0].sum.arrived, (RankSet{1, 2, 7}));
+}
+
+TEST(Gatherings, ADeadMemberBelowHoldsNobodyUp) {
+  Gatherings relay;
+  EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 2, 7}), kStart));
+  Gatherings::Place place = kRelay;
+  place.gone = {2};
+  EXPECT_EQ(relay.due(place, kStart).parts.size(), 1u);
+}
+
+// From then on the root decides, though the last member comes to the relay.
+TEST(Gatherings, AnOpenerWhoIsAloneGoesToTheRootAfterTwoSeconds) {
+  Gatherings relay, root;
+  EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
+  EXPECT_LE(relay.next(), kStart + seconds(2));
+  const auto due = relay.due(kRelay, kStart + seconds(2));
+  ASSERT_EQ(due.parts.size(), 1u);
+  EXPECT_EQ(due.parts[0].second.patience, seconds(58));
+  EXPECT_FALSE(root.add(kFirst, due.parts[0].second, kStart + seconds(2)));
+  const auto late = root.late(kStart + seconds(4));
+  ASSERT_EQ(late.size(), 1u);
+  EXPECT_EQ(late[0].awaited, RankSet{3});
+  EXPECT_TRUE(root.late(kStart + seconds(33)).empty());
+  EXPECT_FALSE(relay.add(kFirst, part_of(3, {1, 3}), kStart + seconds(5)));
+  const auto grown = relay.due(kRelay, kStart + seconds(5));
+  EXPECT_TRUE(grown.answers.empty());
+  ASSERT_EQ(grown.parts.size(), 1u);
+  EXPECT_FALSE(root.add(kFirst, grown.parts[0].second, kStart + seconds(5)));
+  const auto end = root.due(kRoot, kStart + seconds(5));
+  ASSERT_EQ(end.answers.size(), 1u);
+  EXPECT_TRUE(end.answers[0].why.ok());
+}
+
+TEST(Gatherings, OpenersWithDifferentListsHearBoth) {
+  Gatherings relay, root;
+  EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 2, 3}), kStart));
+  EXPECT_FALSE(relay.add(kFirst, part_of(2, {1, 2}), kStart));
+  const auto due = relay.due(kRelay, kStart);
+  EXPECT_TRUE(due.answers.empty()) << "only the root ends a gathering with an error";
+  ASSERT_EQ(due.parts.size(), 1u);
+  EXPECT_FALSE(root.add(kFirst, due.parts[0].second, kStart));
+  const auto end = root.due(kRoot, kStart);
+  ASSERT_EQ(end.answers.size(), 1u);
+  const Status& why = end.answers[0].why;
+  EXPECT_EQ(why.code(), Code::kPara);
+  EXPECT_EQ(why.culprit(), 2);
+  EXPECT_TRUE(has(why, "1-3") && has(why, "1-2 ")) << why.message();
+  EXPECT_TRUE(end.answers[0].sum.named().contains(3)) << "rank 3 hears, too";
+  const auto late = root.add(kFirst, part_of(3, {1, 2, 3}), kStart + seconds(1));
+  ASSERT_TRUE(late) << "and so does who comes later";
+  EXPECT_EQ(late->why.message(), why.message());
+}
+
+TEST(Gatherings, TheRootNamesTheAbsentAtTheDeadline) {
+  Gatherings root;
+  EXPECT_FALSE(root.add(kFirst, part_of(1, {1, 3}, seconds(9)), kStart));
+  EXPECT_FALSE(root.add(kFirst, part_of(1, {1, 3}, seconds(9)), kStart + seconds(5)))
+      << "said again, which changes nothing";
+  EXPECT_TRUE(root.due(kRoot, kStart + seconds(8)).answers.empty());
+  const auto end = root.due(kRoot, kStart + seconds(9));
+  ASSERT_EQ(end.answers.size(), 1u);
+  EXPECT_EQ(end.answers[0].why.code(), Code::kTimeout);
+  EXPECT_EQ(end.answers[0].why.culprit(), 3);
+}
+
+// Relay 1 answers its children 2 and 3, but dies when only child 2 has heard.
+TEST(Gatherings, AnAnswerHalfToldReachesAll) {
+  Gatherings two, three, root;
+  const RankSet members{2, 3};
+  const Gatherings::Place at_two{{2}, {}, false}, at_three{{3}, {}, false};
+  Gatherings relay;
+  for (Gatherings* each : {&two, &three}) {
+    const std::uint32_t rank = each == &two ? 2 : 3;
+    EXPECT_FALSE(each->add(kFirst, part_of(rank, members), kStart));
+    auto due = each->due(rank == 2 ? at_two : at_three, kStart);
+    ASSERT_EQ(due.parts.size(), 1u);
+    EXPECT_FALSE(relay.add(kFirst, due.parts[0].second, kStart));
+  }
+  const auto told = relay.due(kRelay, kStart).answers;
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(two.answered(told[0]));
+  EXPECT_FALSE(two.answered(told[0])) << "it is known";
+  // Both adopt a new parent. Child 3 says its part again, child 2 the answer.
+  three.moved();
+  const auto again = three.due(at_three, kStart);
+  ASSERT_EQ(again.parts.size(), 1u);
+  EXPECT_FALSE(root.add(kFirst, again.parts[0].second, kStart));
+  EXPECT_TRUE(root.due(kRoot, kStart).answers.empty());
+  ASSERT_EQ(two.last().size(), 1u);
+  EXPECT_TRUE(root.answered(two.last()[0])) << "news, for those that wait";
+  EXPECT_TRUE(root.open().empty());
+  // In the other order, too.
+  Gatherings other;
+  EXPECT_TRUE(other.answered(two.last()[0]));
+  const auto answer = other.add(kFirst, again.parts[0].second, kStart);
+  ASSERT_TRUE(answer);
+  EXPECT_TRUE(answer->why.ok());
+  EXPECT_EQ(answer->sum.arrived, members);
+}
+
+TEST(Gatherings, ANodeTakesNoMoreThanItsLimit) {
+  Gatherings root;
+  for (std::uint64_t number = 1; number <= kGatheringsCap; ++number) {
+    ASSERT_FALSE(root.add({{1}, number}, part_of(1, {1, 3}), kStart));
+  }
+  const auto refused = root.add({{1}, kGatheringsCap + 1}, part_of(1, {1, 3}), kStart);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->why.code(), Code::kUnavail);
+  EXPECT_FALSE(root.add(kFirst, part_of(1, {1, 3}), kStart)) << "those that are open go on";
+  for (std::uint32_t group = 0; group < kGatheringsCap + 100; ++group) {
+    const Uuid id{static_cast<std::uint8_t>(group), static_cast<std::uint8_t>(group >> 8), 7};
+    EXPECT_TRUE(root.answered({{id, 1}, {}, Status()}));
+  }
+  EXPECT_LE(root.last().size(), kGatheringsCap);
+}
+
+}  // namespace
+}  // namespace hccl::control
