@@ -1,0 +1,206 @@
+#include "hccl/control/roster.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace hccl::control {
+namespace {
+
+std::optional<Roster::Host> get_host(ByteReader& in) {
+  Roster::Host host{in.get_text(kMachineCap), in.get_text(kCoresCap), {}};
+  const auto addresses = in.get<std::uint8_t>();
+  if (addresses > kAddressesCap) return std::nullopt;
+  for (int i = 0; i < addresses; ++i) host.addresses.push_back(in.get_text(kAddressCap));
+  return in.ok() ? std::optional(std::move(host)) : std::nullopt;
+}
+
+std::optional<Roster::Node> get_node(ByteReader& in) {
+  Roster::Node node{in.get<std::uint32_t>(), in.get<std::uint32_t>(), in.get<std::uint32_t>(),
+                    in.get<std::uint16_t>(), in.get<std::uint64_t>(), {}};
+  auto ranks = get_ranks(in);
+  if (!ranks) return std::nullopt;
+  node.ranks = std::move(*ranks);
+  return node;
+}
+
+// Whether node 0 is the only one that is its own parent, and each other node is below it.
+bool is_tree(const Roster& roster) {
+  const auto& nodes = roster.nodes;
+  const bool inside = std::ranges::all_of(nodes, [&](const auto& node) {
+    return node.parent < nodes.size() && node.host < roster.hosts.size();
+  });
+  if (!inside || nodes.empty() || nodes.front().parent != 0) return false;
+  const auto children = roster.children();
+  std::vector<std::uint32_t> reached{0};
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    reached.insert(reached.end(), children[reached[i]].begin(), children[reached[i]].end());
+  }
+  return reached.size() == nodes.size();
+}
+
+// Fills node_of if the ranks are all of 0 to the highest. Returns whether no rank occurs twice.
+bool index_ranks(Roster& roster) {
+  std::vector<std::uint32_t> node_of;
+  std::size_t count = 0;
+  for (std::uint32_t number = 0; number < roster.nodes.size(); ++number) {
+    for (const std::uint32_t rank : roster.nodes[number].ranks.ranks()) {
+      if (rank >= node_of.size()) node_of.resize(rank + 1, kNodesCap);
+      if (node_of[rank] != kNodesCap) return false;
+      node_of[rank] = number;
+      ++count;
+    }
+  }
+  if (count == node_of.size()) roster.node_of = std::move(node_of);
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::uint32_t>> Roster::children() const {
+  std::vector<std::vector<std::uint32_t>> all(nodes.size());
+  for (std::uint32_t number = 1; number < nodes.size(); ++number) {
+    all[nodes[number].parent].push_back(number);
+  }
+  return all;
+}
+
+std::vector<std::uint32_t> Roster::ancestors(std::uint32_t node) const {
+  std::vector<std::uint32_t> all;
+  while (node != 0) all.push_back(node = nodes[node].parent);
+  return all;
+}
+
+std::string Roster::name(std::uint32_t node) const {
+  const Host& host = hosts[nodes[node].host];
+  return (host.addresses.empty() ? host.machine : host.addresses.front()) + " pid " +
+         std::to_string(nodes[node].pid);
+}
+
+void put(ByteWriter& out, const Roster& roster) {
+  out.put(static_cast<std::uint32_t>(roster.hosts.size()));
+  for (const auto& host : roster.hosts) {
+    out.put_text(host.machine).put_text(host.cores);
+    out.put(static_cast<std::uint8_t>(host.addresses.size()));
+    for (const std::string& address : host.addresses) out.put_text(address);
+  }
+  out.put(static_cast<std::uint32_t>(roster.nodes.size()));
+  for (const auto& node : roster.nodes) {
+    out.put(node.host).put(node.parent).put(node.pid).put(node.port).put(node.started);
+    put(out, node.ranks);
+  }
+}
+
+std::optional<Roster> get_roster(ByteReader& in) {
+  Roster roster;
+  const auto hosts = in.get<std::uint32_t>();
+  if (hosts > kNodesCap) return std::nullopt;
+  for (std::uint32_t i = 0; i < hosts; ++i) {
+    auto host = get_host(in);
+    if (!host) return std::nullopt;
+    roster.hosts.push_back(std::move(*host));
+  }
+  const auto nodes = in.get<std::uint32_t>();
+  if (nodes > kNodesCap) return std::nullopt;
+  std::size_t ranks = 0;
+  for (std::uint32_t i = 0; i < nodes; ++i) {
+    auto node = get_node(in);
+    if (!node || (ranks += node->ranks.count()) > kRanksCap) return std::nullopt;
+    roster.nodes.push_back(std::move(*node));
+  }
+  if (!is_tree(roster) || !index_ranks(roster)) return std::nullopt;
+  return roster;
+}
+
+RosterDraft::RosterDraft(Roster own) : roster_(std::move(own)) {
+  const Roster::Node& node = roster_.nodes.front();
+  ranks_ = node.ranks;
+  hosts_[roster_.hosts.front().machine] = 0;
+  nodes_[{0, node.pid, node.port}] = 0;
+}
+
+std::uint32_t RosterDraft::host_of(const Roster::Host& host) {
+  const auto number = static_cast<std::uint32_t>(roster_.hosts.size());
+  const auto [at, added] = hosts_.try_emplace(host.machine, number);
+  if (added) roster_.hosts.push_back(host);
+  std::string& cores = roster_.hosts[at->second].cores;
+  cores.resize(std::max(cores.size(), host.cores.size()));
+  for (std::size_t i = 0; i < host.cores.size(); ++i) {
+    cores[i] = static_cast<char>(cores[i] | host.cores[i]);
+  }
+  return at->second;
+}
+
+// The error of a process that claims a rank of another one.
+Status RosterDraft::claims(const Roster& sub) const {
+  for (std::uint32_t number = 0; number < sub.nodes.size(); ++number) {
+    const Roster::Node& node = sub.nodes[number];
+    if ((node.ranks & ranks_).empty()) continue;
+    const auto first = std::ranges::find_if(
+        roster_.nodes, [&](const auto& each) { return !(each.ranks & node.ranks).empty(); });
+    const bool same = roster_.hosts[first->host].machine == sub.hosts[node.host].machine &&
+                      first->pid == node.pid && first->port == node.port;
+    if (same) continue;
+    const std::uint32_t rank = (first->ranks & node.ranks).lowest();
+    return {Code::kPara,
+            "EI0016: two processes claim rank " + std::to_string(rank) + ": " +
+                roster_.name(static_cast<std::uint32_t>(first - roster_.nodes.begin())) + " and " +
+                sub.name(number),
+            static_cast<int>(rank)};
+  }
+  return {};
+}
+
+Status RosterDraft::add(const Roster& sub) {
+  HCCL_RETURN_IF_ERROR(claims(sub));
+  if (roster_.nodes.size() + sub.nodes.size() > kNodesCap) {
+    return {Code::kUnavail, "more than " + std::to_string(kNodesCap) + " processes join"};
+  }
+  std::vector<std::uint32_t> hosts, numbers;
+  std::vector<bool> is_new;
+  for (const auto& host : sub.hosts) hosts.push_back(host_of(host));
+  for (const auto& each : sub.nodes) {
+    Roster::Node node = each;
+    node.host = hosts[each.host];
+    const auto number = static_cast<std::uint32_t>(roster_.nodes.size());
+    const auto [at, added] = nodes_.try_emplace({node.host, node.pid, node.port}, number);
+    numbers.push_back(at->second);
+    is_new.push_back(added);
+    if (!added) continue;
+    ranks_ |= node.ranks;
+    roster_.nodes.push_back(std::move(node));
+  }
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (is_new[i]) roster_.nodes[numbers[i]].parent = i == 0 ? 0 : numbers[sub.nodes[i].parent];
+  }
+  return {};
+}
+
+Result<Roster> RosterDraft::finished(std::uint32_t size) const {
+  const RankSet absent = RankSet::range(0, size) - ranks_;
+  if (!absent.empty() || ranks_.count() != size) {
+    return Status(Code::kTimeout, "EI0015: " + std::to_string(absent.count()) + " of " +
+                                      std::to_string(size) +
+                                      " ranks did not join; absent: " + absent.text());
+  }
+  std::vector<std::uint32_t> order(roster_.nodes.size()), number(order.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin() + 1, order.end(), [this](std::uint32_t a, std::uint32_t b) {
+    const auto key = [this](std::uint32_t node) {
+      const RankSet& ranks = roster_.nodes[node].ranks;
+      return ranks.empty() ? std::numeric_limits<std::uint32_t>::max() : ranks.lowest();
+    };
+    return key(a) < key(b);
+  });
+  for (std::uint32_t i = 0; i < order.size(); ++i) number[order[i]] = i;
+  Roster roster{roster_.hosts, {}, {}};
+  for (const std::uint32_t old : order) {
+    roster.nodes.push_back(roster_.nodes[old]);
+    roster.nodes.back().parent = number[roster.nodes.back().parent];
+  }
+  index_ranks(roster);
+  return roster;
+}
+
+}  // namespace hccl::control

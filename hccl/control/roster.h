@@ -1,0 +1,84 @@
+// The roster: all hosts, processes and ranks of a world, and the tree in which the processes
+// joined. A relay collects the processes below it in a draft; the root finishes its draft, and
+// sends the roster to all once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "hccl/base/bytes.h"
+#include "hccl/base/status.h"
+#include "hccl/control/rank_set.h"
+
+namespace hccl::control {
+
+inline constexpr std::uint32_t kNodesCap = 2 * kRanksCap;  ///< a process may have no rank
+inline constexpr std::size_t kMachineCap = 256;            ///< bytes of a host's identity
+inline constexpr std::size_t kCoresCap = 32768;            ///< bytes: 2^18 cores
+inline constexpr std::size_t kAddressCap = 64;             ///< bytes of an address
+inline constexpr std::size_t kAddressesCap = 8;            ///< addresses of a host
+
+struct Roster {
+  struct Host {
+    std::string machine;                 ///< processes with the same one may share memory
+    std::string cores;                   ///< cores that its processes may run on, one bit each
+    std::vector<std::string> addresses;  ///< for data, the first one also for control
+  };
+  /// A process, which is a node of the tree.
+  struct Node {
+    std::uint32_t host = 0;    ///< index in hosts
+    std::uint32_t parent = 0;  ///< the root is its own parent
+    std::uint32_t pid = 0;
+    std::uint16_t port = 0;     ///< on which it listens
+    std::uint64_t started = 0;  ///< see Process::started; 0: not known
+    RankSet ranks;
+  };
+
+  std::vector<Host> hosts;
+  std::vector<Node> nodes;             ///< node 0 is the root of the tree
+  std::vector<std::uint32_t> node_of;  ///< by rank; empty in the roster of a part of the world
+
+  /// By node, in ascending order.
+  std::vector<std::vector<std::uint32_t>> children() const;
+  /// From the parent up to the root; empty for the root.
+  std::vector<std::uint32_t> ancestors(std::uint32_t node) const;
+  /// For people: the address and process of a node.
+  std::string name(std::uint32_t node) const;
+};
+
+void put(ByteWriter& out, const Roster& roster);
+/// Nothing if the bytes end early or pass a limit, if the nodes are not a tree, or if two nodes
+/// have one rank. Memory grows with the bytes that came, not with the numbers in them.
+std::optional<Roster> get_roster(ByteReader& in);
+
+/// The processes below one node that have joined so far. For one thread.
+class RosterDraft {
+ public:
+  /// The node itself; `own` has one host and one node.
+  explicit RosterDraft(Roster own);
+  /// Processes that a child has announced: node 0 is the child, others are below it. Processes that
+  /// are known already only name the place of the others. An error names two processes that claim
+  /// one rank; then nothing is added.
+  Status add(const Roster& sub);
+  const Roster& roster() const { return roster_; }
+  const RankSet& ranks() const { return ranks_; }
+  /// The roster of a whole world of `size` ranks. Nodes are numbered by their lowest ranks, after
+  /// the root; nodes without ranks come last. An error names the ranks that are absent.
+  Result<Roster> finished(std::uint32_t size) const;
+
+ private:
+  using Process = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;  // host, pid, port
+  std::uint32_t host_of(const Roster::Host& host);
+  Status claims(const Roster& sub) const;
+
+  Roster roster_;
+  RankSet ranks_;
+  std::map<std::string, std::uint32_t> hosts_;
+  std::map<Process, std::uint32_t> nodes_;
+};
+
+}  // namespace hccl::control
