@@ -1,0 +1,273 @@
+#include "hccl/control/verdicts.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+
+#include "hccl/base/error_text.h"
+
+namespace hccl::control {
+namespace {
+
+// A connection may end because of a death. The root learns of a death in this time.
+constexpr std::chrono::seconds kDeathIsKnown{2};
+// In this time a rank whose call was refused may make the right call, which it reports at once.
+constexpr std::chrono::milliseconds kForgiving{500};
+
+std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }
+
+void append(Verdicts::News& news, Verdicts::News more) {
+  std::ranges::move(more, std::back_inserter(news));
+}
+
+}  // namespace
+
+Verdicts::Key Verdicts::key_of(const Verdict& verdict) {
+  return {verdict.scope, verdict.scope == kEverything ? verdict.why.culprit() : Status::kNobody};
+}
+
+Verdicts::News Verdicts::tell(const Uuid& scope, const Status& why) {
+  const Verdict verdict{scope, epoch_, why};
+  if (told_.count(key_of(verdict)) != 0) return {};
+  if (!held_) return heard({verdict});
+  if (withheld_.size() < kScopesCap + kRanksCap) withheld_.push_back(verdict);
+  return {};
+}
+
+Verdicts::News Verdicts::release() {
+  held_ = false;
+  News news;
+  for (const Verdict& each : std::exchange(withheld_, {})) append(news, tell(each.scope, each.why));
+  return news;
+}
+
+Verdicts::News Verdicts::heard(const News& all) {
+  News news;
+  for (const Verdict& each : all) {
+    if (told_.size() >= kScopesCap + kRanksCap) {  // a communicator's verdict saves only messages
+      std::erase_if(told_, [](const auto& old) { return old.first.first != kEverything; });
+    }
+    const auto [at, added] = told_.try_emplace(key_of(each), each);
+    if (!added && each.epoch >= at->second.epoch) continue;
+    at->second = each;
+    if (each.scope == kEverything) absent_ |= {static_cast<std::uint32_t>(each.why.culprit())};
+    news.push_back(each);
+  }
+  return news;
+}
+
+Verdicts::News Verdicts::known() const {
+  News all;
+  for (const auto& [key, verdict] : told_) all.push_back(verdict);
+  return all;
+}
+
+std::string Verdicts::name_of(std::uint32_t rank) const {
+  if (rank >= roster_->node_of.size()) return rank_text(rank);
+  return rank_text(rank) + " (" + roster_->name(roster_->node_of[rank]) + ")";
+}
+
+std::string Verdicts::how_it_left(std::uint32_t rank) const {
+  const auto end = ends_.find(rank);
+  return end == ends_.end()
+             ? " has destroyed its communicator"
+             : " has left: its program ended without HcclCommDestroy, after " + end->second;
+}
+
+void Verdicts::ends(std::uint32_t rank, std::string last, Time now) {
+  ends_[rank] = std::move(last);
+  gone_.emplace(rank, now);
+}
+
+void Verdicts::left(const RankSet& ranks, Time now) {
+  for (const std::uint32_t rank : ranks.ranks()) gone_.emplace(rank, now);
+  absent_ |= ranks;
+}
+
+Verdicts::News Verdicts::died(const RankSet& ranks, const std::string& how) {
+  News news;
+  for (const std::uint32_t rank : (ranks - absent_).ranks()) {
+    const std::string end = ends_.count(rank) != 0 ? how_it_left(rank) : " died or was cut off";
+    append(news, tell(kEverything, {Code::kRemote, name_of(rank) + (how.empty() ? end : how),
+                                    static_cast<int>(rank)}));
+  }
+  absent_ |= ranks;
+  return news;
+}
+
+Verdicts::News Verdicts::report(std::uint32_t rank, const Uuid& scope, const Status& why,
+                                Time now) {
+  if (scope == kEverything || why.ok()) return {};
+  if (why.code() == Code::kTimeout) return timed_out(rank, scope, why, now);
+  const bool left = why.culprit() == static_cast<int>(rank);  // it says so itself
+  return why.code() == Code::kRemote && !left ? broken(rank, scope, why, now) : tell(scope, why);
+}
+
+// Only the root knows the absent ranks. Where data is lost on its way, ranks wait in different
+// operations.
+Verdicts::News Verdicts::timed_out(std::uint32_t rank, const Uuid& scope, const Status& why,
+                                   Time now) {
+  RankSet absent = waits_.missing(scope, rank);
+  std::string text = why.message();
+  for (const std::uint32_t each : absent.ranks()) {
+    const std::string call = waits_.elsewhere(scope, rank, each, now);
+    if (call.empty()) continue;
+    text += "; " + rank_text(each) + " is in " + call;
+    absent -= {each};
+  }
+  if (absent.empty()) return tell(scope, Status(why.code(), text, why.culprit()));
+  return tell(scope, {why.code(), text + "; these did not call it (world ranks): " + absent.text(),
+                      absent.count() == 1 ? static_cast<int>(absent.lowest()) : why.culprit()});
+}
+
+Verdicts::News Verdicts::waits(const Wait& wait, Time now) {
+  if (told_.count({wait.scope, Status::kNobody}) != 0) return {};
+  if (const Status differs = waits_.add(wait, now); !differs.ok()) {
+    return tell(wait.scope, differs);
+  }
+  auto why = refused_one(wait, now);
+  if (!why) why = gone_one(wait);
+  if (!why) return {};
+  waits_.forget(wait.scope);
+  refusals_.erase(wait.scope);
+  return tell(wait.scope, *why);
+}
+
+void Verdicts::refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number,
+                       std::string text, Time now) {
+  if (refusals_.size() >= kScopesCap && refusals_.count(scope) == 0) refusals_.clear();
+  Refusal& refusal = refusals_[scope][rank];
+  const std::uint32_t times = refusal.number == number ? refusal.times + 1 : 1;
+  refusal = {number, times, std::move(text), now};
+}
+
+// The error for a rank that is awaited and that has refused more calls in the place of the
+// operation than one that waits. If all ranks make the same wrong call, all refuse it, and none
+// waits.
+std::optional<Status> Verdicts::refused_one(const Wait& wait, Time now) const {
+  const auto at = refusals_.find(wait.scope);
+  if (at == refusals_.end()) return std::nullopt;
+  const RankSet awaited = waits_.at(wait.scope, wait.number)->awaited();
+  const auto times = [&](std::uint32_t rank) {
+    const auto its = at->second.find(rank);
+    return its == at->second.end() || its->second.number != wait.number ? 0 : its->second.times;
+  };
+  const std::vector<std::uint32_t> waiting = wait.waiting.ranks();
+  for (const auto& [rank, its] : at->second) {
+    if (its.number != wait.number || !awaited.contains(rank) || now - its.at < kForgiving) continue;
+    const auto witness =
+        std::ranges::find_if(waiting, [&](auto each) { return times(each) < its.times; });
+    if (witness == waiting.end()) continue;
+    const std::string called = rank_text(*witness) + " called " + wait.call;
+    if (its.text.empty()) {
+      return Status(Code::kRemote,
+                    name_of(rank) + how_it_left(rank) + "; " + called + " (world ranks)",
+                    static_cast<int>(rank));
+    }
+    return Status(Code::kPara,
+                  "EI0005: the ranks' calls differ: " + called + ", but a call of " +
+                      rank_text(rank) + " was refused: " + its.text + " (world ranks)",
+                  static_cast<int>(rank));
+  }
+  return std::nullopt;
+}
+
+// The error for a rank that is awaited and that will never come: it has left, or its program is
+// ending. Data that it sent before may still be on the way. So the witness must have reported its
+// wait twice since then.
+std::optional<Status> Verdicts::gone_one(const Wait& wait) const {
+  const Waits::Operation& operation = *waits_.at(wait.scope, wait.number);
+  const RankSet awaited = operation.awaited();
+  for (const auto& [rank, since] : gone_) {
+    if (!awaited.contains(rank)) continue;
+    for (const Waits::Report& each : operation.reports) {
+      if (each.before <= since || (each.waiting & wait.waiting).empty()) continue;
+      return Status(Code::kRemote,
+                    name_of(rank) + how_it_left(rank) + "; " + rank_text(each.waiting.lowest()) +
+                        " called " + wait.call + " (world ranks)",
+                    static_cast<int>(rank));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Status> Verdicts::vain(const Gatherings::Open& gathering, Time now) const {
+  const RankSet awaited = gathering.sum.awaited();
+  for (const auto& [rank, since] : gone_) {
+    if (!awaited.contains(rank) || now - std::max(since, gathering.since) < kForgiving) continue;
+    return Status(Code::kRemote,
+                  name_of(rank) + how_it_left(rank) + "; " +
+                      rank_text(gathering.sum.arrived.lowest()) + " called for a group with " +
+                      rank_text(rank) + " (world ranks)",
+                  static_cast<int>(rank));
+  }
+  return std::nullopt;
+}
+
+// A rank reports that a connection has ended. It does not know whether the other rank has died, has
+// closed all its connections after a failure, or sees the same end.
+Verdicts::News Verdicts::broken(std::uint32_t rank, const Uuid& scope, const Status& why,
+                                Time now) {
+  const auto suspect = static_cast<std::uint32_t>(why.culprit());
+  if (suspect >= roster_->node_of.size() || absent_.contains(suspect)) return tell(scope, why);
+  if (told_.count({scope, Status::kNobody}) != 0) return {};
+  if (broken_.size() >= kScopesCap && broken_.count(scope) == 0) broken_.clear();
+  Broken& known = broken_[scope];
+  if (known.reports.empty()) {
+    known.first = rank;
+    known.deadline = now + kDeathIsKnown;
+  }
+  known.reports.emplace(rank, why);
+  const auto its = known.reports.find(suspect);
+  const bool both = its != known.reports.end() && its->second.culprit() == static_cast<int>(rank);
+  return both ? judge(scope) : News();
+}
+
+Verdicts::News Verdicts::tick(Time now) {
+  std::vector<Uuid> due;
+  for (const auto& [scope, known] : broken_) {
+    if (now >= known.deadline) due.push_back(scope);
+  }
+  News news;
+  for (const Uuid& scope : due) append(news, judge(scope));
+  return news;
+}
+
+Time Verdicts::next() const {
+  Time first = Time::max();
+  for (const auto& [scope, known] : broken_) first = std::min(first, known.deadline);
+  return first;
+}
+
+// A rank closes its connections when it has seen one of them end. So each report names a rank that
+// may itself have reported an earlier end. The chain of reports leads to the cause: two ranks that
+// name each other, or a rank without a report. If the chain is a circle, the first report counts.
+// Of two ranks that name each other, the one that closed the connection knows why.
+Verdicts::News Verdicts::judge(const Uuid& scope) {
+  const Broken known = std::move(broken_.at(scope));
+  broken_.erase(scope);
+  const auto suspect_of = [&](std::uint32_t rank) {
+    return static_cast<std::uint32_t>(known.reports.at(rank).culprit());
+  };
+  const auto is_echo = [&](std::uint32_t rank) {
+    return known.reports.count(suspect_of(rank)) != 0 && suspect_of(suspect_of(rank)) != rank;
+  };
+  std::uint32_t witness = known.first;
+  for (std::size_t i = 0; i < known.reports.size() && is_echo(witness); ++i) {
+    witness = suspect_of(witness);
+  }
+  if (is_echo(witness)) witness = known.first;
+  const std::uint32_t other = suspect_of(witness);
+  const bool mutual = known.reports.count(other) != 0 && suspect_of(other) == witness;
+  if (mutual && known.reports.at(witness).message().find(kClosedByPeer) != std::string::npos) {
+    witness = other;
+  }
+  const Status& why = known.reports.at(witness);
+  return tell(scope, {why.code(),
+                      why.message() + "; the connection between " + name_of(witness) + " and " +
+                          name_of(suspect_of(witness)) +
+                          " ended, and neither of them has died (world ranks)",
+                      why.culprit()});
+}
+
+}  // namespace hccl::control

@@ -1,0 +1,107 @@
+// The root's decisions: which rank is the culprit when a communicator fails, and the text that all
+// ranks get. Each communicator has one culprit, also if the root changes.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hccl/control/gatherings.h"
+#include "hccl/control/roster.h"
+#include "hccl/control/waits.h"
+
+namespace hccl::control {
+
+/// The scope of a rank's death: all communicators that it is in.
+inline constexpr Uuid kEverything{};
+
+struct Verdict {
+  Uuid scope{};             ///< the communicator that failed, or kEverything
+  std::uint32_t epoch = 0;  ///< of the root that decided; each new root has a higher one
+  Status why;
+};
+
+/// Reports and the time go in, verdicts for all ranks come out. Times never decrease. Ranks are
+/// those of the roster. For one thread.
+class Verdicts {
+ public:
+  using News = std::vector<Verdict>;
+
+  Verdicts(std::shared_ptr<const Roster> roster, std::uint32_t epoch)
+      : roster_(std::move(roster)), epoch_(epoch) {}
+
+  /// A rank reports that a communicator has failed. Only the root declares deaths, so a report
+  /// about kEverything is not heeded.
+  News report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
+  News waits(const Wait& wait, Time now);
+  /// A rank has refused a call in the place of this operation. Without a text, the rank has
+  /// destroyed its communicator.
+  void refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number, std::string text,
+               Time now);
+  /// The rank's program ends without HcclCommDestroy; `last` is its last operation.
+  void ends(std::uint32_t rank, std::string last, Time now);
+  /// Ranks have left in good order.
+  void left(const RankSet& ranks, Time now);
+  /// Ranks have died. `how`: what is known of it, as " was cut off"; empty: only that they died.
+  News died(const RankSet& ranks, const std::string& how = {});
+  /// The error of a gathering that waits for a rank that has left, if there is one.
+  std::optional<Status> vain(const Gatherings::Open& gathering, Time now) const;
+  /// Decides what must wait no longer.
+  News tick(Time now);
+  /// When tick() next has something to do.
+  Time next() const;
+
+  /// Verdicts of an earlier root, from a node that has heard them. Returns those that are news. Of
+  /// two for one scope, that of the lower epoch counts, as ranks may know it for longer.
+  News heard(const News& news);
+  /// All verdicts, for ranks that may not have heard them.
+  News known() const;
+  /// The root's thread was late, so that another root may have taken its place. Until release(), or
+  /// for ever, it tells nobody what it decides. What is heard meanwhile counts more.
+  void hold() { held_ = true; }
+  News release();
+
+ private:
+  struct Refusal {
+    std::uint64_t number = 0;  // of the operation
+    std::uint32_t times = 0;
+    std::string text;  // of the last one
+    Time at{};
+  };
+  // Closed connections that ranks of one communicator have seen.
+  struct Broken {
+    std::map<std::uint32_t, Status> reports;  // by rank
+    std::uint32_t first = 0;                  // the rank whose report came first
+    Time deadline{};
+  };
+  using Key = std::pair<Uuid, int>;  // the scope; in that of deaths, the rank
+
+  static Key key_of(const Verdict& verdict);
+  News tell(const Uuid& scope, const Status& why);
+  News timed_out(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
+  News broken(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
+  News judge(const Uuid& scope);
+  std::optional<Status> refused_one(const Wait& wait, Time now) const;
+  std::optional<Status> gone_one(const Wait& wait) const;
+  std::string name_of(std::uint32_t rank) const;
+  std::string how_it_left(std::uint32_t rank) const;
+
+  std::shared_ptr<const Roster> roster_;
+  std::uint32_t epoch_;
+  bool held_ = false;
+  News withheld_;
+  std::map<Key, Verdict> told_;
+  RankSet absent_;                             // dead, or left in good order
+  std::map<std::uint32_t, Time> gone_;         // left, or the program ends: since when
+  std::map<std::uint32_t, std::string> ends_;  // the last operation
+  Waits waits_;
+  std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;  // by rank
+  std::map<Uuid, Broken> broken_;
+};
+
+}  // namespace hccl::control

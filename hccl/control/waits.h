@@ -1,0 +1,64 @@
+// The calls in which ranks wait, as they report every 0.4 s. Relays merge reports of equal calls,
+// so a report names sets of ranks, and calls are compared by digest.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hccl/control/gatherings.h"
+
+namespace hccl::control {
+
+inline constexpr std::size_t kScopesCap = 4096;  ///< communicators of which a node keeps reports
+
+/// Ranks that wait in one call.
+struct Wait {
+  Uuid scope{};              ///< the communicator
+  std::uint64_t number = 0;  ///< of the operation in the communicator
+  Uuid digest{};             ///< of the call; equal calls have equal ones
+  std::string call;          ///< for people
+  RankSet waiting, awaited;
+};
+void put(ByteWriter& out, const Wait& wait);
+/// Nothing if the bytes end early or pass a limit. All ranks are below `size`.
+std::optional<Wait> get_wait(ByteReader& in, std::uint32_t size);
+
+/// The last report of each rank. For one thread.
+class Waits {
+ public:
+  struct Report {
+    RankSet waiting, awaited;
+    Time before{}, reported{};  ///< when the previous and the last report of these ranks came
+  };
+  struct Operation {
+    Uuid digest{};
+    std::string call;
+    std::vector<Report> reports;  ///< each waiting rank is in one of them
+    RankSet waiting() const;
+    RankSet awaited() const;  ///< without the ranks that wait
+  };
+  using Place = std::pair<const std::uint64_t, Operation>;  ///< with the operation's number
+
+  /// Returns the error of ranks that made other calls in the operation; then forgets the scope.
+  Status add(const Wait& wait, Time now);
+  /// Where the rank waits, as it last reported; null if it did not.
+  const Place* of(const Uuid& scope, std::uint32_t rank) const;
+  /// The operation of this number; null if nobody waits in it.
+  const Operation* at(const Uuid& scope, std::uint64_t number) const;
+  /// The ranks that are awaited where the witness waits, and do not wait there themselves.
+  RankSet missing(const Uuid& scope, std::uint32_t witness) const;
+  /// The call in which the rank waits, if it has called what the witness waits in, or has just
+  /// reported another one; else empty.
+  std::string elsewhere(const Uuid& scope, std::uint32_t witness, std::uint32_t rank,
+                        Time now) const;
+  void forget(const Uuid& scope) { scopes_.erase(scope); }
+
+ private:
+  std::map<Uuid, std::map<std::uint64_t, Operation>> scopes_;
+};
+
+}  // namespace hccl::control
