@@ -1,0 +1,81 @@
+// The shape of the control tree: which child of a node gets a newcomer, which node is the root, and
+// which nodes an orphan asks for a new place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "hccl/control/rank_set.h"
+#include "hccl/control/roster.h"
+
+namespace hccl::control {
+
+inline constexpr std::size_t kFanOut = 8;  ///< children that join at one node
+
+/// The children of one node while processes join. For one thread.
+class Seats {
+ public:
+  /// Seats a newcomer. Nothing: it is a child of this node now. Else: the child at which it must
+  /// ask, which is the one with the fewest nodes below.
+  std::optional<int> seat(int newcomer);
+  /// A child has announced the number of nodes in its part of the tree, itself included.
+  void announced(int child, std::size_t nodes);
+  void gone(int child) { nodes_.erase(child); }
+  std::size_t children() const { return nodes_.size(); }
+
+ private:
+  std::map<int, std::size_t> nodes_;  // by child: nodes in its part, and newcomers on their way
+};
+
+/// The root that a node obeys. Each root that takes over has a higher epoch than the one before.
+struct Root {
+  std::uint32_t epoch = 1;
+  std::uint32_t node = 0;
+  /// Of two roots all nodes obey the later one: the higher epoch, then the lower node.
+  bool is_later_than(const Root& other) const {
+    return epoch != other.epoch ? epoch > other.epoch : node < other.node;
+  }
+  bool operator==(const Root&) const = default;
+};
+
+/// What one node knows of the tree after joining. A node's parent is an ancestor by the roster, or
+/// the root of some time. A root that was passed over may have its own ancestors below it, so it
+/// asks the new root only. Therefore parents make no circle, however many nodes go. For one thread.
+class Tree {
+ public:
+  explicit Tree(std::shared_ptr<const Roster> roster) : roster_(std::move(roster)) {}
+
+  /// Nodes that died or left; the set only grows. RankSet holds numbers of nodes here.
+  void gone(const RankSet& nodes) { gone_ |= nodes; }
+  const RankSet& gone() const { return gone_; }
+  bool lives(std::uint32_t node) const { return !gone_.contains(node); }
+  const Root& root() const { return root_; }
+  /// Another node obeys this root. Returns whether it is later than the own one, and obeys it then.
+  bool heard(const Root& root);
+  /// The root, alive or not, does not answer. It stays a plain node, and is never root again.
+  void pass_over() { passed_ |= {root_.node}; }
+  /// The lowest living node that was not passed over, if there is one.
+  std::optional<std::uint32_t> successor() const;
+  /// Whether the node must take over from the root; if so, obeys the node as the new root.
+  bool succeeds(std::uint32_t node);
+  /// The nodes that an orphan asks, all at once: living ancestors, the nearest first, then the root
+  /// or, if the root is gone or was passed over, its successor. Never the node itself. A node that
+  /// was passed over asks the last one only.
+  std::vector<std::uint32_t> asks(std::uint32_t node) const;
+  /// Whether a node may become the parent of another one.
+  bool adopts(std::uint32_t parent, std::uint32_t child) const;
+
+ private:
+  bool rules() const { return lives(root_.node) && !passed_.contains(root_.node); }
+
+  std::shared_ptr<const Roster> roster_;
+  Root root_;
+  RankSet gone_, passed_;
+};
+
+}  // namespace hccl::control
