@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "hccl/control/wire.h"
+
 namespace hccl::control {
 namespace {
 
@@ -42,17 +44,6 @@ bool get(ByteReader& in, std::uint32_t size, Statements<T>& all) {
     all.add({rank, *statement});
   }
   return in.ok();
-}
-
-void put(ByteWriter& out, const Status& why) {
-  out.put(static_cast<std::int32_t>(why.code())).put(static_cast<std::int32_t>(why.culprit()));
-  out.put_text(std::string_view(why.message()).substr(0, kTextCap));
-}
-Status get_status(ByteReader& in) {
-  const auto code = in.get<std::int32_t>(), culprit = in.get<std::int32_t>();
-  std::string text = in.get_text(kTextCap);
-  const bool known = code > 0 && code <= static_cast<int>(Code::kOom);
-  return {known ? static_cast<Code>(code) : Code::kInternal, std::move(text), culprit};
 }
 
 }  // namespace

@@ -17,7 +17,6 @@
 namespace hccl::control {
 
 inline constexpr std::size_t kAgreementCap = 2048;  ///< bytes of Config::agreement()
-inline constexpr std::size_t kTextCap = 4096;       ///< bytes of a failure's text
 inline constexpr std::size_t kBlobCap = 64 << 10;   ///< bytes of one rank's blob
 
 /// What ranks say of one thing on which they should agree: the statement of the lowest rank, and of

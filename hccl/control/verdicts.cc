@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 
 #include "hccl/base/error_text.h"
 
@@ -16,50 +15,34 @@ constexpr std::chrono::milliseconds kForgiving{500};
 
 std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }
 
-void append(Verdicts::News& news, Verdicts::News more) {
-  std::ranges::move(more, std::back_inserter(news));
-}
-
 }  // namespace
 
-Verdicts::Key Verdicts::key_of(const Verdict& verdict) {
-  return {verdict.scope, verdict.scope == kEverything ? verdict.why.culprit() : Status::kNobody};
-}
-
-Verdicts::News Verdicts::tell(const Uuid& scope, const Status& why) {
+News Verdicts::tell(const Uuid& scope, const Status& why) {
   const Verdict verdict{scope, epoch_, why};
-  if (told_.count(key_of(verdict)) != 0) return {};
-  if (!held_) return heard({verdict});
-  if (withheld_.size() < kScopesCap + kRanksCap) withheld_.push_back(verdict);
-  return {};
-}
-
-Verdicts::News Verdicts::release() {
-  held_ = false;
   News news;
-  for (const Verdict& each : std::exchange(withheld_, {})) append(news, tell(each.scope, each.why));
-  return news;
-}
-
-Verdicts::News Verdicts::heard(const News& all) {
-  News news;
-  for (const Verdict& each : all) {
-    if (told_.size() >= kScopesCap + kRanksCap) {  // a communicator's verdict saves only messages
-      std::erase_if(told_, [](const auto& old) { return old.first.first != kEverything; });
-    }
-    const auto [at, added] = told_.try_emplace(key_of(each), each);
-    if (!added && each.epoch >= at->second.epoch) continue;
-    at->second = each;
-    if (each.scope == kEverything) absent_ |= {static_cast<std::uint32_t>(each.why.culprit())};
-    news.push_back(each);
+  if (told_.verdicts.count(verdict.key()) != 0) return news;
+  if (!held_) {
+    told_.merge(verdict);
+    news.merge(verdict);
+  } else if (withheld_.size() < kVerdictsCap) {
+    withheld_.push_back(verdict);
   }
   return news;
 }
 
-Verdicts::News Verdicts::known() const {
-  News all;
-  for (const auto& [key, verdict] : told_) all.push_back(verdict);
-  return all;
+News Verdicts::release() {
+  held_ = false;
+  News news;
+  for (const Verdict& each : std::exchange(withheld_, {})) news.merge(tell(each.scope, each.why));
+  return news;
+}
+
+News Verdicts::heard(const News& all) {
+  News fresh = told_.merge(all);
+  for (const auto& [key, verdict] : fresh.verdicts) {
+    if (key.first == kEverything) absent_ |= {static_cast<std::uint32_t>(key.second)};
+  }
+  return fresh;
 }
 
 std::string Verdicts::name_of(std::uint32_t rank) const {
@@ -84,19 +67,18 @@ void Verdicts::left(const RankSet& ranks, Time now) {
   absent_ |= ranks;
 }
 
-Verdicts::News Verdicts::died(const RankSet& ranks, const std::string& how) {
+News Verdicts::died(const RankSet& ranks, const std::string& how) {
   News news;
   for (const std::uint32_t rank : (ranks - absent_).ranks()) {
     const std::string end = ends_.count(rank) != 0 ? how_it_left(rank) : " died or was cut off";
-    append(news, tell(kEverything, {Code::kRemote, name_of(rank) + (how.empty() ? end : how),
-                                    static_cast<int>(rank)}));
+    news.merge(tell(kEverything, {Code::kRemote, name_of(rank) + (how.empty() ? end : how),
+                                  static_cast<int>(rank)}));
   }
   absent_ |= ranks;
   return news;
 }
 
-Verdicts::News Verdicts::report(std::uint32_t rank, const Uuid& scope, const Status& why,
-                                Time now) {
+News Verdicts::report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
   if (scope == kEverything || why.ok()) return {};
   if (why.code() == Code::kTimeout) return timed_out(rank, scope, why, now);
   const bool left = why.culprit() == static_cast<int>(rank);  // it says so itself
@@ -105,8 +87,7 @@ Verdicts::News Verdicts::report(std::uint32_t rank, const Uuid& scope, const Sta
 
 // Only the root knows the absent ranks. Where data is lost on its way, ranks wait in different
 // operations.
-Verdicts::News Verdicts::timed_out(std::uint32_t rank, const Uuid& scope, const Status& why,
-                                   Time now) {
+News Verdicts::timed_out(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
   RankSet absent = waits_.missing(scope, rank);
   std::string text = why.message();
   for (const std::uint32_t each : absent.ranks()) {
@@ -120,8 +101,8 @@ Verdicts::News Verdicts::timed_out(std::uint32_t rank, const Uuid& scope, const 
                       absent.count() == 1 ? static_cast<int>(absent.lowest()) : why.culprit()});
 }
 
-Verdicts::News Verdicts::waits(const Wait& wait, Time now) {
-  if (told_.count({wait.scope, Status::kNobody}) != 0) return {};
+News Verdicts::waits(const Wait& wait, Time now) {
+  if (is_known(wait.scope)) return {};
   if (const Status differs = waits_.add(wait, now); !differs.ok()) {
     return tell(wait.scope, differs);
   }
@@ -206,11 +187,10 @@ std::optional<Status> Verdicts::vain(const Gatherings::Open& gathering, Time now
 
 // A rank reports that a connection has ended. It does not know whether the other rank has died, has
 // closed all its connections after a failure, or sees the same end.
-Verdicts::News Verdicts::broken(std::uint32_t rank, const Uuid& scope, const Status& why,
-                                Time now) {
+News Verdicts::broken(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
   const auto suspect = static_cast<std::uint32_t>(why.culprit());
   if (suspect >= roster_->node_of.size() || absent_.contains(suspect)) return tell(scope, why);
-  if (told_.count({scope, Status::kNobody}) != 0) return {};
+  if (is_known(scope)) return {};
   if (broken_.size() >= kScopesCap && broken_.count(scope) == 0) broken_.clear();
   Broken& known = broken_[scope];
   if (known.reports.empty()) {
@@ -223,13 +203,13 @@ Verdicts::News Verdicts::broken(std::uint32_t rank, const Uuid& scope, const Sta
   return both ? judge(scope) : News();
 }
 
-Verdicts::News Verdicts::tick(Time now) {
+News Verdicts::tick(Time now) {
   std::vector<Uuid> due;
   for (const auto& [scope, known] : broken_) {
     if (now >= known.deadline) due.push_back(scope);
   }
   News news;
-  for (const Uuid& scope : due) append(news, judge(scope));
+  for (const Uuid& scope : due) news.merge(judge(scope));
   return news;
 }
 
@@ -243,7 +223,7 @@ Time Verdicts::next() const {
 // may itself have reported an earlier end. The chain of reports leads to the cause: two ranks that
 // name each other, or a rank without a report. If the chain is a circle, the first report counts.
 // Of two ranks that name each other, the one that closed the connection knows why.
-Verdicts::News Verdicts::judge(const Uuid& scope) {
+News Verdicts::judge(const Uuid& scope) {
   const Broken known = std::move(broken_.at(scope));
   broken_.erase(scope);
   const auto suspect_of = [&](std::uint32_t rank) {

@@ -12,26 +12,16 @@
 #include <vector>
 
 #include "hccl/control/gatherings.h"
+#include "hccl/control/news.h"
 #include "hccl/control/roster.h"
 #include "hccl/control/waits.h"
 
 namespace hccl::control {
 
-/// The scope of a rank's death: all communicators that it is in.
-inline constexpr Uuid kEverything{};
-
-struct Verdict {
-  Uuid scope{};             ///< the communicator that failed, or kEverything
-  std::uint32_t epoch = 0;  ///< of the root that decided; each new root has a higher one
-  Status why;
-};
-
 /// Reports and the time go in, verdicts for all ranks come out. Times never decrease. Ranks are
 /// those of the roster. For one thread.
 class Verdicts {
  public:
-  using News = std::vector<Verdict>;
-
   Verdicts(std::shared_ptr<const Roster> roster, std::uint32_t epoch)
       : roster_(std::move(roster)), epoch_(epoch) {}
 
@@ -56,11 +46,10 @@ class Verdicts {
   /// When tick() next has something to do.
   Time next() const;
 
-  /// Verdicts of an earlier root, from a node that has heard them. Returns those that are news. Of
-  /// two for one scope, that of the lower epoch counts, as ranks may know it for longer.
+  /// Verdicts of an earlier root, from a node that has heard them. Returns those that are news.
   News heard(const News& news);
   /// All verdicts, for ranks that may not have heard them.
-  News known() const;
+  const News& known() const { return told_; }
   /// The root's thread was late, so that another root may have taken its place. Until release(), or
   /// for ever, it tells nobody what it decides. What is heard meanwhile counts more.
   void hold() { held_ = true; }
@@ -79,10 +68,10 @@ class Verdicts {
     std::uint32_t first = 0;                  // the rank whose report came first
     Time deadline{};
   };
-  using Key = std::pair<Uuid, int>;  // the scope; in that of deaths, the rank
-
-  static Key key_of(const Verdict& verdict);
   News tell(const Uuid& scope, const Status& why);
+  bool is_known(const Uuid& scope) const {
+    return told_.verdicts.count({scope, Status::kNobody}) != 0;
+  }
   News timed_out(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   News broken(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   News judge(const Uuid& scope);
@@ -94,8 +83,8 @@ class Verdicts {
   std::shared_ptr<const Roster> roster_;
   std::uint32_t epoch_;
   bool held_ = false;
-  News withheld_;
-  std::map<Key, Verdict> told_;
+  std::vector<Verdict> withheld_;
+  News told_;
   RankSet absent_;                             // dead, or left in good order
   std::map<std::uint32_t, Time> gone_;         // left, or the program ends: since when
   std::map<std::uint32_t, std::string> ends_;  // the last operation

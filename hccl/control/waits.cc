@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hccl/control/wire.h"
+
 namespace hccl::control {
 namespace {
 

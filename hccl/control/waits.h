@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "hccl/control/gatherings.h"
+#include "hccl/control/news.h"
 
 namespace hccl::control {
-
-inline constexpr std::size_t kScopesCap = 4096;  ///< communicators of which a node keeps reports
 
 /// Ranks that wait in one call.
 struct Wait {

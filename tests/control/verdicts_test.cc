@@ -43,6 +43,17 @@ Wait wait_of(const Uuid& scope, std::uint64_t number, const std::string& call, R
   return wait;
 }
 
+std::vector<Verdict> list(const News& news) {
+  std::vector<Verdict> all;
+  for (const auto& [key, verdict] : news.verdicts) all.push_back(verdict);
+  return all;
+}
+News news_of(std::initializer_list<Verdict> verdicts) {
+  News news;
+  for (const Verdict& each : verdicts) news.merge(each);
+  return news;
+}
+
 bool has(const Status& status, std::string_view words) {
   return status.message().find(words) != std::string::npos;
 }
@@ -97,8 +108,8 @@ class Twins {
       if (once.insert({scope, why.message()}).second) add(theirs_, scope, why);
     }
   }
-  void hear(const Verdicts::News& news) {
-    for (const Verdict& each : news) add(ours_, each.scope, each.why);
+  void hear(const News& news) {
+    for (const auto& [key, each] : news.verdicts) add(ours_, each.scope, each.why);
   }
   void send(std::uint32_t rank, const ByteWriter& out) {
     hear(membership_.frame(static_cast<int>(rank), out.bytes(), now_));
@@ -210,7 +221,7 @@ TEST(Verdicts, OnMergedReportsAreThoseOnTheReportsOfEachRank) {
     if (reason == 0) both([&](Verdicts& all) { all.refused(late, scope_of(1), 5, "bad", now); });
     if (reason == 1) both([&](Verdicts& all) { all.ends(late, last, now); });
     if (reason == 2) both([&](Verdicts& all) { all.left({late}, now); });
-    Verdicts::News apart, together;
+    std::vector<Verdict> apart, together;
     for (int times = 0; times < 4 && apart.empty() && together.empty(); ++times) {
       std::vector<RankSet> parts(1 + random() % 8);
       for (std::uint32_t rank = 0; rank < kSize; ++rank) {
@@ -218,11 +229,11 @@ TEST(Verdicts, OnMergedReportsAreThoseOnTheReportsOfEachRank) {
       }
       for (const RankSet& part : parts) {
         if (part.empty()) continue;
-        const auto news = merged.waits(wait_of(scope_of(1), 5, "reduce", part, {late}), now);
+        const auto news = list(merged.waits(wait_of(scope_of(1), 5, "reduce", part, {late}), now));
         together.insert(together.end(), news.begin(), news.end());
       }
       for (const std::uint32_t rank : (RankSet::range(0, kSize) - RankSet{late}).ranks()) {
-        const auto news = each.waits(wait_of(scope_of(1), 5, "reduce", {rank}, {late}), now);
+        const auto news = list(each.waits(wait_of(scope_of(1), 5, "reduce", {rank}, {late}), now));
         apart.insert(apart.end(), news.begin(), news.end());
       }
       now += milliseconds(400);
@@ -244,7 +255,7 @@ TEST(Verdicts, NameTheLowestRankOfEachOfTwoMergedCalls) {
   };
   EXPECT_TRUE(wait("allreduce (count 5)", RankSet::range(3, 9)).empty());
   EXPECT_TRUE(wait("allreduce (count 5)", RankSet::range(0, 3)).empty());
-  const auto news = wait("allreduce (count 7)", {11, 12});
+  const auto news = list(wait("allreduce (count 7)", {11, 12}));
   ASSERT_EQ(news.size(), 1u);
   EXPECT_TRUE(has(news[0].why,
                   "rank 11 called allreduce (count 7), rank 0 called allreduce "
@@ -259,7 +270,7 @@ TEST(Verdicts, NameTheRanksThatDidNotCallAtATimeout) {
                  Time{})
           .empty());
   EXPECT_TRUE(root.waits(wait_of(scope_of(1), 6, "reduce", {13}, {0}), Time{}).empty());
-  const auto news = root.report(2, scope_of(1), {Code::kTimeout, "no end"}, Time{});
+  const auto news = list(root.report(2, scope_of(1), {Code::kTimeout, "no end"}, Time{}));
   ASSERT_EQ(news.size(), 1u);
   EXPECT_EQ(news[0].why.message(),
             "no end; rank 13 is in reduce; these did not call it (world ranks): 10-12");
@@ -272,7 +283,7 @@ TEST(Verdicts, TheLastReportOfARankCounts) {
   EXPECT_TRUE(root.waits(wait_of(scope_of(1), 6, "b", {0, 1}, {6}), Time{}).empty());
   EXPECT_TRUE(root.waits(wait_of(scope_of(1), 5, "c", {2}, {3}), Time{}).empty())
       << "nobody waits in call a";
-  const auto news = root.report(2, scope_of(1), {Code::kTimeout, "no end"}, Time{});
+  const auto news = list(root.report(2, scope_of(1), {Code::kTimeout, "no end"}, Time{}));
   ASSERT_EQ(news.size(), 1u);
   EXPECT_EQ(news[0].why.culprit(), 3);
 }
@@ -285,13 +296,14 @@ Verdict verdict_of(const Uuid& scope, std::uint32_t epoch, int culprit) {
 
 TEST(Verdicts, ANewRootDecidesNothingAnewThatWasHeard) {
   Verdicts root(roster_of(4), 2);
-  EXPECT_EQ(root.heard({verdict_of(scope_of(1), 1, 3)}).size(), 1u);
-  EXPECT_TRUE(root.heard({verdict_of(scope_of(1), 1, 3)}).empty()) << "from another adopter";
+  EXPECT_EQ(root.heard(news_of({verdict_of(scope_of(1), 1, 3)})).verdicts.size(), 1u);
+  EXPECT_TRUE(root.heard(news_of({verdict_of(scope_of(1), 1, 3)})).empty())
+      << "from another adopter";
   EXPECT_TRUE(root.report(0, scope_of(1), {Code::kMemory, "no memory", 0}, Time{}).empty());
-  const auto news = root.report(0, scope_of(2), {Code::kMemory, "no memory", 0}, Time{});
+  const auto news = list(root.report(0, scope_of(2), {Code::kMemory, "no memory", 0}, Time{}));
   ASSERT_EQ(news.size(), 1u);
   EXPECT_EQ(news[0].epoch, 2u);
-  const auto known = root.known();
+  const auto known = list(root.known());
   ASSERT_EQ(known.size(), 2u);
   EXPECT_EQ(known[0].why.culprit(), 3);
 }
@@ -300,20 +312,23 @@ TEST(Verdicts, OfTwoRootsTheEarlierOneCountsInWhateverOrder) {
   const std::vector<Verdict> two{verdict_of(scope_of(1), 1, 3), verdict_of(scope_of(1), 2, 0)};
   for (const int first : {0, 1}) {
     Verdicts root(roster_of(4), 3);
-    static_cast<void>(root.heard({two[static_cast<std::size_t>(first)]}));
-    static_cast<void>(root.heard({two[static_cast<std::size_t>(1 - first)]}));
-    ASSERT_EQ(root.known().size(), 1u);
-    EXPECT_EQ(root.known()[0].why.culprit(), 3);
+    static_cast<void>(root.heard(news_of({two[static_cast<std::size_t>(first)]})));
+    static_cast<void>(root.heard(news_of({two[static_cast<std::size_t>(1 - first)]})));
+    ASSERT_EQ(root.known().verdicts.size(), 1u);
+    EXPECT_EQ(list(root.known())[0].why.culprit(), 3);
   }
 }
 
 TEST(Verdicts, ADeathThatWasHeardIsNotToldAgain) {
   Verdicts root(roster_of(4), 2);
-  EXPECT_EQ(root.heard({verdict_of(kEverything, 1, 3), verdict_of(kEverything, 1, 2)}).size(), 2u);
+  EXPECT_EQ(root.heard(news_of({verdict_of(kEverything, 1, 3), verdict_of(kEverything, 1, 2)}))
+                .verdicts.size(),
+            2u);
   EXPECT_TRUE(root.died({2, 3}).empty());
-  EXPECT_EQ(root.died({1, 2}).size(), 1u);
+  EXPECT_EQ(root.died({1, 2}).verdicts.size(), 1u);
   // An ended connection to a dead rank needs no second report.
-  EXPECT_EQ(root.report(0, scope_of(1), {Code::kRemote, "it ended", 3}, Time{}).size(), 1u);
+  EXPECT_EQ(root.report(0, scope_of(1), {Code::kRemote, "it ended", 3}, Time{}).verdicts.size(),
+            1u);
 }
 
 // The root was stopped in the middle of a verdict, and another root has taken its place.
@@ -324,8 +339,8 @@ TEST(Verdicts, ALateRootTellsNothingUntilItKnowsThatItIsTheRoot) {
   EXPECT_TRUE(root.report(0, scope_of(1), {Code::kMemory, "no memory", 0}, Time{}).empty());
   EXPECT_TRUE(root.report(1, scope_of(2), {Code::kMemory, "no memory", 1}, Time{}).empty());
   EXPECT_TRUE(root.known().empty());
-  EXPECT_EQ(root.heard({verdict_of(scope_of(1), 2, 3)}).size(), 1u);
-  const auto news = root.release();
+  EXPECT_EQ(root.heard(news_of({verdict_of(scope_of(1), 2, 3)})).verdicts.size(), 1u);
+  const auto news = list(root.release());
   ASSERT_EQ(news.size(), 2u) << "what nobody has decided meanwhile";
   EXPECT_EQ(news[0].why.culprit(), 2);
   EXPECT_EQ(news[1].scope, scope_of(2));
@@ -352,9 +367,9 @@ TEST(Verdicts, ForgetOldCommunicatorsRatherThanGrow) {
   for (std::uint32_t i = 1; i < 3 * (kScopesCap + kRanksCap); ++i) {
     const Uuid scope{1, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(i >> 8),
                      static_cast<std::uint8_t>(i >> 16)};
-    ASSERT_EQ(root.report(0, scope, {Code::kMemory, "no memory", 0}, Time{}).size(), 1u);
+    ASSERT_EQ(root.report(0, scope, {Code::kMemory, "no memory", 0}, Time{}).verdicts.size(), 1u);
   }
-  EXPECT_LE(root.known().size(), kScopesCap + kRanksCap);
+  EXPECT_LE(root.known().verdicts.size(), kScopesCap + kRanksCap);
 }
 
 TEST(Wait, ComesBackFromItsBytesAndFromNoOthers) {

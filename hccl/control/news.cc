@@ -1,0 +1,62 @@
+#include "hccl/control/news.h"
+
+#include <tuple>
+
+#include "hccl/control/wire.h"
+
+namespace hccl::control {
+
+bool Verdict::counts_before(const Verdict& other) const {
+  const auto order = [](const Verdict& each) {
+    return std::tuple(each.epoch, each.why.code(), each.why.culprit());
+  };
+  return order(*this) != order(other) ? order(*this) < order(other)
+                                      : why.message() < other.why.message();
+}
+
+bool News::merge(const Verdict& verdict) {
+  if (verdicts.size() >= kVerdictsCap && verdicts.count(verdict.key()) == 0) {
+    std::erase_if(verdicts, [](const auto& old) { return old.first.first != kEverything; });
+  }
+  const auto [at, added] = verdicts.try_emplace(verdict.key(), verdict);
+  if (!added && !verdict.counts_before(at->second)) return false;
+  at->second = verdict;
+  return true;
+}
+
+News News::merge(const News& more) {
+  News fresh{more.dead - dead, more.left - left, {}};
+  dead |= more.dead;
+  left |= more.left;
+  for (const auto& [key, verdict] : more.verdicts) {
+    if (merge(verdict)) fresh.verdicts.emplace(key, verdict);
+  }
+  return fresh;
+}
+
+void put(ByteWriter& out, const News& news) {
+  put(out, news.dead);
+  put(out, news.left);
+  out.put(static_cast<std::uint32_t>(news.verdicts.size()));
+  for (const auto& [key, verdict] : news.verdicts) {
+    out.put(verdict.scope).put(verdict.epoch);
+    put(out, verdict.why);
+  }
+}
+
+std::optional<News> get_news(ByteReader& in, std::uint32_t nodes) {
+  auto dead = get_ranks(in, nodes), left = get_ranks(in, nodes);
+  if (!dead || !left) return std::nullopt;
+  News news{std::move(*dead), std::move(*left), {}};
+  const auto verdicts = in.get<std::uint32_t>();
+  if (verdicts > kVerdictsCap) return std::nullopt;
+  for (std::uint32_t i = 0; i < verdicts; ++i) {
+    Verdict verdict{in.get<Uuid>(), in.get<std::uint32_t>(), get_status(in)};
+    const auto culprit = static_cast<std::uint32_t>(verdict.why.culprit());
+    if (!in.ok() || (verdict.scope == kEverything && culprit >= kRanksCap)) return std::nullopt;
+    news.merge(verdict);
+  }
+  return in.ok() ? std::optional(std::move(news)) : std::nullopt;
+}
+
+}  // namespace hccl::control

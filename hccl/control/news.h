@@ -1,0 +1,48 @@
+// What all nodes of the control tree shall know: the nodes that died or left, and the verdicts.
+// News only grow. Nodes merge what they hear in any order, and tell their neighbours what was new.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "hccl/base/bytes.h"
+#include "hccl/base/status.h"
+#include "hccl/control/rank_set.h"
+
+namespace hccl::control {
+
+inline constexpr std::size_t kScopesCap = 4096;  ///< communicators of which a node keeps reports
+inline constexpr std::size_t kVerdictsCap = kScopesCap + kRanksCap;  ///< with a death of each rank
+
+/// The scope of a rank's death: all communicators that it is in.
+inline constexpr Uuid kEverything{};
+
+struct Verdict {
+  Uuid scope{};             ///< the communicator that failed, or kEverything
+  std::uint32_t epoch = 0;  ///< of the root that decided; each new root has a higher one
+  Status why;
+
+  using Key = std::pair<Uuid, int>;  ///< the scope; in kEverything, the rank, too
+  Key key() const { return {scope, scope == kEverything ? why.culprit() : Status::kNobody}; }
+  /// Of two verdicts with one key, that of the earlier root counts, as ranks may know it longer.
+  bool counts_before(const Verdict& other) const;
+};
+
+struct News {
+  RankSet dead, left;  ///< numbers of nodes
+  std::map<Verdict::Key, Verdict> verdicts;
+
+  /// Commutative, associative and idempotent. Returns what was new. Once there are kVerdictsCap
+  /// verdicts, those of communicators make room: they only save messages.
+  News merge(const News& more);
+  bool merge(const Verdict& verdict);
+  bool empty() const { return dead.empty() && left.empty() && verdicts.empty(); }
+};
+
+void put(ByteWriter& out, const News& news);
+/// Nothing if the bytes end early or pass a limit, or if a number of a node is not below `nodes`.
+std::optional<News> get_news(ByteReader& in, std::uint32_t nodes);
+
+}  // namespace hccl::control

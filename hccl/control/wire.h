@@ -1,0 +1,29 @@
+// Parts that several frames of the control tree have.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hccl/base/bytes.h"
+#include "hccl/base/status.h"
+
+namespace hccl::control {
+
+inline constexpr std::size_t kTextCap = 4096;  ///< bytes of a text for people
+
+/// A failure; its text is cut off at the limit.
+inline void put(ByteWriter& out, const Status& why) {
+  out.put(static_cast<std::int32_t>(why.code())).put(static_cast<std::int32_t>(why.culprit()));
+  out.put_text(std::string_view(why.message()).substr(0, kTextCap));
+}
+/// Always a failure, also of wrong bytes; then in.ok() is false.
+inline Status get_status(ByteReader& in) {
+  const auto code = in.get<std::int32_t>(), culprit = in.get<std::int32_t>();
+  std::string text = in.get_text(kTextCap);
+  const bool known = code > 0 && code <= static_cast<int>(Code::kOom);
+  return {known ? static_cast<Code>(code) : Code::kInternal, std::move(text), culprit};
+}
+
+}  // namespace hccl::control
