@@ -106,7 +106,9 @@ std::optional<Roster> get_roster(ByteReader& in) {
   std::size_t ranks = 0;
   for (std::uint32_t i = 0; i < nodes; ++i) {
     auto node = get_node(in);
-    if (!node || (ranks += node->ranks.count()) > kRanksCap) return std::nullopt;
+    if (!node) return std::nullopt;
+    ranks += node->ranks.count();
+    if (ranks > kRanksCap) return std::nullopt;
     roster.nodes.push_back(std::move(*node));
   }
   if (!is_tree(roster) || !index_ranks(roster)) return std::nullopt;
