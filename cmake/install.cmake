@@ -59,7 +59,7 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/hccl.pc.in ${PROJECT_BINARY_DIR}/hccl
 install(FILES ${PROJECT_BINARY_DIR}/hccl.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 set(stripped "")
-foreach(target hccl hccl_files hccl_optim hccl_pmix hccl_ofi hccl_mpi)
+foreach(target hccl hccl_files hccl_optim hccl_jax hccl_pmix hccl_ofi hccl_mpi)
   if(TARGET ${target})
     string(APPEND stripped " \"$<TARGET_FILE:${target}>\"")
   endif()

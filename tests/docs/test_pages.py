@@ -2,8 +2,8 @@
 
 A block of code with a title is a file. A block "console" has commands after "$ ", each with its
 output. A line of "..." stands for any lines, "..." inside a line for any characters. The order of
-the lines does not matter, as ranks print in any order. Blocks whose files use PyTorch or TensorFlow
-run where it is installed, all others where neither is.
+the lines does not matter, as ranks print in any order. Blocks whose files use PyTorch, TensorFlow or
+JAX run where it is installed, all others where none is.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.M | re.S
 # A program of README: the file's name before the block.
 FIRST = re.compile(r"`(first\.\w+)`.*?\n```\w+\n(.*?)^```$", re.M | re.S)
 # A warning on a busy machine: a rank has had no core for two seconds.
-FRAMEWORKS = ("tensorflow", "torch")
+FRAMEWORKS = ("tensorflow", "torch", "jax")
 NEEDS = next((each for each in FRAMEWORKS if importlib.util.find_spec(each)), None)
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted(ROOT.glob("docs/**/*.md"))]
 os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe

@@ -1,0 +1,126 @@
+"""JAX on CPUs: its collectives between processes run on hccl. docs/jax.md explains it.
+
+`python -m hccl.jax program.py` runs a program unchanged. A program that needs no such start calls
+use() in place of its first import of jax, and then initialize() or jax.distributed.initialize()."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import inspect
+import os
+import socket
+import sys
+from typing import Any, Callable, Optional
+
+from hccl import _build
+from hccl.errors import HcclError
+
+_library: Optional[ctypes.CDLL] = None
+
+
+def use() -> None:
+    """Makes JAX run its collectives on CPUs by hccl: sets JAX_CPU_COLLECTIVES_IMPLEMENTATION and
+    MPITRAMPOLINE_LIB, and JAX_PLATFORMS to cpu where it is not set, and imports jax. Opens nothing.
+    From then on jax.distributed.initialize joins the launcher's ranks; ValueError if JAX's
+    processes are numbered otherwise. RuntimeError if jaxlib has been imported before."""
+    path = str(_build.library("libhccl_jax.so"))
+    if os.environ.get("MPITRAMPOLINE_LIB") != path and "jaxlib" in sys.modules:
+        raise RuntimeError("hccl.jax.use() comes too late: call it before jax is imported")
+    os.environ["MPITRAMPOLINE_LIB"] = path
+    os.environ["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "mpi"
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import jax
+
+    if not hasattr(jax.distributed.initialize, "__wrapped__"):
+        jax.distributed.initialize = _compared(jax.distributed.initialize)
+
+
+def initialize() -> tuple[int, int]:
+    """Joins the ranks that the launcher started and makes them JAX's processes, by
+    jax.distributed.initialize: rank i is process i. Returns rank and number of ranks. For the main
+    thread, once, before JAX computes. A world of one rank leaves JAX alone. Raises HcclError if
+    the ranks cannot join."""
+    use()
+    import jax
+
+    world, rank, size = _join()
+    if size > 1:
+        address, bind = _addresses(world, rank, size)
+        jax.distributed.initialize(address, size, rank, coordinator_bind_address=bind)
+    return rank, size
+
+
+def abort(reason: str) -> None:
+    """Ends the collectives of all ranks, with `reason`: for a rank that cannot go on. Any thread.
+    No rank can compute with the others any more."""
+    _native().HcclJaxAbort(reason.encode())
+
+
+def _native() -> ctypes.CDLL:
+    """The library that MPItrampoline loads: there is one of it in the process."""
+    global _library
+    if _library is None:
+        _library = ctypes.CDLL(str(_build.library("libhccl_jax.so")))
+        _library.HcclGetLastErrorText.restype = ctypes.c_char_p
+    return _library
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        raise HcclError(result, _native().HcclGetLastErrorText().decode(errors="replace"))
+
+
+def _join() -> tuple[ctypes.c_void_p, int, int]:
+    native, world = _native(), ctypes.c_void_p()
+    rank, size = ctypes.c_uint32(), ctypes.c_uint32()
+    _check(native.HcclJaxWorld(ctypes.byref(world)))
+    _check(native.HcclGetRankId(world, ctypes.byref(rank)))
+    _check(native.HcclGetRankSize(world, ctypes.byref(size)))
+    return world, rank.value, size.value
+
+
+def _addresses(world: ctypes.c_void_p, rank: int, size: int) -> tuple[str, str]:
+    """Where JAX's coordinator is, in the process of rank 0, and where it listens: only on the
+    loopback interface if all ranks are on one host. The port was free a moment ago."""
+    width, as_bytes, as_uint32 = 256, 7, 9  # HCCL_DATA_TYPE_UINT8, HCCL_DATA_TYPE_UINT32
+    own = socket.gethostname().encode().ljust(width, b"\0")
+    names = ctypes.create_string_buffer(width * size)
+    _check(_native().HcclAllGather(own, names, ctypes.c_uint64(width), as_bytes, world, None))
+    hosts = [names.raw[at : at + width].rstrip(b"\0") for at in range(0, width * size, width)]
+    port = ctypes.c_uint32()
+    if rank == 0:
+        with contextlib.closing(socket.socket()) as probe:
+            probe.bind(("", 0))
+            port.value = probe.getsockname()[1]
+    one = ctypes.c_uint64(1)
+    _check(_native().HcclBroadcast(ctypes.byref(port), one, as_uint32, 0, world, None))
+    if len(set(hosts)) == 1:
+        return f"127.0.0.1:{port.value}", f"127.0.0.1:{port.value}"
+    return f"{hosts[0].decode()}:{port.value}", f"[::]:{port.value}"
+
+
+def _compared(original: Callable[..., None]) -> Callable[..., None]:
+    """jax.distributed.initialize for ranks that hccl numbers. Once that is done, as `python -m
+    hccl.jax` does it, the program's own call is compared and does nothing else."""
+
+    @functools.wraps(original)
+    def initialize(*args: Any, **options: Any) -> None:
+        import jax
+
+        _, rank, size = _join()
+        if jax.distributed.is_initialized():
+            given = inspect.signature(original).bind(*args, **options).arguments
+            process, count = given.get("process_id"), given.get("num_processes")
+        else:
+            original(*args, **options)
+            state = jax._src.distributed.global_state
+            process, count = state.process_id, state.num_processes
+        if process not in (None, rank) or count not in (None, size):
+            raise ValueError(
+                f"jax.distributed.initialize: this is process {process} of {count} for JAX, "
+                f"but rank {rank} of {size} for the launcher and hccl"
+            )
+
+    return initialize

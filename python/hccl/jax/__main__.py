@@ -1,0 +1,61 @@
+"""python -m hccl.jax program.py [arguments], or -m module [arguments]: runs a program of JAX whose
+collectives on CPUs hccl runs. Each rank that a launcher starts is a process of JAX; the program
+needs no jax.distributed.initialize."""
+
+import os
+import pathlib
+import runpy
+import sys
+import time
+from typing import NoReturn
+
+from hccl.errors import HcclError
+from hccl.jax import abort, initialize
+
+
+def main() -> None:
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        sys.exit(__doc__)
+    try:
+        rank, size = initialize()
+    except HcclError as error:
+        sys.exit(f"hccl.jax: {error}")
+    try:
+        _run()
+    except BaseException as error:
+        if size == 1 or (isinstance(error, SystemExit) and not error.code):
+            raise
+        _end(rank, error)
+
+
+def _run() -> None:
+    if sys.argv[1] == "-m":
+        del sys.argv[:2]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        return
+    sys.argv = sys.argv[1:]
+    sys.path[0] = str(pathlib.Path(sys.argv[0]).resolve().parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _end(rank: int, error: BaseException) -> NoReturn:
+    """Ends the collectives of the other ranks, and this process at once: at its usual end JAX
+    would wait minutes for processes that are gone."""
+    code = 1
+    if not isinstance(error, SystemExit):
+        sys.excepthook(type(error), error, error.__traceback__)
+    elif isinstance(error.code, int):
+        code = error.code
+    else:
+        print(error.code, file=sys.stderr)
+    abort(f"the program of rank {rank} ended with {type(error).__name__}: {error}"[:300])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if rank == 0:  # JAX's coordinator ends with it, and then JAX the others: let them speak first
+        time.sleep(1)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
