@@ -107,6 +107,7 @@ for now in "${steps[@]}"; do
       echo "== torch =="
       .venv/bin/mypy --python-executable .venv-torch/bin/python --cache-dir build/mypy tests/torch/typed_program.py
       .venv-torch/bin/python -m pytest -q tests/torch
+      .venv-torch/bin/python -m pytest -q tests/ray
       HCCL_BUILD_DIR=build/dev .venv-torch/bin/python -m pytest -q tests/docs
       ;;
     tensorflow)
