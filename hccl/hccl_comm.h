@@ -118,6 +118,10 @@ uint32_t HcclGetCommConfigCapability(void);
  * HCCL_E_PARA: another value. */
 HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue);
 HcclResult HcclGetConfig(HcclConfig config, HcclConfigValue* configValue);
+/** The same for one communicator, between operations; later calls of HcclSetConfig do not change
+ * it. It takes precedence over the environment. All ranks set the same. */
+HcclResult HcclSetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue configValue);
+HcclResult HcclGetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue* configValue);
 
 /** How operations run, with HCCL's names; the numbers differ from those of hcclOpExpansionMode. */
 typedef enum {
@@ -128,13 +132,18 @@ typedef enum {
   HCCL_OP_EXPANSION_MODE_HOST_TS = 3,
   HCCL_OP_EXPANSION_MODE_CCU_MS = 4,
   HCCL_OP_EXPANSION_MODE_CCU_SCHED = 5,
-  HCCL_OP_EXPANSION_MODE_AIV_ONLY = 6
+  HCCL_OP_EXPANSION_AIV_ONLY = 6,
+  HCCL_OP_EXPANSION_MODE_AIV_ONLY = 6 /**< hccl's own name */
 } HcclOpExpansionMode;
+typedef HcclOpExpansionMode HcclConfigTypeOpExpansionMode;
 
 typedef enum {
   HCCL_CONFIG_TYPE_INVALID = -1,
-  HCCL_CONFIG_TYPE_OP_EXPANSION_MODE = 0, /**< an HcclOpExpansionMode */
-  HCCL_CONFIG_TYPE_HCCL_ALGO = 1          /**< char[HCCL_COMM_ALGO_MAX_LENGTH] */
+  HCCL_CONFIG_TYPE_OP_EXPANSION_MODE = 0,    /**< an HcclOpExpansionMode */
+  HCCL_CONFIG_TYPE_HCCL_ALGO = 1,            /**< char[HCCL_COMM_ALGO_MAX_LENGTH] */
+  HCCL_CONFIG_TYPE_UB_MULTI_CHANNEL_NUM = 2, /**< HCCL_E_NOT_SUPPORT: hardware */
+  HCCL_CONFIG_TYPE_DETERMINISTIC = 3,        /**< uint32_t: 0, 1 or 2 */
+  HCCL_CONFIG_TYPE_UDI = 4                   /**< HCCL_E_NOT_SUPPORT */
 } HcclConfigType;
 
 /** The communicator's configuration. The expansion mode is the configured one, HOST by default.
@@ -251,6 +260,15 @@ HcclResult HcclCommSymWinDeregister(HcclCommSymWindow winHandle);
  * HCCL_E_NOT_FOUND. */
 HcclResult HcclCommSymWinGet(HcclComm comm, void* ptr, size_t size, HcclCommSymWindow* winHandle,
                              size_t* offset);
+
+/** Records size bytes at addr, of this rank alone. flag must be 0. HCCL_E_PARA: size is 0. */
+HcclResult HcclCommRegister(HcclComm comm, void* addr, uint64_t size, void** handle, uint32_t flag);
+/** HCCL_E_PARA: HcclCommRegister of this communicator did not make the handle. */
+HcclResult HcclCommDeregister(HcclComm comm, void* handle);
+/** Checks its arguments and succeeds: ranks need no exchange before operations. peerRanks: ranks
+ * of comm, each once, without this rank. */
+HcclResult HcclCommExchangeMem(HcclComm comm, void* windowHandle, uint32_t* peerRanks,
+                               uint32_t peerRankNum);
 
 /** A host has no other network cards: checks the arguments, logs a warning and succeeds. */
 HcclResult HcclCommWorkingDevNicSet(HcclComm comm, uint32_t* ranks, bool* useBackup,

@@ -287,6 +287,11 @@ typedef enum {
   ACL_EVENT_RECORDED_STATUS_NOT_READY = 0,
   ACL_EVENT_RECORDED_STATUS_COMPLETE = 1
 } aclrtEventRecordedStatus;
+typedef enum {
+  ACL_EVENT_WAIT_STATUS_COMPLETE = 0,
+  ACL_EVENT_WAIT_STATUS_NOT_READY = 1,
+  ACL_EVENT_WAIT_STATUS_RESERVED = 0xFFFF
+} aclrtEventWaitStatus;
 
 /** Creates an event for waiting and for timing. It cannot be reset. */
 aclError aclrtCreateEvent(aclrtEvent* event);
@@ -307,6 +312,9 @@ aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* status);
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus* status);
+/** ACL_EVENT_WAIT_STATUS_COMPLETE: the last record is complete, and no stream has a wait for the
+ * event that is still to end. */
+aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus* status);
 /** Waits until the last record is complete. ACL_ERROR_RT_PARAM_INVALID: no record. timeout:
  * milliseconds, or -1; ACL_ERROR_RT_EVENT_SYNC_TIMEOUT. */
 aclError aclrtSynchronizeEvent(aclrtEvent event);

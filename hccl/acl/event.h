@@ -41,6 +41,10 @@ class Event {
   /// Waits for that record or a later one. Returns the status given to complete(), kTimeout, the
   /// abort's reason, or kPara if the event was destroyed before the record.
   Status wait_for(std::uint64_t record, Deadline deadline, const AbortFlag* abort);
+  /// A wait enters a stream, and has ended there.
+  void wait_enters() { ++waits_; }
+  void wait_ends() { --waits_; }
+  bool has_waits() const { return waits_.load() != 0; }
   void reset();
   /// No more records will be issued.
   void end();
@@ -55,7 +59,8 @@ class Event {
   const Uses uses_;
   mutable Mutex mutex_;
   std::atomic<std::uint64_t> issued_{0};
-  std::atomic<std::uint64_t> done_{0};  // the latest complete record
+  std::atomic<std::uint64_t> done_{0};   // the latest complete record
+  std::atomic<std::uint64_t> waits_{0};  // of streams, that have not ended
   std::atomic<bool> ended_{false};
   std::uint64_t void_ HCCL_GUARDED_BY(mutex_) = 0;  // records up to here were undone by a reset
   std::uint64_t most_awaited_ HCCL_GUARDED_BY(mutex_) = 0;

@@ -64,8 +64,14 @@ Status stream_wait(aclrtStream stream, aclrtEvent handle) {
   if (found == nullptr) return event->wait_for(number, Deadline::never(), nullptr);
   // The stream outlives its tasks.
   const AbortFlag* const abandoned = &found->abandoned();
+  event->wait_enters();
   found->submit(
-      [event, number, abandoned] { return event->wait_for(number, Deadline::never(), abandoned); });
+      [event, number, abandoned] {
+        Status status = event->wait_for(number, Deadline::never(), abandoned);
+        event->wait_ends();
+        return status;
+      },
+      [event] { event->wait_ends(); });
   return {};
 }
 
@@ -155,6 +161,16 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* statu
     ACL_CHECK_PTR(status);
     *status = found->state() == Event::State::kComplete ? ACL_EVENT_RECORDED_STATUS_COMPLETE
                                                         : ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    return {};
+  });
+}
+
+aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus* status) {
+  return door(__func__, [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, find_event(event));
+    ACL_CHECK_PTR(status);
+    const bool over = found->state() == Event::State::kComplete && !found->has_waits();
+    *status = over ? ACL_EVENT_WAIT_STATUS_COMPLETE : ACL_EVENT_WAIT_STATUS_NOT_READY;
     return {};
   });
 }

@@ -1,14 +1,17 @@
 // Memory ranges and symmetric windows: hccl/hccl_comm.h.
 #include <array>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "hccl/api/checks.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/state.h"
 #include "hccl/hccl_comm.h"
 
 using hccl::Code;
 using hccl::DataType;
+using hccl::Result;
 using hccl::Status;
 using hccl::api::guard;
 using hccl::api::RegisteredMemory;
@@ -45,6 +48,13 @@ Status agree(hccl::core::Communicator& communicator, Act act, std::uint64_t numb
     }
   }
   return {};
+}
+
+Result<RegisteredMemory::Window> own_memory(HcclComm comm, void* handle, const char* argument) {
+  HCCL_ASSIGN_OR_RETURN(const auto found, State::get().memory().window(handle));
+  if (found.comm == comm && found.number == 0) return found;
+  return Status(Code::kPara,
+                std::string(argument) + " is not of HcclCommRegister with this communicator");
 }
 
 }  // namespace
@@ -110,6 +120,7 @@ HcclResult HcclCommSymWinDeregister(HcclCommSymWindow winHandle) {
   return guard("HcclCommSymWinDeregister", [&]() -> Status {
     State& state = State::get();
     HCCL_ASSIGN_OR_RETURN(const auto window, state.memory().window(winHandle));
+    if (window.number == 0) return Status(Code::kPara, "winHandle is of HcclCommRegister");
     {
       const auto communicator = state.communicators().get(window.comm);
       if (!communicator.ok()) {
@@ -133,6 +144,45 @@ HcclResult HcclCommSymWinGet(HcclComm comm, void* ptr, size_t size, HcclCommSymW
     HCCL_ASSIGN_OR_RETURN(const auto place, State::get().memory().find(comm, ptr, size));
     *winHandle = place.window;
     *offset = place.offset;
+    return {};
+  });
+}
+
+HcclResult HcclCommRegister(HcclComm comm, void* addr, uint64_t size, void** handle,
+                            uint32_t flag) {
+  return guard("HcclCommRegister", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_CHECK_PTR(addr);
+    HCCL_RETURN_IF_ERROR(RegisteredMemory::check(addr, size, "addr"));
+    HCCL_CHECK_PTR(handle);
+    HCCL_RETURN_IF_ERROR(check_zero(flag, "flag"));
+    *handle = State::get().memory().add_own(comm, addr, size);
+    return {};
+  });
+}
+
+HcclResult HcclCommDeregister(HcclComm comm, void* handle) {
+  return guard("HcclCommDeregister", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_RETURN_IF_ERROR(own_memory(comm, handle, "handle").status());
+    return State::get().memory().remove_window(handle);
+  });
+}
+
+HcclResult HcclCommExchangeMem(HcclComm comm, void* windowHandle, uint32_t* peerRanks,
+                               uint32_t peerRankNum) {
+  return guard("HcclCommExchangeMem", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_RETURN_IF_ERROR(own_memory(comm, windowHandle, "windowHandle").status());
+    HCCL_CHECK_PTR(peerRanks);
+    std::set<uint32_t> seen = {static_cast<uint32_t>(communicator->rank())};
+    for (uint32_t i = 0; i < peerRankNum; ++i) {
+      const std::string where = "peerRanks[" + std::to_string(i) + "]";
+      HCCL_RETURN_IF_ERROR(
+          hccl::api::check_rank(peerRanks[i], communicator->size(), where.c_str()));
+      if (seen.insert(peerRanks[i]).second) continue;
+      return Status(Code::kPara, where + " is this rank, or is named twice");
+    }
     return {};
   });
 }

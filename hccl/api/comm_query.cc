@@ -175,6 +175,17 @@ HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t inf
         std::memcpy(info, algo.c_str(), algo.size() + 1);
         return {};
       }
+      case HCCL_CONFIG_TYPE_DETERMINISTIC: {
+        const auto value = static_cast<uint32_t>(communicator->settings().deterministic());
+        if (infoLen != sizeof value) return wrong_length(std::to_string(sizeof value));
+        HCCL_CHECK_PTR(info);
+        std::memcpy(info, &value, sizeof value);
+        return {};
+      }
+      case HCCL_CONFIG_TYPE_UB_MULTI_CHANNEL_NUM:
+      case HCCL_CONFIG_TYPE_UDI:
+        return Status(Code::kNotSupport,
+                      "cfgType " + std::to_string(cfgType) + " is of hardware that is not here");
       default:
         break;
     }

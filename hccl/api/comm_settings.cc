@@ -18,6 +18,12 @@ Status check_config(HcclConfig config) {
   return Status(Code::kPara, "config " + std::to_string(static_cast<int>(config)) + " is unknown");
 }
 
+Status check_value(HcclConfigValue value) {
+  if (value.value >= 0 && value.value <= 2) return {};
+  return Status(Code::kPara,
+                "configValue is " + std::to_string(value.value) + ", it must be 0, 1 or 2");
+}
+
 }  // namespace
 
 extern "C" {
@@ -25,10 +31,7 @@ extern "C" {
 HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue) {
   return guard("HcclSetConfig", [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_config(config));
-    if (configValue.value < 0 || configValue.value > 2) {
-      return Status(Code::kPara, "configValue is " + std::to_string(configValue.value) +
-                                     ", it must be 0, 1 or 2");
-    }
+    HCCL_RETURN_IF_ERROR(check_value(configValue));
     return State::get().set_deterministic(static_cast<hccl::Deterministic>(configValue.value));
   });
 }
@@ -39,6 +42,27 @@ HcclResult HcclGetConfig(HcclConfig config, HcclConfigValue* configValue) {
     HCCL_CHECK_PTR(configValue);
     HCCL_ASSIGN_OR_RETURN(const auto now, State::get().config());
     configValue->value = static_cast<int32_t>(now.deterministic);
+    return {};
+  });
+}
+
+HcclResult HcclSetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue configValue) {
+  return guard("HcclSetCommConfig", [&]() -> Status {
+    auto& communicators = State::get().communicators();
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, communicators.get(comm));
+    HCCL_RETURN_IF_ERROR(check_config(config));
+    HCCL_RETURN_IF_ERROR(check_value(configValue));
+    communicators.set_deterministic(comm, static_cast<hccl::Deterministic>(configValue.value));
+    return {};
+  });
+}
+
+HcclResult HcclGetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue* configValue) {
+  return guard("HcclGetCommConfig", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_RETURN_IF_ERROR(check_config(config));
+    HCCL_CHECK_PTR(configValue);
+    configValue->value = static_cast<int32_t>(communicator->settings().deterministic());
     return {};
   });
 }

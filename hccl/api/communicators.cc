@@ -128,6 +128,16 @@ void Communicators::set_deterministic(Deterministic value) {
   }
 }
 
+void Communicators::set_deterministic(HcclComm handle, Deterministic value) {
+  const MutexLock lock(mutex_);
+  const auto found = entries_.find(handle);
+  if (found == entries_.end()) return;
+  found->second.about.own_deterministic = true;
+  if (const auto communicator = found->second.communicator.lock()) {
+    communicator->settings().set_deterministic(value);
+  }
+}
+
 void Communicators::say_end() {
   const MutexLock lock(mutex_);
   for (auto& [handle, entry] : entries_) {

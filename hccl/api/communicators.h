@@ -87,6 +87,8 @@ class Communicators : public Handles<core::Communicator> {
   std::uint64_t next_instance(HcclComm world, const std::string& name, std::vector<int> ranks);
   /// Sets the value for all communicators whose own configuration does not set it.
   void set_deterministic(Deterministic value);
+  /// From now on this communicator's own configuration sets the value.
+  void set_deterministic(HcclComm handle, Deterministic value);
   /// Tells the ranks of all communicators that are left that the program ends.
   void say_end();
 

@@ -87,6 +87,13 @@ HcclCommSymWindow RegisteredMemory::add_window(HcclComm comm, void* base, std::u
   return kept.windows.back();
 }
 
+HcclCommSymWindow RegisteredMemory::add_own(HcclComm comm, void* base, std::uint64_t size) {
+  const MutexLock lock(mutex_);
+  auto& windows = kept_[comm].windows;
+  windows.push_back(windows_.add(std::make_shared<Window>(Window{comm, address(base), size, 0})));
+  return windows.back();
+}
+
 Result<RegisteredMemory::Window> RegisteredMemory::window(HcclCommSymWindow handle) const {
   HCCL_ASSIGN_OR_RETURN(const auto use, windows_.get(handle));
   return *use;
@@ -107,7 +114,7 @@ Result<RegisteredMemory::Place> RegisteredMemory::find(HcclComm comm, const void
     const auto& windows = kept->second.windows;
     for (auto handle = windows.rbegin(); handle != windows.rend(); ++handle) {
       const auto found = windows_.get(*handle);
-      if (!found.ok()) continue;  // it is being removed
+      if (!found.ok() || (*found)->number == 0) continue;  // it is being removed, or its rank's own
       const Window& window = **found;
       const std::uintptr_t offset = address(at) - window.base;
       if (offset < window.size && size <= window.size - offset) return Place{*handle, offset};

@@ -19,7 +19,7 @@ class RegisteredMemory {
     HcclComm comm = nullptr;
     std::uintptr_t base = 0;
     std::uint64_t size = 0;
-    std::uint64_t number = 0;  ///< number of the window; the same on all ranks
+    std::uint64_t number = 0;  ///< number of the window, the same on all ranks; 0: own memory
   };
 
   /// In a forked child; see Handles.
@@ -36,6 +36,8 @@ class RegisteredMemory {
 
   // ---- Windows; called after the ranks have agreed ----
   HcclCommSymWindow add_window(HcclComm comm, void* base, std::uint64_t size);
+  /// Of this rank alone; window() and remove_window() know it, find() does not.
+  HcclCommSymWindow add_own(HcclComm comm, void* base, std::uint64_t size);
   Result<Window> window(HcclCommSymWindow handle) const;
   Status remove_window(HcclCommSymWindow handle);
   struct Place {

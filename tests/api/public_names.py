@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Counts the names of HCCL and acl that public clients use against our headers: public_names.py ROOT
+Prints the names that the headers lack. Fails if a name is in another header than the table says, or
+if a lacking name is not marked "absent", or a marked one is there."""
+
+import csv
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1])
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+INCLUDE = re.compile(r'#include [<"]((?:hccl|acl|hccl/acl)/[\w/]+\.h)[">]')
+
+
+def words(header, seen):
+    """The words of a header and of those that it includes, without comments."""
+    path = ROOT / "hccl" / header if header.startswith("acl/") else ROOT / header
+    if path in seen or not path.exists():
+        return set()
+    seen.add(path)
+    text = COMMENT.sub("", path.read_text(encoding="utf-8"))
+    found = set(re.findall(r"\w+", text))
+    return found.union(*(words(each, seen) for each in INCLUDE.findall(text)))
+
+
+def main():
+    with open(ROOT / "tests/api/public_names.tsv", encoding="utf-8") as file:
+        lines = (line for line in file if not line.startswith("#"))
+        rows = [[*row, ""][:4] for row in csv.reader(lines, delimiter="\t")]
+    declared = {header: words(header, set()) for header in {row[1] for row in rows}}
+    lacking = [row for row in rows if row[0] not in declared[row[1]]]
+    for name, header, project, _ in lacking:
+        print(f"lacks {name} of {header}, which {project} uses")
+    print(f"{len(rows) - len(lacking)} of {len(rows)} names")
+    wrong = [row[0] for row in rows if (row in lacking) != (row[3] == "absent")]
+    return f"not as the table says: {' '.join(wrong)}" if wrong else None
+
+
+sys.exit(main())
