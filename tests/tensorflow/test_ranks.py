@@ -28,7 +28,7 @@ def test_sparse_gradients_stay_sparse():
 
 
 def test_horovods_names_and_keywords():
-    assert all("all well" in output for output in on_ranks(2, RANKS / "horovod.py"))
+    assert all("all well" in output for output in on_ranks(2, RANKS / "keywords.py"))
 
 
 def test_a_collective_in_a_forked_child_is_refused():

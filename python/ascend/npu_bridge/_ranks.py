@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hccl.manage import api as manage
-from hccl.tensorflow import _world
+from hccl import _world
 
 
 def rank() -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hccl.tensorflow import _log, _world
+from hccl import _world
+from hccl.tensorflow import _log
 
 from npu_bridge import _absent
 

@@ -10,7 +10,8 @@ from typing import Any, Optional
 import tensorflow as tf
 from absl import logging
 from hccl.manage import api as manage
-from hccl.tensorflow import _fusion, _log, _world
+from hccl import _world
+from hccl.tensorflow import _fusion, _log
 
 from npu_device import _function, configs
 

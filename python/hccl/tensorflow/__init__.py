@@ -20,9 +20,11 @@ from typing import Any, Callable, Optional, Sequence
 
 import hccl
 import tensorflow as tf
-from hccl.manage import api as _manage
+from hccl._horovod import (
+    init, is_initialized, local_rank, local_size, no, rank, remove_process_set, shutdown, size,
+)
 from hccl.tensorflow import _callbacks as callbacks
-from hccl.tensorflow import _horovod, _names, _optimizers, _sessions, _world
+from hccl.tensorflow import _horovod, _names, _optimizers, _sessions
 from hccl.tensorflow._callbacks import (
     BroadcastGlobalVariablesCallback, LearningRateScheduleCallback, LearningRateWarmupCallback,
     MetricAverageCallback,
@@ -47,49 +49,11 @@ __all__ = [
     "broadcast_variables", "callbacks", "global_process_set", "grouped_allgather",
     "grouped_allreduce", "grouped_reducescatter", "init", "is_initialized", "join", "load_model",
     "local_rank", "local_size", "rank", "reduce_gradients", "reduce_list", "reducescatter",
-    "shutdown", "size", "trace_at_exit",
+    "remove_process_set", "shutdown", "size", "trace_at_exit",
 ]
 
 Average, Sum, Max, Min, Product = _horovod.REDUCTIONS
 Adasum = "adasum"  # refused, with the reason
-
-
-def init(comm: Any = None, process_sets: Optional[Sequence[ProcessSet] | str] = None) -> None:
-    """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines. Without any of them the
-    world has one rank. Makes groups of the process sets; with "dynamic", no groups. A second call
-    only makes groups. comm: NotImplementedError unless None."""
-    if comm is not None:
-        _horovod.refuse("comm", comm, "the launcher defines the world; use process_sets")
-    _world.join()
-    for each in () if process_sets is None or isinstance(process_sets, str) else process_sets:
-        if each.process_set_id is None:
-            add_process_set(each)
-
-
-def shutdown() -> None:
-    """Leaves the world. At the end of the program this happens automatically."""
-    _world.leave()
-
-
-def is_initialized() -> bool:
-    return _world.joined()
-
-
-def rank() -> int:
-    return _manage.get_rank_id()
-
-
-def size() -> int:
-    return _manage.get_rank_size()
-
-
-def local_rank() -> int:
-    """The number of this rank on its host."""
-    return _manage.get_local_rank_id()
-
-
-def local_size() -> int:
-    return _manage.get_local_rank_size()
 
 
 def _op(number: Callable[[], int]) -> Callable[..., tf.Tensor]:
@@ -99,14 +63,8 @@ def _op(number: Callable[[], int]) -> Callable[..., tf.Tensor]:
 
 rank_op, size_op, local_rank_op, local_size_op = map(_op, (rank, size, local_rank, local_size))
 
-
-def _no() -> bool:
-    """False: the library is built on neither MPI, Gloo nor a library for accelerators."""
-    return False
-
-
-mpi_threads_supported = mpi_enabled = mpi_built = gloo_enabled = gloo_built = _no
-nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = _no
+mpi_threads_supported = mpi_enabled = mpi_built = gloo_enabled = gloo_built = no
+nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = no
 
 
 def join() -> int:

@@ -15,7 +15,8 @@ import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
 
-from hccl.tensorflow import _horovod, _names, _ops, _reductions, _world
+from hccl import _world
+from hccl.tensorflow import _horovod, _names, _ops, _reductions
 from hccl.tensorflow._horovod import Compression, ProcessSet, global_process_set
 
 

@@ -14,7 +14,8 @@ from hccl import _hccl
 from hccl.manage import api as _manage
 from hccl.split import api as _split
 
-from hccl.tensorflow import _log, _ops, _world
+from hccl import _world
+from hccl.tensorflow import _log, _ops
 
 # Within a host, and below either limit, one grouped operation is faster: it makes fewer copies, and
 # no thread takes time from backward (benchmarks/tensorflow).

@@ -20,7 +20,8 @@ import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
 
-from hccl.tensorflow import _interrupts, _names, _world
+from hccl import _world
+from hccl.tensorflow import _interrupts, _names
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util
 

@@ -16,7 +16,8 @@ from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
-from hccl.tensorflow import _names, _world
+from hccl import _world
+from hccl.tensorflow import _names
 from hccl.tensorflow._sums import Sums
 
 Apply = Callable[..., Any]

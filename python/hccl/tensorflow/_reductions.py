@@ -7,7 +7,8 @@ from typing import Any, Callable, Sequence
 import hccl
 import tensorflow as tf
 
-from hccl.tensorflow import _fusion, _horovod, _ops, _world
+from hccl import _world
+from hccl.tensorflow import _fusion, _horovod, _ops
 from hccl.tensorflow._horovod import Compression, ProcessSet, global_process_set
 
 

@@ -4,11 +4,9 @@ a script that was written for another backend.
 Without --as-gloo the script can import torch_npu and apex, and "npu" means the CPU. With it, "gloo"
 means hccl, as HCCL_AS_GLOO=1 does."""
 
-import os
-import pathlib
-import runpy
 import sys
 
+from hccl import _script
 from hccl.torch import as_gloo, as_npu
 
 
@@ -19,14 +17,7 @@ def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         sys.exit(__doc__)
     ours()
-    if sys.argv[1] == "-m":
-        del sys.argv[:2]
-        sys.path[0] = os.getcwd()
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-        return
-    sys.argv = sys.argv[1:]
-    sys.path[0] = str(pathlib.Path(sys.argv[0]).resolve().parent)
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    _script.run()
 
 
 if __name__ == "__main__":

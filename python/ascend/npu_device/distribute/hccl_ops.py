@@ -8,7 +8,8 @@ from typing import Any, Callable, NoReturn, Sequence
 
 import hccl
 import tensorflow as tf
-from hccl.tensorflow import _ops, _world
+from hccl import _world
+from hccl.tensorflow import _ops
 
 REDUCTIONS = ("max", "min", "prod", "sum")
 

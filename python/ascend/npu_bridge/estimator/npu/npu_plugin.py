@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from hccl.tensorflow import _fusion, _log, _world
+from hccl import _world
+from hccl.tensorflow import _fusion, _log
 from npu_device import is_inf_nan_enabled, set_device_sat_mode
 
 from npu_bridge import _absent

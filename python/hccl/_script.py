@@ -1,0 +1,18 @@
+"""Runs the script or the module that the command line names, for `python -m hccl.torch` and others."""
+
+import os
+import pathlib
+import runpy
+import sys
+
+
+def run() -> None:
+    """Runs sys.argv[1:], `script.py [arguments]` or `-m module [arguments]`, as Python would."""
+    if sys.argv[1] == "-m":
+        del sys.argv[:2]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        return
+    sys.argv = sys.argv[1:]
+    sys.path[0] = str(pathlib.Path(sys.argv[0]).resolve().parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
