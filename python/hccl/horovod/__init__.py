@@ -1,0 +1,54 @@
+"""Horovod's names on hccl, for scripts that import horovod.
+
+    python -m hccl.horovod script.py        or        hccl.horovod.install()
+
+makes horovod.torch, horovod.tensorflow, horovod.tensorflow.keras and horovod.keras importable in
+this process and in those that multiprocessing starts. The names are a folder at the end of Python's
+path, so a horovod that is installed wins. The import of a framework's names imports the framework.
+"""
+
+import importlib.util
+import logging
+import pathlib
+import sys
+from types import ModuleType
+from typing import Any
+
+__all__ = ["alias", "install", "run"]
+
+_FOLDER = str(pathlib.Path(__file__).resolve().parent / "names")
+_told = False
+
+
+def install() -> None:
+    """Makes horovod importable. Does nothing, and logs so once, if a horovod is installed. A second
+    call does nothing."""
+    global _told
+    if _FOLDER in sys.path:
+        return
+    found = importlib.util.find_spec("horovod")
+    if found is None:
+        sys.path.append(_FOLDER)
+    elif not _told:
+        _told = True
+        text = "hccl: the horovod that is installed is used: %s"
+        logging.getLogger("hccl").warning(text, found.origin)
+
+
+def alias(package: str, *names: str, **modules: ModuleType) -> None:
+    """Makes submodules of a module of `names` importable: the module itself by other names, and
+    modules of hccl."""
+    parent = sys.modules[package]
+    for name, module in {**dict.fromkeys(names, parent), **modules}.items():
+        sys.modules[f"{package}.{name}"] = module
+        if "." not in name:
+            setattr(parent, name, module)
+
+
+def run(*args: Any, **kwargs: Any) -> Any:
+    """NotImplementedError: processes are started by a launcher."""
+    raise NotImplementedError(
+        "hccl: horovod.run() does not start processes: call the training function in the script, "
+        "and start the script with mpirun -np 4 python -m hccl.horovod script.py, "
+        "torchrun --nproc-per-node 4 -m hccl.horovod script.py, or srun"
+    )

@@ -1,0 +1,7 @@
+"""Horovod's name on hccl: see hccl.horovod."""
+
+from hccl.horovod import alias, run
+
+__all__ = ["run"]
+__version__ = "0.28.1"  # the release whose names these are
+alias(__name__, "runner")

@@ -1,0 +1,102 @@
+"""Horovod's names for TensorFlow: those of hccl.tensorflow, with Horovod's order of arguments."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any, Callable
+
+import tensorflow as tf
+from hccl import tensorflow as _hccl
+from hccl._horovod import absent
+from hccl.horovod.elastic import ObjectState, runner
+from hccl.tensorflow import *  # noqa: F403
+from hccl.tensorflow import (  # noqa: F401  beside those that * imports
+    ccl_built, cuda_built, ddl_built, gloo_built, gloo_enabled, local_rank_op, local_size_op,
+    mpi_built, mpi_enabled, mpi_threads_supported, nccl_built, rank_op, rocm_built, size_op,
+)
+
+_GRADIENTS = "num_groups groups process_set scale_local_gradients"
+_DEVICES = "device_dense device_sparse compression sparse_as_dense"
+
+
+def in_order(function: Callable[..., Any], names: str) -> Callable[..., Any]:
+    """Returns the function with arguments in the order of `names`, after the first one."""
+    order = names.split()
+
+    @functools.wraps(function)
+    def call(first: Any, *rest: Any, **named: Any) -> Any:
+        if len(rest) > len(order):
+            raise TypeError(f"hccl: {function.__name__}: at most {len(order) + 1} arguments")
+        return function(first, **dict(zip(order, rest)), **named)
+
+    return call
+
+
+DistributedOptimizer = in_order(
+    _hccl.DistributedOptimizer,
+    f"name use_locking {_DEVICES} backward_passes_per_step op gradient_predivide_factor "
+    f"average_aggregated_gradients {_GRADIENTS}",
+)
+DistributedGradientTape = in_order(
+    _hccl.DistributedGradientTape, f"{_DEVICES} op gradient_predivide_factor {_GRADIENTS}"
+)
+allreduce = in_order(
+    _hccl.allreduce,
+    "average device_dense device_sparse compression op prescale_factor postscale_factor name "
+    "process_set ignore_name_scope",
+)
+
+
+def broadcast_object_fn(root_rank: int = 0, *options: Any, **named: Any) -> Callable[[Any], Any]:
+    """Returns a function that broadcasts the object that it gets."""
+    return lambda obj: _hccl.broadcast_object(obj, root_rank, *options, **named)
+
+
+class TensorFlowKerasState(ObjectState):
+    """A state of a Keras model, its optimizer, and Python objects, which are attributes."""
+
+    def __init__(
+        self, model: Any, optimizer: Any = None, backend: Any = None, **objects: Any
+    ) -> None:
+        self.model, self.optimizer = model, optimizer or model.optimizer
+        super().__init__(_hccl.broadcast_object, _hccl.rank, **objects)
+        self._values = self._copy()
+
+    def _variables(self) -> list[Any]:
+        own = self.optimizer.variables if self.optimizer is not None else []
+        return [*self.model.weights, *(own() if callable(own) else own)]
+
+    def _copy(self) -> list[Any]:
+        return [tf.identity(variable) for variable in self._variables()]
+
+    def save(self) -> None:
+        self._values = self._copy()
+        super().save()
+
+    def restore(self) -> None:
+        for variable, value in zip(self._variables(), self._values):
+            variable.assign(value)
+        super().restore()
+
+    def sync(self) -> None:
+        _hccl.broadcast_variables(self._variables(), 0)
+        super().sync()
+
+
+elastic = ModuleType("horovod.tensorflow.elastic", "Elastic training in a world that stays.")
+elastic.__dict__.update(
+    run=runner(tf.errors.OpError),
+    ObjectState=ObjectState,
+    TensorFlowKerasState=TensorFlowKerasState,
+    KerasState=TensorFlowKerasState,
+)
+_names = "TensorFlowState CommitStateCallback UpdateBatchStateCallback UpdateEpochStateCallback"
+for _name in _names.split():
+    elastic.__dict__[_name] = absent(f"elastic.{_name}", "commit() the state in the program")
+_why = "it is not implemented"
+SyncBatchNormalization = absent("SyncBatchNormalization", _why)
+PartialDistributedOptimizer = absent("PartialDistributedOptimizer", _why)
+PartialDistributedGradientTape = absent("PartialDistributedGradientTape", _why)
+start_timeline = absent("start_timeline", "hccl.tensorflow.trace_at_exit writes traces")
+stop_timeline = start_timeline

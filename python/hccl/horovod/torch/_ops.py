@@ -1,0 +1,354 @@
+"""Horovod's collectives on tensors. Arguments that several of them have:
+
+name: has no effect: all ranks call the same collectives in the same order, and the library compares
+the calls. op: Average (also if None), Sum, Max, Min or Product. average: True is Average, False is
+Sum. The mean of integers is rounded down. prescale_factor, postscale_factor: multiply each rank's
+tensor, and the result. compression: a member of Compression. process_set: the ranks that take part.
+
+A function with _async returns a Handle for synchronize() and poll(); one with a _ at the end works
+in place. The others return new tensors, and backward differentiates them. Tensors are on the CPU.
+A failure is an hccl.HcclError on all ranks, which names the culprit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import hccl
+import torch
+from hccl import _horovod
+from hccl._horovod import ProcessSet, global_process_set
+from torch import Tensor
+
+Average, Sum, Max, Min, Product = _horovod.REDUCTIONS
+
+
+class Handle:
+    """An operation under way. Do not touch its tensors before synchronize()."""
+
+    def __init__(self, parts: Sequence[Any], finish: Callable[[], Any]) -> None:
+        """parts: what to wait for, each with wait() and done()."""
+        self._parts, self._finish = parts, functools.cache(finish)
+
+    def wait(self) -> Any:
+        for part in self._parts:
+            part.wait()
+        return self._finish()
+
+    def done(self) -> bool:
+        return all(part.done() for part in self._parts)
+
+
+def synchronize(handle: Handle) -> Any:
+    """Waits for an operation, and returns what the function without _async returns."""
+    return handle.wait()
+
+
+def poll(handle: Handle) -> bool:
+    """Whether synchronize() would not wait."""
+    return handle.done()
+
+
+class _Cast:
+    """A compression: floats are reduced in another type. None: in their own."""
+
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        self._dtype = dtype
+
+    def compress(self, tensor: Tensor) -> tuple[Tensor, Any]:
+        """Returns the tensor to reduce, and what decompress needs beside the result."""
+        if self._dtype is None or not tensor.is_floating_point():
+            return tensor, None
+        return tensor.to(self._dtype), tensor.dtype
+
+    def decompress(self, tensor: Tensor, ctx: Any) -> Tensor:
+        return tensor if ctx is None else tensor.to(ctx)
+
+
+class Compression:
+    """The types in which tensors are reduced: their own, or one of 16 bits."""
+
+    none = _Cast(None)
+    fp16 = _Cast(torch.float16)
+    bf16 = _Cast(torch.bfloat16)
+
+
+def communicator(process_set: ProcessSet) -> hccl.Communicator:
+    return hccl.Communicator.from_group(_horovod.group_of(process_set, hccl.WORLD))
+
+
+def _scaled(tensor: Tensor, factor: float) -> Tensor:
+    return tensor if factor == 1.0 else (tensor.double() * factor).to(tensor.dtype)
+
+
+class _Differentiable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, forward: Callable, backward: Callable, tensor: Tensor) -> Any:
+        ctx.own = backward
+        return forward(tensor.detach())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple:
+        return None, None, ctx.own(gradient)
+
+
+def _reduce(
+    tensor: Tensor, into: Tensor | None, op: Any, average: bool | None, before: float,
+    after: float, process_set: ProcessSet,
+) -> Handle:
+    """Begins an allreduce into `into`, or into a new tensor."""
+    kind, comm = _horovod.reduction(op, average), communicator(process_set)
+    scales = tensor.is_floating_point() and kind in ("mean", "sum")  # the library does
+    source = tensor.detach() if scales else _scaled(tensor.detach(), before)
+    source = source.contiguous()
+    place = into is not None and source.data_ptr() == into.data_ptr()
+    result = source if place else torch.empty_like(source)
+    called = "avg" if kind == "mean" and scales else "sum" if kind == "mean" else kind
+    factors = {"prescale": before, "postscale": after} if scales else {}
+    begun = comm.iallreduce(source, called, result, **factors)
+
+    def finish() -> Tensor:
+        value = result
+        if not scales:
+            value = value.floor_divide_(comm.size) if kind == "mean" else value
+            value = _scaled(value, after)
+        if into is None:
+            return value
+        if value.data_ptr() != into.data_ptr():
+            into.detach().copy_(value)
+        return into
+
+    return Handle([begun], finish)
+
+
+def allreduce_async(
+    tensor: Tensor, average: bool | None = None, name: str | None = None, op: Any = None,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set, *, into: Tensor | None = None,
+) -> Handle:
+    """into: the tensor for the result, which may be `tensor`; by default a new one."""
+    return _reduce(tensor, into, op, average, prescale_factor, postscale_factor, process_set)
+
+
+def allreduce_async_(tensor: Tensor, *options: Any, **named: Any) -> Handle:
+    return allreduce_async(tensor, *options, **named, into=tensor)
+
+
+def allreduce(
+    tensor: Tensor, average: bool | None = None, name: str | None = None,
+    compression: Any = Compression.none, op: Any = None, prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Reduces over all ranks. Backward reduces the gradient: to its mean if op is Average, else to
+    its sum."""
+    kind = _horovod.reduction(op, average)
+    scales = (prescale_factor, postscale_factor, process_set)
+    packed, context = compression.compress(tensor)
+    reduced = _Differentiable.apply(
+        lambda own: _reduce(own, None, kind, None, *scales).wait(),
+        lambda g: _reduce(g, None, "mean" if kind == "mean" else "sum", None, *scales).wait(),
+        packed,
+    )
+    return compression.decompress(reduced, context)
+
+
+def allreduce_(tensor: Tensor, *options: Any, **named: Any) -> Tensor:
+    return allreduce_async_(tensor, *options, **named).wait()
+
+
+def sparse_allreduce_async(
+    tensor: Tensor, name: str | None = None, op: Any = None,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[[], Tensor]:
+    """Returns a function that waits for the sum or mean of sparse tensors and returns it."""
+    kind = _horovod.reduction(op)
+    if kind not in ("mean", "sum"):
+        _horovod.refuse("op", op, "sparse tensors can be added and averaged only")
+    own = tensor.coalesce()
+    values = allgather_async(own.values(), None, process_set)
+    indices = allgather_async(own.indices().t().contiguous(), None, process_set)
+    ranks = communicator(process_set).size if kind == "mean" else 1
+    return lambda: torch.sparse_coo_tensor(
+        indices.wait().t(), values.wait() / ranks, tensor.size(), check_invariants=False
+    ).coalesce()
+
+
+def allgather_async(
+    tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """Concatenates the ranks' tensors along the first dimension, whose length may differ. Waits
+    until all ranks have called it."""
+    comm = communicator(process_set)
+    own = tensor.detach().contiguous().reshape(tensor.shape or (1,))
+    rows = comm.allgather(torch.tensor([len(own)])).tolist()
+    padded = own.new_zeros((max(rows), *own.shape[1:]))
+    padded[: len(own)] = own
+    begun = comm.iallgather(padded, padded.new_empty((comm.size * max(rows), *own.shape[1:])))
+
+    def finish() -> Tensor:
+        parts = begun.wait().reshape(comm.size, max(rows), *own.shape[1:])
+        return torch.cat([part[:count] for part, count in zip(parts, rows)])
+
+    return Handle([begun], finish)
+
+
+def allgather(
+    tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensor:
+    """As allgather_async. Backward gives each rank the mean gradient of its rows."""
+    comm, rows = communicator(process_set), len(tensor) if tensor.dim() else 1
+
+    def own_rows(gradient: Tensor) -> Tensor:
+        start = sum(comm.allgather(torch.tensor([rows])).tolist()[: comm.rank])
+        mean = _reduce(gradient, None, "mean", None, 1.0, 1.0, process_set).wait()
+        return mean[start : start + rows].reshape(tensor.shape)
+
+    return _Differentiable.apply(
+        lambda own: allgather_async(own, None, process_set).wait(), own_rows, tensor
+    )
+
+
+def broadcast_async_(
+    tensor: Tensor, root_rank: int, name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:
+    """Sets the tensor to that of the root. root_rank: a rank of the world."""
+    buffer = tensor.detach().contiguous()
+    root = _horovod.root_of(process_set, root_rank)
+    begun = communicator(process_set).ibroadcast(buffer, root)
+
+    def finish() -> Tensor:
+        if buffer.data_ptr() != tensor.data_ptr():
+            tensor.detach().copy_(buffer)
+        return tensor
+
+    return Handle([begun], finish)
+
+
+def broadcast_async(tensor: Tensor, *options: Any, **named: Any) -> Handle:
+    return broadcast_async_(tensor.detach().clone(), *options, **named)
+
+
+def broadcast_(tensor: Tensor, *options: Any, **named: Any) -> Tensor:
+    return broadcast_async_(tensor, *options, **named).wait()
+
+
+def broadcast(
+    tensor: Tensor, root_rank: int, name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Returns the root's tensor. Backward gives the root the mean gradient, and others zeros."""
+    comm, root = communicator(process_set), _horovod.root_of(process_set, root_rank)
+
+    def to_root(gradient: Tensor) -> Tensor:
+        mean = _reduce(gradient, None, "mean", None, 1.0, 1.0, process_set).wait()
+        return mean if comm.rank == root else torch.zeros_like(mean)
+
+    return _Differentiable.apply(
+        lambda own: broadcast_async(own, root_rank, None, process_set).wait(), to_root, tensor
+    )
+
+
+def alltoall_async(
+    tensor: Tensor, splits: Any = None, name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:
+    """Sends splits[i] rows to rank i, by default as many to each. Gives the received rows and, if
+    there are splits, the number from each rank (int32). Waits until all ranks have called it."""
+    comm = communicator(process_set)
+    if splits is None and len(tensor) % comm.size:
+        raise ValueError(f"hccl: alltoall: {len(tensor)} rows for {comm.size} ranks: give splits")
+    sent = torch.as_tensor([len(tensor) // comm.size] * comm.size if splits is None else splits)
+    got = comm.alltoall(sent.long())
+    if int(sent.sum()) != len(tensor):
+        raise ValueError(f"hccl: alltoall: splits are of {sent.sum()} rows, not {len(tensor)}")
+    out = tensor.new_empty((int(got.sum()), *tensor.shape[1:]))
+    begun = comm.ialltoallv(tensor.detach().contiguous(), sent.tolist(), got.tolist(), out)
+    return Handle([begun], lambda: out if splits is None else (out, got.int()))
+
+
+def alltoall(
+    tensor: Tensor, splits: Any = None, name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """As alltoall_async. Backward sends the gradients of the rows back."""
+    counts: list[Tensor] = []
+
+    def forward(own: Tensor) -> Tensor:
+        size = communicator(process_set).size
+        sent = [len(own) // size] * size if splits is None and not len(own) % size else splits
+        got = alltoall_async(own, sent, None, process_set).wait()
+        counts.append(got[1])
+        return got[0]
+
+    rows = _Differentiable.apply(
+        forward, lambda g: alltoall_async(g, counts[0], None, process_set).wait()[0], tensor
+    )
+    return rows if splits is None else (rows, counts[0])
+
+
+def reducescatter_async(
+    tensor: Tensor, name: str | None = None, op: Any = Average,
+    process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle:
+    """Reduces, and gives each rank its rows. If the rows cannot be divided evenly, the first ranks
+    have one more."""
+    comm, kind = communicator(process_set), _horovod.reduction(op)
+    least, more = divmod(len(tensor), comm.size)
+    start = comm.rank * least + min(comm.rank, more)
+    stop = start + least + (comm.rank < more)
+    if more or not tensor.is_floating_point() or kind not in ("mean", "sum"):
+        factors = (prescale_factor, postscale_factor, process_set)
+        whole = _reduce(tensor, None, kind, None, *factors)
+        return Handle([whole], lambda: whole.wait()[start:stop].clone())
+    begun = comm.ireduce_scatter(
+        tensor.detach().contiguous(), "avg" if kind == "mean" else kind,
+        tensor.new_empty((least, *tensor.shape[1:])),
+        prescale=prescale_factor, postscale=postscale_factor,
+    )
+    return Handle([begun], begun.wait)
+
+
+def reducescatter(
+    tensor: Tensor, name: str | None = None, compression: Any = Compression.none,
+    op: Any = Average, process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> Tensor:
+    """As reducescatter_async. Backward gathers the gradients of the mean's rows, and multiplies
+    those of the sum's by the number of ranks."""
+    packed, context = compression.compress(tensor)
+    ranks = 1 if _horovod.reduction(op) == "mean" else communicator(process_set).size
+    options = (op, process_set, prescale_factor, postscale_factor)
+    part = _Differentiable.apply(
+        lambda own: reducescatter_async(own, None, *options).wait(),
+        lambda g: allgather_async(g, None, process_set).wait() * ranks,
+        packed,
+    )
+    return compression.decompress(part, context)
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns after every rank has called it."""
+    communicator(process_set).barrier()
+
+
+def _of_list(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function for lists of tensors, with the options of the function for one."""
+
+    def grouped(tensors: Sequence[Tensor], *options: Any, **named: Any) -> Any:
+        begun = [function(tensor, *options, **named) for tensor in tensors]
+        if not begun or not isinstance(begun[0], Handle):
+            return begun
+        return Handle(begun, lambda: [handle.wait() for handle in begun])
+
+    return grouped
+
+
+grouped_allreduce, grouped_allreduce_async = _of_list(allreduce), _of_list(allreduce_async)
+grouped_allreduce_, grouped_allreduce_async_ = _of_list(allreduce_), _of_list(allreduce_async_)
+grouped_allgather, grouped_allgather_async = _of_list(allgather), _of_list(allgather_async)
+grouped_reducescatter = _of_list(reducescatter)
+grouped_reducescatter_async = _of_list(reducescatter_async)

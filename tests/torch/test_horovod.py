@@ -1,0 +1,77 @@
+"""Scripts that import horovod.torch, without Horovod."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import HERE, TIMEOUT, run
+
+MPIRUN = ("mpirun", "--oversubscribe", "--allow-run-as-root", "-np", "2")
+RUNS = (sys.executable, "-m", "hccl.horovod")
+
+
+def test_names_on_two_ranks():
+    done = run([*MPIRUN, *RUNS, HERE / "ranks" / "horovod_names.py"])
+    assert done.stdout.count("all well") == 2, done.stdout + done.stderr[-6000:]
+
+
+def started(rank, *command):
+    """A rank of two with the variables of torchrun, which nobody ends if the other one dies."""
+    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "1", "GROUP_RANK": "0"}
+    place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getpid())}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": f"hvd{os.getpid()}"}
+    words = [str(word) for word in command]
+    return subprocess.Popen(
+        words, env={**environment, **world, **place}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+@pytest.mark.parametrize("end", ["dies", "joins"])
+def test_a_rank_that_ends_is_named(end):
+    ranks = [started(rank, *RUNS, HERE / "ranks" / "horovod_ends.py", end) for rank in range(2)]
+    try:
+        outputs = [rank.communicate(timeout=TIMEOUT) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    said = [re.findall(r"said: (\d) (.*)", output) for output, _ in outputs]
+    if end == "dies":  # with the state of the last commit
+        ((step, text),) = said[0]
+        assert step == "1" and "rank 1" in text and "died" in text, outputs
+    else:
+        for ((_, text),) in said:
+            assert "rank 1 called barrier" in text and "rank 0 called allreduce" in text, outputs
+
+
+def test_horovod_run_says_how_to_start(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import sys, horovod\nprint(sys.argv[1:], sys.path[0])\nhorovod.run(print, np=2)\n")
+    done = run([*RUNS, script, "word"])
+    assert done.stdout == f"['word'] {tmp_path}\n"
+    assert re.search("NotImplementedError: .*mpirun.*torchrun.*srun", done.stderr), done.stderr
+
+
+def test_an_installed_horovod_wins(tmp_path):
+    (tmp_path / "horovod").mkdir()
+    (tmp_path / "horovod" / "__init__.py").write_text("real = True\n")
+    text = "import hccl.horovod as h; h.install(); h.install(); import horovod; print(horovod.real)"
+    done = run([sys.executable, "-c", text], PYTHONPATH=str(tmp_path))
+    assert done.stdout == "True\n" and done.stderr.count(f"{tmp_path}/horovod/__init__.py") == 1, done.stderr
+
+
+def test_install_imports_no_framework_and_reaches_children():
+    text = """
+import sys, hccl.horovod
+hccl.horovod.install()
+assert not {"torch", "tensorflow"} & sys.modules.keys()
+import horovod
+if __name__ == "__main__":
+    import horovod.torch.elastic, horovod.torch.mpi_ops, multiprocessing
+    from hccl.horovod import torch
+    assert horovod.torch.mpi_ops.allreduce is torch.allreduce
+    print(multiprocessing.get_context("spawn").Pool(1).apply(eval, ("__import__('horovod').__version__",)))
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("0."), done.stderr
