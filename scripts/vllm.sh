@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Makes .venv-vllm with vLLM (CPU), installs the package into it, and builds the backend for PyTorch.
+# Does nothing when all of it is there. Needs 4 GB of disk.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+scripts/setup.sh
+
+requirements=scripts/requirements-vllm.txt venv=.venv-vllm
+if [[ ! -x $venv/bin/python ]] || ! cmp -s "$requirements" $venv/requirements.txt; then
+  echo "vllm: making $venv with: $(grep -v '^#' "$requirements" | tr '\n' ' ')"
+  rm -rf $venv
+  /usr/bin/python3 -m venv $venv
+  $venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements"
+  # Builds for GPUs, which an index for CPUs would not give, do not load; text models need none of them.
+  $venv/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+  cp "$requirements" $venv/requirements.txt
+fi
+HCCL_VENV=$venv scripts/python.sh
+CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs $venv/bin/python -m hccl.torch.build
