@@ -3,12 +3,11 @@ collectives on CPUs hccl runs. Each rank that a launcher starts is a process of 
 needs no jax.distributed.initialize."""
 
 import os
-import pathlib
-import runpy
 import sys
 import time
 from typing import NoReturn
 
+from hccl import _script
 from hccl.errors import HcclError
 from hccl.jax import abort, initialize
 
@@ -21,22 +20,11 @@ def main() -> None:
     except HcclError as error:
         sys.exit(f"hccl.jax: {error}")
     try:
-        _run()
+        _script.run()
     except BaseException as error:
         if size == 1 or (isinstance(error, SystemExit) and not error.code):
             raise
         _end(rank, error)
-
-
-def _run() -> None:
-    if sys.argv[1] == "-m":
-        del sys.argv[:2]
-        sys.path[0] = os.getcwd()
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-        return
-    sys.argv = sys.argv[1:]
-    sys.path[0] = str(pathlib.Path(sys.argv[0]).resolve().parent)
-    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def _end(rank: int, error: BaseException) -> NoReturn:
