@@ -199,22 +199,28 @@ TEST(LocalFailure, CopiesEndSoonAfterAFailure) {
   });
 }
 
-// All ranks that copy from or to the buffer name its rank.
+// All ranks that copy from or to the buffer name its rank. Both buffers begin a page, so that the
+// kernel writes to the sealed one. With some other offsets the kernel fills a buffer between them,
+// and the rank itself would copy from there to memory to which it may not write: SIGSEGV.
 TEST(LocalFailure, ARankWhoseBufferIsNoMemoryIsNamed) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
-  void* const sealed = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(sealed, MAP_FAILED);
+  const auto map = [](int protection) {
+    return ::mmap(nullptr, kBytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  };
+  void* const sealed = map(PROT_READ);
+  void* const open = map(PROT_READ | PROT_WRITE);
+  ASSERT_TRUE(sealed != MAP_FAILED && open != MAP_FAILED);
   LocalRanks host({.size = 2, .shared_cores = false},
                   Waiter{.timeout = std::chrono::milliseconds(300)});
   host.run_open([&](int rank, LocalEngine& engine) {
-    std::vector<std::byte> data(kBytes);
-    Call call{Op::kBroadcast, rank == 1 ? sealed : data.data(), rank == 1 ? sealed : data.data(),
-              kBytes, DataType::kInt8};
+    void* const buffer = rank == 1 ? sealed : open;
+    const Call call{Op::kBroadcast, buffer, buffer, kBytes, DataType::kInt8};
     const Status status = run_by(engine, "cma", call);
     EXPECT_EQ(status.code(), Code::kPara) << status.message();
     EXPECT_EQ(status.culprit(), 1) << status.message();
   });
   ::munmap(sealed, kBytes);
+  ::munmap(open, kBytes);
 }
 
 TEST(LocalFailure, NamesBothCallsOfAMismatchOnAllRanks) {
