@@ -55,9 +55,10 @@ def plain(model):
     train(model, torch.optim.SGD(model.parameters(), 0.1), loader(sampler=sampler), torch.Tensor.backward)
     say(model)
     dist.destroy_process_group()
-    dist.init_process_group()  # torch chooses
-    assert {_module.backend_of(dist.group.WORLD) is not None} == kinds
-    dist.destroy_process_group()
+    if kinds == {True}:  # Gloo itself may find the addresses of its first world in torchrun's store, and hang
+        dist.init_process_group()  # torch chooses
+        assert _module.backend_of(dist.group.WORLD) is not None
+        dist.destroy_process_group()
 
 
 def accelerate(model):
