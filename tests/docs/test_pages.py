@@ -24,7 +24,7 @@ BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.M | re.S
 # A program of README: the file's name before the block.
 FIRST = re.compile(r"`(first\.\w+)`.*?\n```\w+\n(.*?)^```$", re.M | re.S)
 # A warning on a busy machine: a rank has had no core for two seconds.
-FRAMEWORKS = {"tensorflow": "tensorflow", "torch": "torch", "jax": "jax", "ray": "torch"}  # and which is beside it
+FRAMEWORKS = ("tensorflow", "ray", "torch", "jax")  # Ray is beside torch, if at all
 NEEDS = next((each for each in FRAMEWORKS if importlib.util.find_spec(each)), None)
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted(ROOT.glob("docs/**/*.md"))]
 os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
@@ -39,9 +39,9 @@ def files_of(page):
 
 def needs(files, commands):
     used = [body for name, body in files.items() if name in commands]
-    for framework, beside in FRAMEWORKS.items():
+    for framework in FRAMEWORKS:
         if any(re.search(rf"^(import|from) .*\b{framework}\b", body, re.M) for body in used):
-            return beside
+            return framework
     return None
 
 
