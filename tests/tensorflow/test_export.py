@@ -140,7 +140,7 @@ class Reducing(tf.Module):
 def test_a_reducing_function_in_a_saved_model_is_named_with_a_remedy(tmp_path):
     module = Reducing()
     module.train(tf.constant(1.0))
-    with pytest.raises(ValueError, match="train.*\n*.*calls collectives.*Keep it out of the object that is saved"):
+    with pytest.raises(ValueError, match="train.*\n*.*with collectives.*Keep it out of the object that is saved"):
         tf.saved_model.save(module, str(tmp_path))
     served = tf.Module()  # the remedy
     served.weight = module.weight
