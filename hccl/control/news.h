@@ -1,4 +1,4 @@
-// What all nodes of the control tree shall know: the nodes that died or left, and the verdicts.
+// News, which reach all nodes of the control tree: the nodes that died or left, and the verdicts.
 // News only grow. Nodes merge what they hear in any order, and tell their neighbours what was new.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the ranks of a communicator exchange about gradients: whether they have the same gradients,
+// Exchanges between the ranks of a communicator about gradients: whether they have the same ones,
 // the cost of an allreduce, their measurements, and the next plan. All functions are collective:
 // every rank calls them in the same order.
 #pragma once

@@ -23,7 +23,7 @@ std::optional<Roster> read(std::string_view bytes) {
   return in.finished() ? std::move(roster) : std::nullopt;
 }
 
-// What one process says of itself; pids are unique. Three processes a host.
+// The entry of one process; pids are unique. Each host has three processes.
 Roster process(std::uint32_t pid, RankSet ranks, std::uint32_t host) {
   Roster own;
   const std::string name = "host" + std::to_string(host);

@@ -72,7 +72,7 @@ def test_collectives(size):
     assert "jit" in right
     groups = {f"{kind} {order}" for kind in ("rows", "columns", "both") for order in ([0, 1, 2, 3], [3, 2, 1, 0])}
     assert size == 2 or groups <= right
-    # What XLA itself refuses of its MPI backend, before it calls the library.
+    # XLA itself refuses these calls, before it calls the library.
     refused = {case for case in outputs[0] if "refused" in case}
     assert all("float16 refused: INVALID_ARGUMENT: Unsupported primitive type" in case for case in refused), refused
 
