@@ -30,7 +30,8 @@ namespace refusals {
 [[gnu::cold]] Status no_such_rank(std::uint32_t rank, int size, const char* argument);
 }  // namespace refusals
 
-inline Result<DataType> check_type(HcclDataType type, const char* argument = "dataType") {
+[[gnu::always_inline]] inline Result<DataType> check_type(HcclDataType type,
+                                                          const char* argument = "dataType") {
   if (const auto known = data_type(static_cast<int>(type))) return *known;
   return refusals::unknown_type(type, argument);
 }

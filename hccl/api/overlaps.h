@@ -42,8 +42,9 @@ inline Status check_overlaps(const core::Communicator& comm, const Call& call) {
   const std::uint64_t element = size_of(call.type);
   const auto in = address(call.in), out = address(call.out);
   const std::uint64_t longest = call.count * element * static_cast<std::uint64_t>(comm.size());
-  const bool one = in == out && (call.op == Op::kAllReduce || call.op == Op::kBroadcast);
-  if ((one || apart(in, longest, out, longest)) && !mapped_twice(comm)) return {};
+  const bool usual = apart(in, longest, out, longest) ||
+                     (in == out && (call.op == Op::kAllReduce || call.op == Op::kBroadcast));
+  if (usual && !mapped_twice(comm)) return {};
   return compare(comm, call);
 }
 

@@ -165,19 +165,13 @@ void divide_integers(DataType type, std::byte* data, std::size_t bytes, double d
   }
 }
 
-// From about this size up, the C library's memcpy uses rep movsb.
-constexpr std::size_t kRepeated = 2048;
-
 }  // namespace
 
-void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store) {
-  if (from == to || bytes == 0) {
-    return;
-  }
+void copy_long(const std::byte* from, std::byte* to, std::size_t bytes, Store store) {
   if (store == Store::kStream) {
     HWY_DYNAMIC_DISPATCH(copy_streaming)(from, to, bytes);
-  } else if (bytes >= kRepeated && repeats_slowly(reinterpret_cast<std::uintptr_t>(from),
-                                                  reinterpret_cast<std::uintptr_t>(to))) {
+  } else if (repeats_slowly(reinterpret_cast<std::uintptr_t>(from),
+                            reinterpret_cast<std::uintptr_t>(to))) {
     HWY_DYNAMIC_DISPATCH(copy_cached)(from, to, bytes);
   } else {
     std::memcpy(to, from, bytes);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "hccl/base/types.h"
@@ -62,8 +63,21 @@ constexpr bool rounds_at_end(DataType type) {
 void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
           std::size_t count, Store store = Store::kCached, const Finish& finish = {});
 
+/// Every operation copies short blocks, so copy() is inline up to this size. From about this size
+/// on, the C library's memcpy uses `rep movsb` (see repeats_slowly).
+inline constexpr std::size_t kShortCopy = 2048;
+/// For copy() alone.
+void copy_long(const std::byte* from, std::byte* to, std::size_t bytes, Store store);
+
 /// Copies `bytes` bytes. The ranges must be the same or disjoint. Safe from any number of threads.
-void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store);
+inline void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store) {
+  if (from == to || bytes == 0) return;
+  if (bytes < kShortCopy && store == Store::kCached) {
+    std::memcpy(to, from, bytes);
+  } else {
+    copy_long(from, to, bytes, store);
+  }
+}
 
 /// Whether the offset of `to` in its page is up to one cache line above the offset of `from`.
 /// Copies from a mapping to an allocation are such copies, because an allocation begins 16 bytes

@@ -9,12 +9,6 @@ Block Blocks::in_of(int giver) const {
   return in(traits_.block_for_each ? rank_ : giver);
 }
 
-Block Blocks::out(int rank) const {
-  if (!call_.out_blocks.empty()) return call_.out_blocks[static_cast<std::size_t>(rank)];
-  const bool side_by_side = call_.op == Op::kAllGather || call_.op == Op::kAllToAll;
-  return {side_by_side ? static_cast<std::uint64_t>(rank) * call_.count : 0, call_.count};
-}
-
 std::uint64_t Blocks::input() const {
   if (call_.op == Op::kBarrier) return 0;
   if (!traits_.block_for_each) return call_.count;

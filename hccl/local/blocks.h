@@ -39,7 +39,11 @@ class Blocks {
   /// the block.
   Block in_of(int giver) const;
   /// The block of `rank` in this rank's output.
-  Block out(int rank) const;
+  Block out(int rank) const {
+    if (!call_.out_blocks.empty()) return call_.out_blocks[static_cast<std::size_t>(rank)];
+    const bool side_by_side = call_.op == Op::kAllGather || call_.op == Op::kAllToAll;
+    return {side_by_side ? static_cast<std::uint64_t>(rank) * call_.count : 0, call_.count};
+  }
 
   /// Elements of this rank's input without gaps.
   std::uint64_t input() const;
