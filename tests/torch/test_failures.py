@@ -118,6 +118,23 @@ def test_limits_of_operations_and_groups():
     assert " Timed out " in on_ranks(2, work)[0]
 
 
+def test_a_limit_that_is_set_later():
+    over = meeting(2)
+
+    def work(rank):
+        group = dist.new_group()  # half an hour
+        for each in (None, group):
+            dist.distributed_c10d._set_pg_timeout(LIMIT, each)
+        text = failure_of(lambda: dist.barrier(group)) if rank == 0 else ""
+        over.wait(TIMEOUT)
+        whole = failure_of(lambda: dist.barrier()) if rank == 0 else ""
+        over.wait(TIMEOUT)
+        dist.destroy_process_group()
+        return text, whole
+
+    assert all(" Timed out " in text for text in on_ranks(2, work)[0])
+
+
 def test_abort_ends_an_operation_on_all_ranks():
     def work(rank):
         group = dist.distributed_c10d._get_default_group()

@@ -19,6 +19,11 @@ def end_at_exit() -> None:
         _ends_at_exit = True
 
 
+def is_loaded() -> bool:
+    """Whether this process has, or has had, a group of this backend."""
+    return _loaded is not None
+
+
 def load() -> Any:
     global _loaded
     if _loaded is None:

@@ -4,6 +4,8 @@ that would make `import torch` fail."""
 
 from __future__ import annotations
 
+import datetime
+import functools
 import os
 import warnings
 from typing import Any
@@ -35,6 +37,7 @@ def _register() -> None:
     # DDP's buckets are in shared memory, unless the user has set the variable.
     os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
     dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
+    _extend_set_pg_timeout()
     if name != NAMES[0]:
         warnings.warn(
             f'hccl: another package has the backend name "{NAMES[0]}"; for CPU ranks use '
@@ -52,6 +55,26 @@ def _free_name(backends: Any) -> str | None:
         if plugin.creator_fn is create:
             return None
     raise RuntimeError(f"both names, {' and '.join(NAMES)}, are taken")
+
+
+def _extend_set_pg_timeout() -> None:
+    """Makes torch.distributed's _set_pg_timeout, which knows only torch's own backends, set the
+    timeout of a group of this backend, too."""
+    from torch.distributed import distributed_c10d
+
+    torchs = distributed_c10d._set_pg_timeout
+
+    @functools.wraps(torchs)
+    def set_pg_timeout(timeout: datetime.timedelta, group: Any = None) -> None:
+        whole = distributed_c10d._get_default_group() if group is None else group
+        known = _module.is_loaded() and isinstance(whole, distributed_c10d.ProcessGroup)
+        backend = _module.backend_of(whole) if known else None
+        if backend is not None:
+            backend._set_default_timeout(timeout)
+        if backend is None or len(whole._device_types) > 1:
+            torchs(timeout, group)
+
+    distributed_c10d._set_pg_timeout = set_pg_timeout
 
 
 def as_gloo() -> None:
