@@ -23,5 +23,18 @@ configure_and_build() {
   "$cmake" --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}
 }
 
+# make_venv VENV REQUIREMENTS [REQUIREMENTS_WITHOUT_DEPENDENCIES]: keeps an environment that was made of the same files.
+make_venv() {
+  local venv=$1 requirements=("${@:2}")
+  local install=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+  if [[ -x $venv/bin/python ]] && cmp -s <(cat "${requirements[@]}") "$venv/requirements.txt"; then return; fi
+  echo "making $venv with: $(grep -v '^#' "$2" | tr '\n' ' ')"
+  rm -rf "$venv"
+  /usr/bin/python3 -m venv "$venv"   # Debian's: the same on every machine
+  "${install[@]}" -r "$2"
+  if [[ ${3-} ]]; then "${install[@]}" --no-deps -r "$3"; fi
+  cat "${requirements[@]}" >"$venv/requirements.txt"
+}
+
 # Ranks often outnumber cores here, and containers are often root.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

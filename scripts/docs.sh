@@ -5,14 +5,8 @@
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
-requirements=scripts/requirements-docs.txt venv=.venv-docs
-if [[ ! -x $venv/bin/python ]] || ! cmp -s $requirements $venv/requirements.txt; then
-  echo "docs: making $venv with: $(grep -v '^#' $requirements | tr '\n' ' ')"
-  rm -rf $venv
-  /usr/bin/python3 -m venv $venv
-  $venv/bin/python -m pip install --quiet --disable-pip-version-check -r $requirements
-  cp $requirements $venv/requirements.txt
-fi
+venv=.venv-docs
+make_venv $venv scripts/requirements-docs.txt
 export NO_MKDOCS_2_WARNING=1
 if [[ ${1-} == --serve ]]; then exec $venv/bin/mkdocs serve; fi
 $venv/bin/mkdocs build --strict --clean --site-dir build/site

@@ -3,7 +3,7 @@
 # Does nothing when all of it is there.
 #   scripts/setup.sh [PACKAGE...]     further Debian packages
 set -euo pipefail
-cd "$(dirname "$0")/.."
+source "$(dirname "$0")/common.sh"
 
 packages=(
   g++ cmake ninja-build pkg-config ccache            # building
@@ -43,14 +43,5 @@ if ((${#missing[@]})); then
   DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-# Debian's Python, so that every machine has the same one.
-python=/usr/bin/python3
-requirements=scripts/requirements.txt
-if [[ ! -x .venv/bin/python ]] || ! cmp -s "$requirements" .venv/requirements.txt; then
-  echo "setup: making .venv with: $(grep -v '^#' "$requirements" | tr '\n' ' ')"
-  rm -rf .venv
-  "$python" -m venv .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements"
-  cp "$requirements" .venv/requirements.txt
-fi
+make_venv .venv scripts/requirements.txt
 echo "setup: all there"

@@ -6,14 +6,8 @@ source "$(dirname "$0")/common.sh"
 scripts/setup.sh
 
 for version in 215 221; do
-  requirements=scripts/requirements-tf$version.txt venv=.venv-tf$version
-  if [[ ! -x $venv/bin/python ]] || ! cmp -s "$requirements" $venv/requirements.txt; then
-    echo "tensorflow: making $venv with: $(grep -v '^#' "$requirements" | tr '\n' ' ')"
-    rm -rf $venv
-    /usr/bin/python3 -m venv $venv
-    $venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements"
-    cp "$requirements" $venv/requirements.txt
-  fi
+  venv=.venv-tf$version
+  make_venv $venv scripts/requirements-tf$version.txt
   HCCL_VENV=$venv scripts/python.sh
   CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs $venv/bin/python -m hccl.tensorflow.build
 done

@@ -5,15 +5,9 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 scripts/setup.sh
 
-requirements=scripts/requirements-vllm.txt venv=.venv-vllm
-if [[ ! -x $venv/bin/python ]] || ! cmp -s "$requirements" $venv/requirements.txt; then
-  echo "vllm: making $venv with: $(grep -v '^#' "$requirements" | tr '\n' ' ')"
-  rm -rf $venv
-  /usr/bin/python3 -m venv $venv
-  $venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements"
-  # Builds for GPUs, which an index for CPUs would not give, do not load; text models need none of them.
-  $venv/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
-  cp "$requirements" $venv/requirements.txt
-fi
+venv=.venv-vllm
+make_venv $venv scripts/requirements-vllm.txt
+# Builds for GPUs, which an index for CPUs would not give, do not load; text models need none of them.
+$venv/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 HCCL_VENV=$venv scripts/python.sh
 CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs $venv/bin/python -m hccl.torch.build
