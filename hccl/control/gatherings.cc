@@ -23,21 +23,26 @@ Status late_error(const RankSet& awaited) {
 
 }  // namespace
 
-std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gathering& part, Time now) {
-  const auto over = last_.find(key.group);
-  if (over != last_.end() && over->second.key.number >= key.number) {
-    Answer answer = over->second;
-    if (answer.key == key) return answer;
-    return Answer{key, {}, Status(Code::kInternal, "this gathering of the group is over")};
+std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gathering& part, Time now,
+                                                  bool is_word) {
+  bool over = false;
+  for (const bool success : {true, false}) {
+    const Answer* answer = last(key.group, success);
+    if (answer != nullptr && answer->key == key) return *answer;
+    over = over || (answer != nullptr && answer->key.number > key.number);
+  }
+  if (over) {
+    return Answer{key, part, Status(Code::kInternal, "this gathering of the group is over")};
   }
   if (open_.size() >= kGatheringsCap && open_.count(key) == 0) {
-    return Answer{key, {}, Status(Code::kUnavail, "too many groups are opened at once")};
+    return Answer{key, part, Status(Code::kUnavail, "too many groups are opened at once")};
   }
   const auto [at, added] = open_.try_emplace(key);
   Open& open = at->second;
   const Time deadline = part.patience > Time::max() - now ? Time::max() : now + part.patience;
   if (added) open = {{}, now, deadline, now + kFirstWord, false, {}};
   open.deadline = std::min(open.deadline, deadline);
+  if (is_word) open.since = std::min<Time>(open.since, now - kFirstWord);
   open.sum.merge(part);
   return std::nullopt;
 }
@@ -79,14 +84,27 @@ Gatherings::Due Gatherings::due(const Place& place, Time now) {
   return due;
 }
 
+const Gatherings::Answer* Gatherings::last(const Uuid& group, bool success) const {
+  const auto at = last_.find({group, success});
+  return at == last_.end() ? nullptr : &at->second;
+}
+
 bool Gatherings::answered(Answer answer) {
   open_.erase(answer.key);
-  const Uuid group = answer.key.group;
-  const auto known = last_.find(group);
-  if (known != last_.end() && known->second.key.number >= answer.key.number) return false;
-  if (known == last_.end() && last_.size() >= kGatheringsCap) last_.clear();
-  last_.insert_or_assign(group, std::move(answer));
+  const bool success = answer.why.ok();
+  const Answer *same = last(answer.key.group, success), *other = last(answer.key.group, !success);
+  if (same != nullptr && same->key.number >= answer.key.number) return false;
+  if (other != nullptr && other->key == answer.key) return false;
+  if (!success && other != nullptr && other->key > answer.key) return false;
+  if (same == nullptr && last_.size() >= kGatheringsCap) last_.clear();
+  last_.insert_or_assign({answer.key.group, success}, std::move(answer));
   return true;
+}
+
+Gatherings::Answer Gatherings::fail(const Key& key, const Status& why) {
+  Answer answer{key, open_.at(key).sum, why};
+  static_cast<void>(answered(answer));
+  return answer;
 }
 
 void Gatherings::moved() {

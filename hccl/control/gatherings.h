@@ -57,15 +57,18 @@ class Gatherings {
   static constexpr std::chrono::seconds kFirstWord{2};
   static constexpr std::chrono::seconds kNextWord{30};
 
-  /// Adds a part or a sum from below. Returns the answer if the gathering is over.
-  std::optional<Answer> add(const Key& key, const Gathering& part, Time now);
+  /// Adds a part or a sum from below. Returns the answer if the gathering is over. `is_word`: the
+  /// node below still waits for members, and has said what it has; this node does so, too.
+  std::optional<Answer> add(const Key& key, const Gathering& part, Time now, bool is_word = false);
   /// Everything that the node must now answer, or say to its parent.
   Due due(const Place& place, Time now);
   /// An answer has been given or heard. Returns whether it is news.
   bool answered(Answer answer);
+  /// At the root: ends a gathering with an error. It is open.
+  Answer fail(const Key& key, const Status& why);
   /// The node has a new parent, which has heard nothing.
   void moved();
-  /// The last answer of each group, for a new parent.
+  /// The last answer of each group, and the last success, for a new parent.
   std::vector<Answer> last() const;
   /// At the root: gatherings whose members must now hear the list of awaited ranks.
   std::vector<Late> late(Time now);
@@ -78,7 +81,10 @@ class Gatherings {
   static bool says(const Open& open, const Place& place, Time now);
 
   std::map<Key, Open> open_;
-  std::map<Uuid, Answer> last_;
+  // By group, and whether it is a success. A member that has not heard the last success holds up
+  // the next one, but not the next error.
+  std::map<std::pair<Uuid, bool>, Answer> last_;
+  const Answer* last(const Uuid& group, bool success) const;
 };
 
 }  // namespace hccl::control

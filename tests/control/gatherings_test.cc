@@ -158,6 +158,34 @@ TEST(Gatherings, AnAnswerHalfToldReachesAll) {
   EXPECT_EQ(answer->sum.arrived, members);
 }
 
+// A chain of relays would else wait two seconds at each node, and the root would hear too late.
+TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
+  Gatherings relay;
+  EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
+  EXPECT_TRUE(relay.due(kRelay, kStart).parts.empty());
+  EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart, true));
+  EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
+}
+
+// A member's relay died with the answer, and the next gathering has failed, because of that death.
+TEST(Gatherings, TheLastSuccessIsKeptBesideTheNextError) {
+  Gatherings root;
+  const Gatherings::Key next{kFirst.group, kFirst.number + 1};
+  Gathering whole = part_of(1, {1, 3});
+  whole.merge(part_of(3, {1, 3}));
+  EXPECT_TRUE(root.answered({kFirst, whole, Status()}));
+  EXPECT_TRUE(root.answered({next, part_of(1, {1, 3}), {Code::kRemote, "died", 2}}));
+  const auto again = root.add(kFirst, part_of(3, {1, 3}), kStart);
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(again->why.ok());
+  EXPECT_EQ(again->sum.arrived, (RankSet{1, 3}));
+  EXPECT_EQ(root.last().size(), 2u) << "a new parent hears both";
+  Gatherings other;
+  EXPECT_TRUE(other.answered({next, whole, {Code::kRemote, "died", 2}}));
+  EXPECT_TRUE(other.answered({kFirst, whole, Status()})) << "news, in the other order, too";
+  EXPECT_FALSE(other.answered({next, whole, {Code::kRemote, "left", 2}}));
+}
+
 TEST(Gatherings, ANodeTakesNoMoreThanItsLimit) {
   Gatherings root;
   for (std::uint64_t number = 1; number <= kGatheringsCap; ++number) {
