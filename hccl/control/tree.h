@@ -59,6 +59,9 @@ class Tree {
   bool heard(const Root& root);
   /// The root, alive or not, does not answer. It stays a plain node, and is never root again.
   void pass_over() { passed_ |= {root_.node}; }
+  bool was_passed_over(std::uint32_t node) const { return passed_.contains(node); }
+  /// Whether the root lives and was not passed over.
+  bool rules() const { return lives(root_.node) && !passed_.contains(root_.node); }
   /// The lowest living node that was not passed over, if there is one.
   std::optional<std::uint32_t> successor() const;
   /// Whether the node must take over from the root; if so, obeys the node as the new root.
@@ -71,8 +74,6 @@ class Tree {
   bool adopts(std::uint32_t parent, std::uint32_t child) const;
 
  private:
-  bool rules() const { return lives(root_.node) && !passed_.contains(root_.node); }
-
   std::shared_ptr<const Roster> roster_;
   Root root_;
   RankSet gone_, passed_;

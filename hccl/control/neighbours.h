@@ -1,0 +1,92 @@
+// The lines from one node to its neighbours in the control tree: acknowledgements, beats and
+// silence. A node that was stopped or starved blames itself for the time in which it did not run.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hccl/base/bytes.h"
+#include "hccl/control/gatherings.h"
+#include "hccl/control/tree.h"
+
+namespace hccl::control {
+
+using LineId = int;
+
+enum class Kind : std::uint8_t {
+  kAck,      ///< nothing but the head; the only kind that nobody acknowledges
+  kBeat,     ///< nothing but the head
+  kBye,      ///< the sender closes the line, and lives on
+  kAdopt,    ///< an orphan asks for a place
+  kOffer,    ///< the sender has a place for the receiver
+  kWelcome,  ///< the answer to kAdopt
+  kRefused,  ///< the answer to kAdopt or kOffer
+  kNews,     ///< from here on both up and down
+  kAnswer,
+  kBelow,  ///< from here on up only
+  kPart,
+  kWait,
+  kSilent,
+  kReport,  ///< from here on each node keeps what it has sent up until the root's decision is known
+  kEnds,
+  kLeave,
+};
+
+/// The lines of one node. Times never decrease. For one thread.
+class Neighbours {
+ public:
+  enum class Role : std::uint8_t { kStranger, kAsked, kOffered, kParent, kChild };
+  struct Line {
+    Role role = Role::kStranger;
+    std::uint32_t node = 0;  ///< not known of a stranger
+    RankSet below;           ///< of a child: the nodes in its part of the tree, itself included
+    bool skipped = false;    ///< of a child: the nodes below it have got an offer
+    std::uint32_t got = 0;   ///< frames that came
+    std::deque<Time> unheeded{};  ///< when the frames were sent that the other end has not heeded
+    std::uint32_t heeded = 0;     ///< frames that the other end has acknowledged
+    Time heard{}, beat{};         ///< when the last frame came; when a beat is due
+    Time owes = Time::max();      ///< when an acknowledgement is due
+  };
+  static constexpr std::chrono::milliseconds kSkip{300}, kAckIn{50}, kBeats{1000};
+
+  explicit Neighbours(std::chrono::nanoseconds peer_timeout) : peer_timeout_(peer_timeout) {}
+
+  Line& add(LineId id, Role role, std::uint32_t node, Time now);
+  Line* find(LineId id);
+  void erase(LineId id) { lines_.erase(id); }
+  const std::map<LineId, Line>& lines() const { return lines_; }
+  std::map<LineId, Line>& lines() { return lines_; }
+
+  /// The bytes of a frame, with its head.
+  std::string seal(Line& line, Kind kind, const Root& root, std::string_view body, Time now);
+  struct Head {
+    Kind kind{};
+    Root root;
+  };
+  /// Reads a frame's head. Nothing if it is none.
+  std::optional<Head> unseal(Line& line, ByteReader& frame, Time now);
+
+  /// The node's thread runs, though it should have run at `due`. Returns how late it is.
+  std::chrono::nanoseconds ran(Time due, Time now);
+  /// Whether the other end has left a frame without an acknowledgement for too long.
+  bool is_unheeded(const Line& line, Time now) const { return now >= skip_at(line); }
+  bool is_silent(const Line& line, Time now) const { return now >= line.heard + peer_timeout_; }
+  /// The frame without contents that is due on the line, if one is.
+  static std::optional<Kind> due(const Line& line, Time now);
+  /// When any line next needs a look.
+  Time next() const;
+
+ private:
+  Time skip_at(const Line& line) const;
+
+  std::chrono::nanoseconds peer_timeout_, lateness_{};
+  Time late_until_{};
+  std::map<LineId, Line> lines_;
+};
+
+}  // namespace hccl::control

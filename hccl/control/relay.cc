@@ -1,0 +1,330 @@
+#include "hccl/control/relay.h"
+
+#include <algorithm>
+
+namespace hccl::control {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kAskAgain{300};   // an orphan dials again what has failed
+constexpr seconds kGiveUp{1};            // an orphan that nobody answers passes the root over
+constexpr milliseconds kLookAgain{100};  // at gatherings of ranks that are gone
+constexpr milliseconds kSoon{5};
+
+}  // namespace
+
+Relay::Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
+             std::chrono::nanoseconds peer_timeout, Time now)
+    : roster_(std::move(roster)),
+      children_(roster_->children()),
+      node_(node),
+      neighbours_(peer_timeout),
+      tree_(roster_),
+      now_(now),
+      next_(now) {
+  if (node != 0) return;
+  state_ = State::kRoot;
+  verdicts_.emplace(roster_, tree_.root().epoch);
+}
+
+Relay::Step Relay::step(Time now, const std::function<void()>& event) {
+  if (state_ == State::kOver) return {};
+  now_ = now;
+  if (neighbours_.ran(next_, now) > Neighbours::kSkip && state_ == State::kRoot) {
+    held_ = true;
+    verdicts_->hold();
+    held_until_ = now + kGrace;
+    census_at_ = now;
+    event();
+    for (const auto& [id, line] : neighbours_.lines()) send(id, Kind::kBeat);
+  } else {
+    event();
+  }
+  if (state_ != State::kOver) settle();
+  return std::exchange(step_, {});
+}
+
+void Relay::settle() {
+  watch();
+  if (state_ == State::kOrphan) seek();
+  if (state_ == State::kRoot) rule();
+  answer_due();
+  say_below();
+  if (now_ >= waits_at_ && state_ != State::kOrphan) {
+    waits_at_ = Time::max();
+    for (const auto& [key, wait] : std::exchange(waits_, {})) {
+      ByteWriter out;
+      put(out, wait);
+      up(Kind::kWait, out.bytes());
+    }
+  }
+  go_if_told();
+  next_ = std::min({neighbours_.next(), gatherings_.next(), waits_at_, leave_by_});
+  if (state_ == State::kOrphan) next_ = std::min({next_, seek_at_, give_up_at_});
+  if (state_ == State::kRoot) {
+    next_ = std::min({next_, census_at_, verdicts_->next(), held_ ? held_until_ : next_});
+    for (const auto& [node, when] : suspects_) next_ = std::min(next_, when);
+    if (!gatherings_.open().empty() && !tree_.gone().empty()) {
+      next_ = std::min<Time>(next_, now_ + kLookAgain);
+    }
+  }
+  next_ = std::max<Time>(next_, now_ + kSoon);
+}
+
+// ---- lines ----
+
+Relay::Step Relay::seated(LineId id, std::uint32_t node, Time now) {
+  return step(now, [&] {
+    const bool parent = roster_->nodes[node_].parent == node && node_ != 0;
+    Line& line = neighbours_.add(id, parent ? Role::kParent : Role::kChild, node, now);
+    if (parent) {
+      parent_ = id;
+      state_ = State::kIn;
+      return said_below_ = below(), void();
+    }
+    std::vector<std::uint32_t> all{node};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all.insert(all.end(), children_[all[i]].begin(), children_[all[i]].end());
+    }
+    said_below_ |= line.below = RankSet(std::move(all));
+  });
+}
+
+void Relay::dial(std::uint32_t node, Why why, std::uint32_t skipped) {
+  if (node == node_) return;
+  const auto [at, added] = dials_.try_emplace(node, Dial{why, skipped});
+  if (why > at->second.why) at->second = {why, skipped};
+  if (added) step_.dials.push_back(node);
+}
+
+Relay::Step Relay::opened(LineId id, std::uint32_t node, Time now) {
+  return step(now, [&] {
+    const auto known = dials_.extract(node);
+    const auto [why, skipped] = known.empty() ? Dial{Why::kProbe, kNodesCap} : known.mapped();
+    if (why == Why::kAsk && state_ == State::kOrphan) {
+      neighbours_.add(id, Role::kAsked, node, now);
+      return send(id, Kind::kAdopt, adopt_body().bytes());
+    }
+    if (why == Why::kOffer && (skipped != kNodesCap || missing().contains(node))) {
+      neighbours_.add(id, Role::kOffered, node, now);
+      ByteWriter out;
+      out.put(node_).put(skipped);
+      put_known(out);
+      return send(id, Kind::kOffer, out.bytes());
+    }
+    step_.outs.push_back({id, {}, true});  // the process lives, which is all
+  });
+}
+
+Relay::Step Relay::failed(std::uint32_t node, bool gone, Time now) {
+  return step(now, [&] {
+    const auto dial = dials_.extract(node);
+    if (gone) return learn({node}, {}, kNoLine);
+    if (dial.empty() || dial.mapped().why == Why::kAsk) return;
+    static_cast<void>(hear_up(Kind::kSilent, ByteWriter().put(node).take()));
+  });
+}
+
+Relay::Step Relay::closed(LineId id, Time now) {
+  return step(now, [&] { lose(id, true); });
+}
+
+void Relay::close(LineId id) {
+  step_.outs.push_back({id, {}, true});
+  lose(id, false);
+}
+
+void Relay::say_bye(LineId id) {
+  send(id, Kind::kBye);
+  close(id);
+}
+
+// A line is no more. If its end proves nothing, a dial tells whether the process lives.
+void Relay::lose(LineId id, bool probe) {
+  const Line* its = neighbours_.find(id);
+  if (its == nullptr) return;
+  const Line line = *its;
+  neighbours_.erase(id);
+  if (id == parent_) become_orphan();
+  if (line.role == Role::kAsked) seek_at_ = std::min<Time>(seek_at_, now_ + kTurnUp);
+  if (line.role != Role::kChild) return;
+  if (probe && tree_.lives(line.node)) dial(line.node, Why::kProbe);
+  // What this node has answered may not have come to those that were below it.
+  if (parent_ == kNoLine) return;
+  const RankSet ranks = ranks_of(line.below);
+  for (const auto& each : gatherings_.last()) {
+    if (!(each.sum.named() & ranks).empty()) say_answer(parent_, each);
+  }
+}
+
+void Relay::watch() {
+  std::vector<LineId> ids;
+  for (const auto& [id, line] : neighbours_.lines()) ids.push_back(id);
+  for (const LineId id : ids) {
+    Line* line = neighbours_.find(id);
+    if (line == nullptr) continue;
+    if (neighbours_.is_silent(*line, now_)) {
+      const bool mine = line->role == Role::kChild || line->role == Role::kOffered;
+      const std::string node = ByteWriter().put(line->node).take();
+      close(id);
+      if (mine) static_cast<void>(hear_up(Kind::kSilent, node));
+    } else if (line->role == Role::kParent && neighbours_.is_unheeded(*line, now_)) {
+      if (line->node == tree_.root().node) tree_.pass_over();
+      say_bye(id);
+    } else if (line->role == Role::kChild && !line->skipped &&
+               neighbours_.is_unheeded(*line, now_)) {
+      line->skipped = true;
+      offer_below(*line);
+    } else if (const auto kind = Neighbours::due(*line, now_)) {
+      send(id, *kind);
+    }
+  }
+}
+
+// The child does not answer, so the nodes below it get a place here.
+void Relay::offer_below(const Line& child) {
+  const RankSet others = child.below - RankSet{child.node};
+  for (const std::uint32_t node : others.ranks()) {
+    const auto above = roster_->ancestors(node);
+    const bool top =
+        std::ranges::none_of(above, [&](std::uint32_t each) { return others.contains(each); });
+    if (top && tree_.adopts(node_, node)) dial(node, Why::kOffer, child.node);
+  }
+}
+
+// ---- what all know ----
+
+void Relay::obey(const Root& root, LineId from) {
+  if (!tree_.heard(root)) return;
+  if (state_ == State::kRoot) {
+    verdicts_.reset();
+    suspects_.clear();
+    held_ = false;
+    become_orphan();
+  }
+  seek_at_ = now_;
+  give_up_at_ = Time::max();
+  spread({}, {}, from);
+}
+
+void Relay::spread(const RankSet& gone, const News& news, LineId from) {
+  ByteWriter out;
+  put(out, gone);
+  put(out, news);
+  for (const auto& [id, line] : neighbours_.lines()) {
+    const bool hears = line.role == Role::kParent || line.role == Role::kChild;
+    if (id != from && hears) send(id, Kind::kNews, out.bytes());
+  }
+}
+
+void Relay::learn(const RankSet& gone, const News& news, LineId from) {
+  const RankSet unknown = gone - tree_.gone() - RankSet{node_};
+  const News fresh = news_.merge(news);
+  if (unknown.empty() && fresh.empty()) return;
+  tree_.gone(unknown | fresh.dead | fresh.left);
+  if (verdicts_) {
+    static_cast<void>(verdicts_->heard(fresh));
+    verdicts_->left(ranks_of(fresh.left), now_);
+  }
+  spread(unknown, fresh, from);
+  step_.heard.merge(fresh);
+  std::erase_if(kept_, [this](const auto& each) { return !keep(each.first, each.second); });
+  seek_at_ = now_;
+  std::vector<LineId> over;
+  for (const auto& [id, line] : neighbours_.lines()) {
+    if (line.role == Role::kStranger || tree_.lives(line.node)) continue;
+    // A child that leaves goes once it has heard that all know.
+    if (line.role != Role::kChild || !news_.left.contains(line.node)) over.push_back(id);
+  }
+  for (const LineId id : over) say_bye(id);
+  if (!news_.dead.contains(node_)) return;
+  go();
+}
+
+RankSet Relay::ranks_of(const RankSet& nodes) const {
+  RankSet all;
+  for (const std::uint32_t node : nodes.ranks()) all |= roster_->nodes[node].ranks;
+  return all;
+}
+
+RankSet Relay::below() const {
+  RankSet all{node_};
+  for (const auto& [id, line] : neighbours_.lines()) {
+    // Nodes below a child that does not answer turn up elsewhere.
+    if (line.role == Role::kChild) all |= line.skipped ? RankSet{line.node} : line.below;
+  }
+  return all - (tree_.gone() - RankSet{node_});
+}
+
+void Relay::say_below() {
+  if (parent_ == kNoLine) return;
+  const RankSet now = below();
+  if (now == said_below_) return;
+  said_below_ = now;
+  ByteWriter out;
+  put(out, now);
+  send(parent_, Kind::kBelow, out.bytes());
+}
+
+// A process that leaves may go once its neighbours know; if it is the root, once any node does.
+void Relay::go_if_told() {
+  if (!news_.left.contains(node_)) return;
+  if (leave_by_ == Time::max()) leave_by_ = now_ + kGrace;
+  bool heeded = true;
+  for (const auto& [id, line] : neighbours_.lines()) {
+    if (line.role != Role::kParent && line.role != Role::kChild) continue;
+    heeded = heeded && line.unheeded.empty();
+    told_ = told_ || line.unheeded.empty();
+  }
+  const bool known = told_ || state_ != State::kRoot || missing().empty();
+  if ((heeded && known) || now_ >= leave_by_) go();
+}
+
+void Relay::go() {
+  for (const auto& [id, line] : neighbours_.lines()) step_.outs.push_back({id, {}, true});
+  neighbours_.lines().clear();
+  state_ = State::kOver;
+  next_ = Time::max();
+}
+
+// ---- orphans ----
+
+void Relay::become_orphan() {
+  parent_ = kNoLine;
+  state_ = State::kOrphan;
+  seek_at_ = now_;
+  give_up_at_ = Time::max();
+}
+
+void Relay::seek() {
+  if (now_ >= give_up_at_) give_up_asking();
+  if (!tree_.rules() && !tree_.successor()) {  // only nodes that were passed over are left
+    static_cast<void>(tree_.heard({tree_.root().epoch + 1, node_}));
+    return become_root();
+  }
+  if (tree_.succeeds(node_)) return become_root();
+  if (give_up_at_ == Time::max()) give_up_at_ = now_ + kGiveUp;
+  if (now_ < seek_at_) return;
+  seek_at_ = now_ + kAskAgain;
+  for (const std::uint32_t node : tree_.asks(node_)) {
+    const bool asked = std::ranges::any_of(neighbours_.lines(), [node](const auto& each) {
+      return each.second.role == Role::kAsked && each.second.node == node;
+    });
+    if (!asked && !tree_.was_passed_over(node)) dial(node, Why::kAsk);
+  }
+}
+
+// The root, or the successor that should have taken over, does not answer.
+void Relay::give_up_asking() {
+  give_up_at_ = Time::max();
+  seek_at_ = now_;
+  const auto next = tree_.successor();
+  if (!tree_.rules() && next && *next != node_) {
+    static_cast<void>(tree_.heard({tree_.root().epoch + 1, *next}));
+  }
+  tree_.pass_over();
+}
+
+}  // namespace hccl::control

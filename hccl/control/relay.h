@@ -1,0 +1,163 @@
+// A node of the control tree, from when it is in until it leaves or dies: it merges what comes from
+// below, floods news, finds a new parent when its own is gone, and becomes the root when it must.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "hccl/control/neighbours.h"
+#include "hccl/control/news.h"
+#include "hccl/control/verdicts.h"
+
+namespace hccl::control {
+
+/// Frames, ended lines and the time go in; frames, dials and news come out. Lines and nodes are
+/// numbers; ranks are those of the roster. Times never decrease. For one thread.
+class Relay {
+ public:
+  enum class State : std::uint8_t { kIn, kOrphan, kRoot, kOver };
+  struct Out {
+    LineId line = 0;
+    std::string frame;   ///< may be empty
+    bool close = false;  ///< close the line once the frame is sent
+  };
+  /// What the caller must do, and tell its ranks.
+  struct Step {
+    std::vector<Out> outs;
+    std::vector<std::uint32_t> dials;         ///< nodes; then opened() or failed()
+    News heard;                               ///< what was new to this node
+    std::vector<Gatherings::Answer> answers;  ///< a rank heeds the first of a key
+  };
+
+  /// The node begins with the lines of joining, which seated() names. A node without a line to its
+  /// parent is an orphan.
+  Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
+        std::chrono::nanoseconds peer_timeout, Time now);
+
+  /// A line of joining, to the parent or to a child by the roster.
+  Step seated(LineId line, std::uint32_t node, Time now);
+  /// A dial has opened a line. Lines that others open begin with frame().
+  Step opened(LineId line, std::uint32_t node, Time now);
+  /// A dial has failed. `gone`: the node's host says that the process has ended.
+  Step failed(std::uint32_t node, bool gone, Time now);
+  Step frame(LineId line, std::string_view bytes, Time now);
+  /// The other end has closed the line.
+  Step closed(LineId line, Time now);
+  /// Whenever next() has come, or later.
+  Step tick(Time now) {
+    return step(now, [] {});
+  }
+  Time next() const { return next_; }
+
+  /// What ranks of this process say.
+  Step gather(const Gatherings::Key& key, const Gathering& part, Time now);
+  Step report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
+  Step waits(const Wait& wait, Time now);
+  Step ends(std::uint32_t rank, const std::string& last, Time now);
+  /// The process leaves. state() is kOver once it may exit, a second later at most.
+  Step leave(Time now);
+
+  State state() const { return state_; }
+  const Root& root() const { return tree_.root(); }
+  const News& news() const { return news_; }
+  /// The numbers of the nodes in this node's part of the tree, itself included.
+  RankSet below() const;
+
+ private:
+  /// How long a new root waits for nodes that have heard verdicts, and a node that leaves for those
+  /// that have not heard of it.
+  static constexpr std::chrono::seconds kGrace{1};
+  /// A node that changes parents turns up in this time.
+  static constexpr std::chrono::milliseconds kTurnUp{100};
+  using Line = Neighbours::Line;
+  using Role = Neighbours::Role;
+  enum class Why : std::uint8_t { kProbe, kOffer, kAsk };  // of a dial
+  struct Dial {
+    Why why;
+    std::uint32_t skipped;  // an offer to a node below this one, which does not answer
+  };
+
+  Step step(Time now, const std::function<void()>& event);
+  void settle();
+
+  // Frames (relay_frames.cc).
+  void hear(LineId id, Line& line, Kind kind, ByteReader& in);
+  bool hear_adopt(LineId id, Line& line, ByteReader& in);
+  bool hear_offer(LineId id, Line& line, ByteReader& in);
+  bool hear_welcome(LineId id, Line& line, ByteReader& in);
+  bool hear_known(LineId id, ByteReader& in);
+  bool hear_answer(LineId id, ByteReader& in);
+  bool hear_part(LineId id, ByteReader& in);
+  bool hear_up(Kind kind, const std::string& body);
+  bool decide(Kind kind, ByteReader& in);
+  bool keep(Kind kind, const std::string& body);
+  void put_known(ByteWriter& out) const;
+  ByteWriter adopt_body() const;
+  void send(LineId id, Kind kind, std::string_view body = {});
+  void up(Kind kind, std::string_view body);
+  void say_answer(LineId to, const Gatherings::Answer& answer);
+  void tell_answer(const Gatherings::Answer& answer, LineId from);
+  void answered(const Gatherings::Answer& answer, LineId from);
+
+  // The tree (relay.cc), and the root (relay_root.cc).
+  void obey(const Root& root, LineId from);
+  void learn(const RankSet& gone, const News& news, LineId from);
+  void spread(const RankSet& gone, const News& news, LineId from);
+  void dial(std::uint32_t node, Why why, std::uint32_t skipped = kNodesCap);
+  void close(LineId id);
+  void lose(LineId id, bool probe);
+  void say_bye(LineId id);
+  void become_orphan();
+  void become_root();
+  void seek();
+  void give_up_asking();
+  void offer_below(const Line& child);
+  void watch();
+  void rule();
+  void census();
+  void judge_gatherings();
+  void answer_due();
+  void say_below();
+  void go_if_told();
+  void go();
+  RankSet missing() const;
+  RankSet ranks_of(const RankSet& nodes) const;
+
+  std::shared_ptr<const Roster> roster_;
+  std::vector<std::vector<std::uint32_t>> children_;
+  std::uint32_t node_;
+  Neighbours neighbours_;
+  Tree tree_;
+  Gatherings gatherings_;
+  News news_;
+  State state_ = State::kOrphan;
+  Time now_, next_;
+  Step step_;
+
+  static constexpr LineId kNoLine = -1;
+  LineId parent_ = kNoLine;
+  std::map<std::uint32_t, Dial> dials_;
+  Time seek_at_{}, give_up_at_ = Time::max();  // an orphan's
+  RankSet said_below_;
+  std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // that the parent has not heard
+  Time waits_at_ = Time::max();
+  std::set<std::pair<Kind, std::string>> kept_;  // what went up, until its end is known
+  Time leave_by_ = Time::max();
+  bool told_ = false;  // another node knows that this one leaves
+
+  std::optional<Verdicts> verdicts_;  // the root's
+  bool held_ = false;
+  Time held_until_{}, census_at_ = Time::max();
+  std::map<std::uint32_t, Time> suspects_;  // silent nodes, and when each counts as dead
+};
+
+}  // namespace hccl::control

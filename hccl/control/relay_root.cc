@@ -1,0 +1,101 @@
+// What the root of the control tree does: it waits for all nodes, decides, and tells.
+#include <algorithm>
+
+#include "hccl/control/relay.h"
+
+namespace hccl::control {
+namespace {
+
+constexpr std::chrono::seconds kOfferAgain{1};
+constexpr std::size_t kOffers = 32;  // in one turn
+
+}  // namespace
+
+void Relay::become_root() {
+  state_ = State::kRoot;
+  std::vector<LineId> others;
+  for (const auto& [id, line] : neighbours_.lines()) {
+    if (line.role == Role::kParent || line.role == Role::kAsked) others.push_back(id);
+  }
+  parent_ = kNoLine;
+  for (const LineId id : others) say_bye(id);
+  verdicts_.emplace(roster_, tree_.root().epoch);
+  static_cast<void>(verdicts_->heard(news_));
+  verdicts_->left(ranks_of(news_.left), now_);
+  verdicts_->hold();
+  held_ = true;
+  held_until_ = now_ + kGrace;
+  census_at_ = now_ + kTurnUp;
+  spread({}, {}, kNoLine);
+  const auto kept = kept_;
+  for (const auto& [kind, body] : kept) up(kind, body);
+}
+
+RankSet Relay::missing() const {
+  const auto nodes = static_cast<std::uint32_t>(roster_->nodes.size());
+  return RankSet::range(0, nodes) - tree_.gone() - below();
+}
+
+void Relay::rule() {
+  const bool all_here =
+      missing().empty() && std::ranges::all_of(neighbours_.lines(), [](const auto& each) {
+        return each.second.role != Role::kChild || each.second.unheeded.empty();
+      });
+  if (held_ && (all_here || now_ >= held_until_)) {
+    held_ = false;
+    learn({}, verdicts_->release(), kNoLine);
+  }
+  const RankSet here = below();
+  std::erase_if(suspects_, [&](const auto& each) {
+    return here.contains(each.first) || !tree_.lives(each.first);
+  });
+  census();
+  if (held_ || news_.left.contains(node_)) return;  // the successor decides
+  RankSet dead = tree_.gone() - news_.dead - news_.left;
+  for (const auto& [node, when] : suspects_) {
+    if (now_ >= when) dead |= {node};
+  }
+  if (!dead.empty()) {
+    News news{dead, {}, {}};
+    news.merge(verdicts_->died(ranks_of(dead)));
+    learn({}, news, kNoLine);
+  }
+  learn({}, verdicts_->tick(now_), kNoLine);
+  judge_gatherings();
+}
+
+// Nodes of which nobody says that they are below it get a place here, or prove to be gone.
+void Relay::census() {
+  const RankSet all = missing();
+  if (all.empty()) {
+    census_at_ = Time::max();
+  } else if (census_at_ == Time::max()) {
+    census_at_ = now_ + kTurnUp;
+  } else if (now_ >= census_at_) {
+    census_at_ = now_ + kOfferAgain;
+    RankSet offered;
+    for (const auto& [id, line] : neighbours_.lines()) {
+      if (line.role == Role::kOffered) offered |= {line.node};
+    }
+    auto nodes = (all - offered).ranks();
+    if (nodes.size() > kOffers) nodes.resize(kOffers);
+    for (const std::uint32_t node : nodes) dial(node, Why::kOffer);
+  }
+}
+
+void Relay::judge_gatherings() {
+  std::vector<std::pair<Gatherings::Key, Status>> vain;
+  const RankSet dead = ranks_of(news_.dead);
+  for (const auto& [key, open] : gatherings_.open()) {
+    auto why = verdicts_->vain(open, now_);
+    const RankSet died = open.sum.awaited() & dead;
+    if (!why && !died.empty()) {
+      const auto death = news_.verdicts.find({kEverything, static_cast<int>(died.lowest())});
+      if (death != news_.verdicts.end()) why = death->second.why;
+    }
+    if (why) vain.emplace_back(key, *why);
+  }
+  for (const auto& [key, why] : vain) tell_answer(gatherings_.fail(key, why), kNoLine);
+}
+
+}  // namespace hccl::control
