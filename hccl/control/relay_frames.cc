@@ -83,9 +83,9 @@ void Relay::hear(LineId id, Line& line, Kind kind, ByteReader& in) {
   } else if (kind == Kind::kAnswer) {
     good = hear_answer(id, in);
   } else if (child && kind == Kind::kBelow) {
-    auto below = get_ranks(in, static_cast<std::uint32_t>(roster_->nodes.size()));
+    const auto below = get_ranks(in, static_cast<std::uint32_t>(roster_->nodes.size()));
     good = below.has_value();
-    if (good) line.below = std::move(*below) | RankSet{line.node};
+    if (good) line.below = *below | RankSet{line.node};
   } else if (child && kind == Kind::kPart) {
     good = hear_part(id, in);
   } else if (child && kind > Kind::kPart) {
@@ -108,7 +108,7 @@ bool Relay::hear_adopt(LineId id, Line& line, ByteReader& in) {
   const auto nodes = static_cast<std::uint32_t>(roster_->nodes.size());
   const auto node = in.get<std::uint32_t>();
   const bool passed = in.get<std::uint8_t>() != 0;
-  auto below = get_ranks(in, nodes);
+  const auto below = get_ranks(in, nodes);
   if (!below || node >= nodes) return false;
   if (!hear_known(id, in)) return false;
   if (neighbours_.find(id) == nullptr) return true;
@@ -131,7 +131,7 @@ bool Relay::hear_adopt(LineId id, Line& line, ByteReader& in) {
   for (const LineId other : old) close(other);
   line.role = Role::kChild;
   line.node = node;
-  line.below = std::move(*below) | RankSet{node};
+  line.below = *below | RankSet{node};
   send(id, Kind::kWelcome, known.bytes());
   return true;
 }

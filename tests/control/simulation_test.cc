@@ -357,8 +357,8 @@ class Simulation {
       groups_.emplace_back(std::move(members));
       for (const std::uint32_t rank : groups_[group].ranks()) gather_later(group, rank, 1);
     }
-    for (std::uint32_t i = random_.below(6); i > 0; --i) {
-      const std::uint32_t rank = random_.below(ranks), scope = random_.below(4);
+    for (std::uint32_t i = random_.below(24); i > 0; --i) {
+      const std::uint32_t rank = random_.below(ranks), scope = random_.below(12);
       const nanoseconds when = random_.percent(50) ? seconds(3) + random_.up_to(milliseconds(50))
                                                    : random_.up_to(kActions);
       schedule(when, [this, rank, scope] { report(rank, scope); });
