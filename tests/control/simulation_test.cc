@@ -494,8 +494,8 @@ class Simulation {
         const auto known = process.known.find(other);
         require(known != process.known.end(),
                 name(node) + " never hears of the end of " + name(other));
-        if (stops_ || !its.dead) continue;
-        require(known->second <= its.died_at + milliseconds(1500),
+        if (!its.dead || process.any_stop) continue;
+        require(known->second <= its.died_at + (stops_ ? milliseconds(5000) : milliseconds(1500)),
                 name(node) + " hears late of the end of " + name(other));
       }
       const Process& first = processes_[here.front()];
