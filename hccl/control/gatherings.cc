@@ -44,6 +44,7 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
   open.deadline = std::min(open.deadline, deadline);
   if (is_word) open.since = std::min<Time>(open.since, now - kFirstWord);
   open.sum.merge(part);
+  open.said -= part.arrived;  // the node below has moved, so that the answer may have missed it
   return std::nullopt;
 }
 

@@ -167,6 +167,17 @@ TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
   EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
 }
 
+// A member below has moved here, so that the answer from above may have missed it.
+TEST(Gatherings, APartThatComesAgainGoesUpAgain) {
+  Gatherings relay;
+  const RankSet members{1, 7};
+  EXPECT_FALSE(relay.add(kFirst, part_of(1, members), kStart));
+  EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
+  EXPECT_TRUE(relay.due(kRelay, kStart).parts.empty());
+  EXPECT_FALSE(relay.add(kFirst, part_of(1, members), kStart));
+  EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
+}
+
 // A member's relay died with the answer, and the next gathering has failed, because of that death.
 TEST(Gatherings, TheLastSuccessIsKeptBesideTheNextError) {
   Gatherings root;
