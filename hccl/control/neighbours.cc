@@ -60,6 +60,7 @@ nanoseconds Neighbours::ran(Time due, Time now) {
   late_until_ = now + kRecent;
   for (auto& [id, line] : lines_) {
     line.heard += late;
+    line.told += late;
     for (Time& each : line.unheeded) each += late;
   }
   return late;

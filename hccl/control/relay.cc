@@ -32,7 +32,9 @@ Relay::Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
 Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   if (state_ == State::kOver) return {};
   now_ = now;
-  if (neighbours_.ran(next_, now) > Neighbours::kSkip && state_ == State::kRoot) {
+  const auto late = neighbours_.ran(next_, now);
+  for (auto& [since, news] : untold_) since += late;
+  if (late > Neighbours::kSkip && state_ == State::kRoot) {
     held_ = true;
     verdicts_->hold();
     held_until_ = now + kGrace;
@@ -50,8 +52,8 @@ void Relay::settle() {
   watch();
   if (state_ == State::kOrphan) seek();
   if (state_ == State::kRoot) rule();
+  say_below();  // before parts, so that the way of their answers is known
   answer_due();
-  say_below();
   if (now_ >= waits_at_ && state_ != State::kOrphan) {
     waits_at_ = Time::max();
     for (const auto& [key, wait] : std::exchange(waits_, {})) {
@@ -64,6 +66,7 @@ void Relay::settle() {
   next_ = std::min({neighbours_.next(), gatherings_.next(), waits_at_, leave_by_});
   if (state_ == State::kOrphan) next_ = std::min({next_, seek_at_, give_up_at_});
   if (state_ == State::kRoot) {
+    if (!untold_.empty()) next_ = std::min<Time>(next_, untold_.front().first + kGrace);
     next_ = std::min({next_, census_at_, verdicts_->next(), held_ ? held_until_ : next_});
     for (const auto& [node, when] : suspects_) next_ = std::min(next_, when);
     if (!gatherings_.open().empty() && !tree_.gone().empty()) {
@@ -198,15 +201,11 @@ void Relay::offer_below(const Line& child) {
 
 void Relay::obey(const Root& root, LineId from) {
   if (!tree_.heard(root)) return;
-  if (state_ == State::kRoot) {
-    verdicts_.reset();
-    suspects_.clear();
-    held_ = false;
-    become_orphan();
-  }
+  if (state_ == State::kRoot) step_down();
   seek_at_ = now_;
   give_up_at_ = Time::max();
   spread({}, {}, from);
+  if (root.node == node_ && tree_.lives(node_)) become_root();  // others have waited for it
 }
 
 void Relay::spread(const RankSet& gone, const News& news, LineId from) {
@@ -229,8 +228,8 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
     verdicts_->left(ranks_of(fresh.left), now_);
   }
   spread(unknown, fresh, from);
-  step_.heard.merge(fresh);
-  std::erase_if(kept_, [this](const auto& each) { return !keep(each.first, each.second); });
+  untold_.emplace_back(now_, fresh);
+  if (state_ != State::kRoot) tell_ranks();
   seek_at_ = now_;
   std::vector<LineId> over;
   for (const auto& [id, line] : neighbours_.lines()) {
@@ -241,6 +240,27 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
   for (const LineId id : over) say_bye(id);
   if (!news_.dead.contains(node_)) return;
   go();
+}
+
+// A root may stop before anybody hears what it has decided. So its own ranks hear it when all
+// children have heard it, or do not answer; or when nobody answers.
+void Relay::tell_ranks() {
+  const auto& lines = neighbours_.lines();
+  const auto waits = [](const auto& each, Time since) {
+    const Line& line = each.second;
+    if (line.role != Role::kChild || line.skipped || line.unheeded.empty()) return false;
+    return line.unheeded.front() <= std::max(since, line.told);
+  };
+  while (!untold_.empty()) {
+    auto& [since, news] = untold_.front();
+    const bool answered =
+        std::ranges::none_of(lines, [&, at = since](const auto& each) { return waits(each, at); });
+    const bool alone = below() == RankSet{node_} && !missing().empty();
+    if (state_ == State::kRoot && (!answered || alone) && now_ < since + kGrace) return;
+    step_.heard.merge(news);
+    untold_.pop_front();
+    std::erase_if(kept_, [this](const auto& each) { return !keep(each.first, each.second); });
+  }
 }
 
 RankSet Relay::ranks_of(const RankSet& nodes) const {
@@ -300,10 +320,6 @@ void Relay::become_orphan() {
 
 void Relay::seek() {
   if (now_ >= give_up_at_) give_up_asking();
-  if (!tree_.rules() && !tree_.successor()) {  // only nodes that were passed over are left
-    static_cast<void>(tree_.heard({tree_.root().epoch + 1, node_}));
-    return become_root();
-  }
   if (tree_.succeeds(node_)) return become_root();
   if (give_up_at_ == Time::max()) give_up_at_ = now_ + kGiveUp;
   if (now_ < seek_at_) return;
@@ -312,7 +328,7 @@ void Relay::seek() {
     const bool asked = std::ranges::any_of(neighbours_.lines(), [node](const auto& each) {
       return each.second.role == Role::kAsked && each.second.node == node;
     });
-    if (!asked && !tree_.was_passed_over(node)) dial(node, Why::kAsk);
+    if (!asked) dial(node, Why::kAsk);
   }
 }
 

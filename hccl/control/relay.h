@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -118,6 +119,8 @@ class Relay {
   void say_bye(LineId id);
   void become_orphan();
   void become_root();
+  void step_down();
+  void tell_ranks();
   void seek();
   void give_up_asking();
   void offer_below(const Line& child);
@@ -154,7 +157,8 @@ class Relay {
   Time leave_by_ = Time::max();
   bool told_ = false;  // another node knows that this one leaves
 
-  std::optional<Verdicts> verdicts_;  // the root's
+  std::optional<Verdicts> verdicts_;          // the root's
+  std::deque<std::pair<Time, News>> untold_;  // decided, and not yet known to be known below
   bool held_ = false;
   Time held_until_{}, census_at_ = Time::max();
   std::map<std::uint32_t, Time> suspects_;  // silent nodes, and when each counts as dead

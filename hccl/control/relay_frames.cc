@@ -44,7 +44,8 @@ void Relay::put_known(ByteWriter& out) const {
 
 ByteWriter Relay::adopt_body() const {
   ByteWriter out;
-  out.put(node_).put(static_cast<std::uint8_t>(tree_.was_passed_over(tree_.root().node)));
+  const bool passed = tree_.lives(tree_.root().node) && !tree_.rules();
+  out.put(node_).put(passed ? tree_.root().epoch : 0);
   put(out, below());
   put_known(out);
   return out;
@@ -107,12 +108,12 @@ bool Relay::hear_known(LineId id, ByteReader& in) {
 bool Relay::hear_adopt(LineId id, Line& line, ByteReader& in) {
   const auto nodes = static_cast<std::uint32_t>(roster_->nodes.size());
   const auto node = in.get<std::uint32_t>();
-  const bool passed = in.get<std::uint8_t>() != 0;
+  const auto passed = in.get<std::uint32_t>();  // the epoch of a root that does not answer
   const auto below = get_ranks(in, nodes);
   if (!below || node >= nodes) return false;
   if (!hear_known(id, in)) return false;
   if (neighbours_.find(id) == nullptr) return true;
-  if (passed && state_ != State::kRoot) {
+  if (passed == tree_.root().epoch && state_ != State::kRoot) {
     Tree would = tree_;
     would.pass_over();
     if (would.successor() == node_) tree_.pass_over();
@@ -131,6 +132,7 @@ bool Relay::hear_adopt(LineId id, Line& line, ByteReader& in) {
   for (const LineId other : old) close(other);
   line.role = Role::kChild;
   line.node = node;
+  line.told = now_;
   line.below = *below | RankSet{node};
   send(id, Kind::kWelcome, known.bytes());
   return true;

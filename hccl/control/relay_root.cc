@@ -31,12 +31,29 @@ void Relay::become_root() {
   for (const auto& [kind, body] : kept) up(kind, body);
 }
 
+// Another node is the root. Perhaps nobody has heard what this one has decided last.
+void Relay::step_down() {
+  for (auto& [since, news] : untold_) {
+    std::erase_if(news.verdicts, [&](const auto& each) {
+      const bool own = each.second.epoch == verdicts_->epoch() && each.first.first != kEverything;
+      if (own) news_.verdicts.erase(each.first);
+      return own;
+    });
+  }
+  verdicts_.reset();
+  suspects_.clear();
+  held_ = false;
+  become_orphan();
+  tell_ranks();
+}
+
 RankSet Relay::missing() const {
   const auto nodes = static_cast<std::uint32_t>(roster_->nodes.size());
   return RankSet::range(0, nodes) - tree_.gone() - below();
 }
 
 void Relay::rule() {
+  tell_ranks();
   const bool all_here =
       missing().empty() && std::ranges::all_of(neighbours_.lines(), [](const auto& each) {
         return each.second.role != Role::kChild || each.second.unheeded.empty();

@@ -23,16 +23,18 @@ void Seats::announced(int child, std::size_t nodes) {
 
 bool Tree::heard(const Root& root) {
   if (root.node >= roster_->nodes.size() || !root.is_later_than(root_)) return false;
-  passed_ |= {root_.node};
-  passed_ -= {root.node};
+  ruled_ |= {root.node};
+  passed_ = false;
   root_ = root;
   return true;
 }
 
 std::optional<std::uint32_t> Tree::successor() const {
   const auto nodes = static_cast<std::uint32_t>(roster_->nodes.size());
-  const RankSet able = RankSet::range(0, nodes) - gone_ - passed_;
-  return able.empty() ? std::nullopt : std::optional(able.lowest());
+  const RankSet able = RankSet::range(0, nodes) - gone_ - RankSet{root_.node};
+  const RankSet after = able - RankSet::range(0, root_.node);
+  if (able.empty()) return std::nullopt;
+  return after.empty() ? able.lowest() : after.lowest();
 }
 
 bool Tree::succeeds(std::uint32_t node) {
@@ -42,13 +44,15 @@ bool Tree::succeeds(std::uint32_t node) {
 
 std::vector<std::uint32_t> Tree::asks(std::uint32_t node) const {
   std::vector<std::uint32_t> all;
-  if (!passed_.contains(node)) all = roster_->ancestors(node);
+  if (!ruled_.contains(node)) all = roster_->ancestors(node);
   if (rules()) {
     all.push_back(root_.node);
   } else if (const auto next = successor()) {
     all.push_back(*next);
   }
-  std::erase_if(all, [&](std::uint32_t each) { return each == node || !lives(each); });
+  std::erase_if(all, [&](std::uint32_t each) {
+    return each == node || !lives(each) || (passed_ && each == root_.node);
+  });
   if (all.size() > 1 && std::find(all.begin(), all.end() - 1, all.back()) != all.end() - 1) {
     all.pop_back();  // the root is an ancestor, too
   }
@@ -57,7 +61,7 @@ std::vector<std::uint32_t> Tree::asks(std::uint32_t node) const {
 
 bool Tree::adopts(std::uint32_t parent, std::uint32_t child) const {
   if (!lives(parent) || parent == child || child == root_.node) return false;
-  if (parent == root_.node || passed_.contains(child)) return parent == root_.node;
+  if (parent == root_.node || ruled_.contains(child)) return parent == root_.node;
   const auto above = roster_->ancestors(child);
   return std::ranges::find(above, parent) != above.end();
 }

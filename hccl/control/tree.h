@@ -43,12 +43,14 @@ struct Root {
   bool operator==(const Root&) const = default;
 };
 
-/// What one node knows of the tree after joining. A node's parent is an ancestor by the roster, or
-/// the root of some time. A root that was passed over may have its own ancestors below it, so it
-/// asks the new root only. Therefore parents make no circle, however many nodes go. For one thread.
+/// What one node knows of the tree after joining. Nodes follow each other as the root in the order
+/// of their numbers, and the lowest follows the highest: so a root alone tells its successor.
+/// A node's parent is an ancestor by the roster, or the root of some time. A node that was the root
+/// may have its own ancestors below it, so it asks the new root only. Therefore parents make no
+/// circle, however many nodes go. For one thread.
 class Tree {
  public:
-  explicit Tree(std::shared_ptr<const Roster> roster) : roster_(std::move(roster)) {}
+  explicit Tree(std::shared_ptr<const Roster> roster) : roster_(std::move(roster)), ruled_{0} {}
 
   /// Nodes that died or left; the set only grows. RankSet holds numbers of nodes here.
   void gone(const RankSet& nodes) { gone_ |= nodes; }
@@ -57,18 +59,17 @@ class Tree {
   const Root& root() const { return root_; }
   /// Another node obeys this root. Returns whether it is later than the own one, and obeys it then.
   bool heard(const Root& root);
-  /// The root, alive or not, does not answer. It stays a plain node, and is never root again.
-  void pass_over() { passed_ |= {root_.node}; }
-  bool was_passed_over(std::uint32_t node) const { return passed_.contains(node); }
+  /// The root, alive or not, does not answer. It stays a plain node.
+  void pass_over() { passed_ = true; }
   /// Whether the root lives and was not passed over.
-  bool rules() const { return lives(root_.node) && !passed_.contains(root_.node); }
-  /// The lowest living node that was not passed over, if there is one.
+  bool rules() const { return lives(root_.node) && !passed_; }
+  /// The next living node after the root, if there is one.
   std::optional<std::uint32_t> successor() const;
   /// Whether the node must take over from the root; if so, obeys the node as the new root.
   bool succeeds(std::uint32_t node);
   /// The nodes that an orphan asks, all at once: living ancestors, the nearest first, then the root
   /// or, if the root is gone or was passed over, its successor. Never the node itself. A node that
-  /// was passed over asks the last one only.
+  /// was the root asks the last one only.
   std::vector<std::uint32_t> asks(std::uint32_t node) const;
   /// Whether a node may become the parent of another one.
   bool adopts(std::uint32_t parent, std::uint32_t child) const;
@@ -76,7 +77,8 @@ class Tree {
  private:
   std::shared_ptr<const Roster> roster_;
   Root root_;
-  RankSet gone_, passed_;
+  RankSet gone_, ruled_;  // nodes that are no more; that are or were the root
+  bool passed_ = false;
 };
 
 }  // namespace hccl::control

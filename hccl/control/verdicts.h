@@ -25,6 +25,7 @@ class Verdicts {
   Verdicts(std::shared_ptr<const Roster> roster, std::uint32_t epoch)
       : roster_(std::move(roster)), epoch_(epoch) {}
 
+  std::uint32_t epoch() const { return epoch_; }
   /// A rank reports that a communicator has failed. Only the root declares deaths, so a report
   /// about kEverything is not heeded.
   News report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);

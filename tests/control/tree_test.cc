@@ -168,6 +168,22 @@ TEST(Tree, AllObeyTheLatestRoot) {
   }
 }
 
+// A node that did not hear of one root still knows the successor of the next one.
+TEST(Tree, RootsFollowEachOtherInTheOrderOfTheirNumbers) {
+  std::mt19937_64 random(4);
+  Tree tree(random_roster(random, 4));
+  EXPECT_TRUE(tree.heard({3, 2}));
+  tree.pass_over();
+  EXPECT_FALSE(tree.succeeds(1)) << "though it lives";
+  EXPECT_TRUE(tree.succeeds(3));
+  EXPECT_TRUE(tree.heard({4, 2})) << "two nodes have succeeded at once, and the lower one counts";
+  tree.gone({2});
+  EXPECT_TRUE(tree.succeeds(3)) << "it was not passed over";
+  tree.pass_over();
+  EXPECT_TRUE(tree.succeeds(0)) << "the lowest follows the highest";
+  EXPECT_EQ(tree.root(), (Root{6, 0}));
+}
+
 TEST(Tree, ARootThatWasPassedOverIsAPlainNode) {
   std::mt19937_64 random(3);
   Tree tree(random_roster(random, 4));
