@@ -8,10 +8,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kAskAgain{300};   // an orphan dials again what has failed
-constexpr seconds kGiveUp{1};            // an orphan that nobody answers passes the root over
-constexpr milliseconds kLookAgain{100};  // at gatherings of ranks that are gone
+constexpr milliseconds kAskAgain{300};  // an orphan dials again what has failed
+constexpr seconds kGiveUp{1};           // an orphan that nobody answers passes the root over
 constexpr milliseconds kSoon{5};
+// The root runs so often. If it did not for so long, others may have passed it over.
+constexpr milliseconds kRootRuns{100}, kStopped{200};
 
 }  // namespace
 
@@ -23,7 +24,8 @@ Relay::Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
       neighbours_(peer_timeout),
       tree_(roster_),
       now_(now),
-      next_(now) {
+      next_(now),
+      ran_(now) {
   if (node != 0) return;
   state_ = State::kRoot;
   verdicts_.emplace(roster_, tree_.root().epoch);
@@ -32,9 +34,10 @@ Relay::Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
 Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   if (state_ == State::kOver) return {};
   now_ = now;
+  const bool stopped = now - std::exchange(ran_, now) > kStopped;
   const auto late = neighbours_.ran(next_, now);
   for (auto& [since, news] : untold_) since += late;
-  if (late > Neighbours::kSkip && state_ == State::kRoot) {
+  if (stopped && state_ == State::kRoot) {
     held_ = true;
     verdicts_->hold();
     held_until_ = now + kGrace;
@@ -52,6 +55,7 @@ void Relay::settle() {
   watch();
   if (state_ == State::kOrphan) seek();
   if (state_ == State::kRoot) rule();
+  tell_ranks();
   say_below();  // before parts, so that the way of their answers is known
   answer_due();
   if (now_ >= waits_at_ && state_ != State::kOrphan) {
@@ -66,12 +70,7 @@ void Relay::settle() {
   next_ = std::min({neighbours_.next(), gatherings_.next(), waits_at_, leave_by_});
   if (state_ == State::kOrphan) next_ = std::min({next_, seek_at_, give_up_at_});
   if (state_ == State::kRoot) {
-    if (!untold_.empty()) next_ = std::min<Time>(next_, untold_.front().first + kGrace);
-    next_ = std::min({next_, census_at_, verdicts_->next(), held_ ? held_until_ : next_});
-    for (const auto& [node, when] : suspects_) next_ = std::min(next_, when);
-    if (!gatherings_.open().empty() && !tree_.gone().empty()) {
-      next_ = std::min<Time>(next_, now_ + kLookAgain);
-    }
+    next_ = std::min({next_, Time(now_ + kRootRuns), verdicts_->next()});
   }
   next_ = std::max<Time>(next_, now_ + kSoon);
 }

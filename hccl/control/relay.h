@@ -143,7 +143,7 @@ class Relay {
   Gatherings gatherings_;
   News news_;
   State state_ = State::kOrphan;
-  Time now_, next_;
+  Time now_, next_, ran_;
   Step step_;
 
   static constexpr LineId kNoLine = -1;

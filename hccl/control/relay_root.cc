@@ -53,7 +53,6 @@ RankSet Relay::missing() const {
 }
 
 void Relay::rule() {
-  tell_ranks();
   const bool all_here =
       missing().empty() && std::ranges::all_of(neighbours_.lines(), [](const auto& each) {
         return each.second.role != Role::kChild || each.second.unheeded.empty();

@@ -1,0 +1,325 @@
+// What ranks of a virtual world say and hear, and what must hold of it. The oracle knows all that
+// has happened, and uses no code of the relays.
+#pragma once
+
+#include <optional>
+#include <tuple>
+
+#include "tests/control/virtual_world.h"
+
+namespace hccl::control {
+
+inline constexpr seconds kPatience{4};     // of gatherings
+inline constexpr seconds kReportsMeet{2};  // the root waits so long for a second report
+inline constexpr seconds kWordsGoUp{2};    // a relay waits so long for members below it
+inline constexpr milliseconds kWaitsEach{400}, kWaitsMerge{100};
+
+/// How often what happened, so that the simulation does not grow empty; and the longest times that
+/// something took after the last fault, by kind of world and what it was.
+struct Counts {
+  std::map<std::string, std::uint64_t> events;
+  std::map<std::pair<int, std::string>, nanoseconds> longest;
+};
+
+inline Uuid scope_of(std::uint32_t number) { return {static_cast<std::uint8_t>(1 + number), 9}; }
+
+class Oracle : public World {
+ public:
+  Oracle(std::uint64_t seed, bool trace, Counts& counts) : World(seed, trace), counts_(counts) {}
+
+ protected:
+  static constexpr Uuid kWaits{77}, kDiffers{78};
+
+  // ---- what ranks say ----
+
+  void gather(std::uint32_t group, std::uint32_t rank, std::uint64_t number) {
+    const std::uint32_t node = roster_->node_of[rank];
+    at(node, [=, this] {
+      if (lives_[node].leaves != kNever) return;
+      say("rank " + std::to_string(rank) + " of " + name(node) + " gathers " +
+          std::to_string(group + 1) + "/" + std::to_string(number));
+      const Gatherings::Key key{scope_of(group), number};
+      Gathering part;
+      part.arrived = {rank};
+      part.members.add({rank, groups_[group]});
+      part.patience = kPatience;
+      part.blobs = {{rank, std::to_string(rank)}};
+      calls_[{key, rank}] = {node, now_, {}};
+      take(node, relay(node).gather(key, part, time()));
+    });
+  }
+  void report(std::uint32_t rank, std::uint32_t scope, Code code, std::uint32_t culprit) {
+    const std::uint32_t node = roster_->node_of[rank];
+    at(node, [=, this] {
+      const Status why(code, "seen by " + std::to_string(rank), static_cast<int>(culprit));
+      say("rank " + std::to_string(rank) + " reports " + std::to_string(scope));
+      reports_.push_back({scope_of(100 + scope), node, now_, why.message()});
+      take(node, relay(node).report(rank, scope_of(100 + scope), why, time()));
+    });
+  }
+  /// The rank waits for another one, in a call that differs from the other ranks' or not.
+  void wait(std::uint32_t rank, const Uuid& scope, std::uint8_t call, nanoseconds until) {
+    const std::uint32_t node = roster_->node_of[rank];
+    if (now_ > until) return;
+    at(node, [=, this] {
+      if (lives_[node].leaves != kNever || heard_[node].failures.count(scope) != 0) return;
+      ++counts_.events["waits"];
+      const Wait wait{scope, 7, {call}, "call " + std::to_string(call), {rank}, {awaited_}};
+      waits_[scope][call][node] = now_;
+      take(node, relay(node).waits(wait, time()));
+      schedule(kWaitsEach, [=, this] { this->wait(rank, scope, call, until); });
+    });
+  }
+  /// Something has happened after which the tree may need repair_ to be right again.
+  void fault(const std::string& what) {
+    ++counts_.events[what];
+    faults_.push_back(now_);
+  }
+
+  // ---- what ranks hear ----
+
+  void hear(std::uint32_t node, const News& news) override {
+    Heard& heard = heard_[node];
+    for (const std::uint32_t dead : news.dead.ranks()) {
+      say(name(node) + " hears that " + name(dead) + " is dead");
+      require_dead(node, dead);
+      heard.gone.emplace(dead, now_);
+    }
+    for (const std::uint32_t left : news.left.ranks()) {
+      require(lives_[left].leaves != kNever, name(left) + " is said to have left");
+      heard.gone.emplace(left, now_);
+    }
+    for (const auto& [key, verdict] : news.verdicts) {
+      if (key.first == kEverything) {
+        require_dead(node, roster_->node_of.at(static_cast<std::uint32_t>(key.second)));
+        continue;
+      }
+      say(name(node) + " hears: " + verdict.why.message());
+      require(is_true(key.first, verdict.why), "nobody caused: " + verdict.why.message());
+      if (!heard.failures.emplace(key.first, std::pair{now_, verdict.why}).second) continue;
+      ++counts_.events["verdicts"];
+    }
+  }
+  void hear(std::uint32_t node, const Gatherings::Answer& answer) override {
+    for (const std::uint32_t rank : roster_->nodes[node].ranks.ranks()) {
+      const auto at = calls_.find({answer.key, rank});
+      if (at == calls_.end() || at->second.answered) continue;  // a rank heeds the first answer
+      at->second.answered = true;
+      say("rank " + std::to_string(rank) + ": gathering " + std::to_string(answer.key.group[0]) +
+          "/" + std::to_string(answer.key.number) + " " +
+          (answer.why.ok() ? "is whole" : answer.why.message()));
+      ++counts_.events[answer.why.ok() ? "whole gatherings" : "other gatherings"];
+      if (answer.why.ok()) {
+        check_whole(node, answer);
+        went_on(answer.key.group[0] - 1u, rank, answer.key.number + 1);
+      } else {
+        check_reason(node, rank, answer);
+      }
+    }
+  }
+  void over(std::uint32_t node) override {
+    const Life& life = lives_[node];
+    require(life.leaves != kNever || out_of_reach(node), name(node) + " was expelled");
+    if (life.leaves != kNever) in_time(node, life.leaves, seconds(1), "leave");
+  }
+  /// The rank's gathering was whole, and this is the number of the next one.
+  virtual void went_on(std::uint32_t group, std::uint32_t rank, std::uint64_t number) = 0;
+
+  // ---- what must hold ----
+
+  /// Whether the node may count as dead though it runs.
+  bool out_of_reach(std::uint32_t node) const {
+    return lives_[node].longest_stop() > kPeerTimeout || severed_.count(node) != 0;
+  }
+  void check_end() {
+    std::vector<std::uint32_t> here;
+    for (std::uint32_t node = 0; node < lives_.size(); ++node) {
+      if (runs(node) && !out_of_reach(node)) here.push_back(node);
+      require(!runs(node) || out_of_reach(node) || lives_[node].leaves == kNever,
+              name(node) + " leaves and is never told that it may go");
+    }
+    for (const auto& [which, call] : calls_) {
+      const bool waits = !call.answered && std::ranges::find(here, call.node) != here.end();
+      require(!waits, "rank " + std::to_string(which.second) + " waits for ever in gathering " +
+                          std::to_string(which.first.group[0]) + "/" +
+                          std::to_string(which.first.number));
+    }
+    if (here.empty()) return;
+    check_tree(here);
+    if (!roster_->node_of.empty()) check_waits(here);
+    for (const std::uint32_t node : here) check_heard(node, here.front());
+  }
+
+  struct Call {
+    std::uint32_t node = 0;
+    nanoseconds said{};
+    bool answered = false;
+  };
+  struct Heard {
+    std::map<std::uint32_t, nanoseconds> gone;                // nodes, and when this was heard
+    std::map<Uuid, std::pair<nanoseconds, Status>> failures;  // the first of each communicator
+  };
+  struct Reported {
+    Uuid scope;
+    std::uint32_t node;
+    nanoseconds when;
+    std::string text;
+  };
+
+  Counts& counts_;
+  int kind_ = 0;                  // of the world
+  nanoseconds repair_{};          // how long the tree may need after a fault
+  bool may_miss_leaves_ = false;  // a node that leaves may go before anybody heeds it
+  std::vector<RankSet> groups_;
+  std::uint32_t awaited_ = 0;        // by all that wait
+  std::set<std::uint32_t> severed_;  // the network kept them from most others for too long
+  std::map<std::uint32_t, Heard> heard_;
+
+ private:
+  void require_dead(std::uint32_t node, std::uint32_t dead) const {
+    const Life& life = lives_[dead];
+    require(life.died != kNever || out_of_reach(dead) || (may_miss_leaves_ && life.left != kNever),
+            name(dead) + " lives and is called dead, says " + name(node));
+  }
+  bool is_true(const Uuid& scope, const Status& why) const {
+    if (scope == kWaits || scope == kDiffers) {
+      const bool left = lives_[roster_->node_of[awaited_]].leaves != kNever;
+      return (left && why.culprit() == static_cast<int>(awaited_)) ||
+             (scope == kDiffers && why.message().find("EI0005") == 0);
+    }
+    return std::ranges::any_of(reports_, [&](const Reported& each) {
+      return each.scope == scope && why.message().find(each.text) == 0;
+    });
+  }
+  nanoseconds last_fault() const { return faults_.empty() ? nanoseconds(0) : faults_.back(); }
+  /// What the node hears now must come in this time after `since` or after the last fault.
+  void in_time(std::uint32_t node, nanoseconds since, nanoseconds most, const std::string& what,
+               nanoseconds heard = kNever) {
+    if (heard == kNever) heard = now_;
+    for (const nanoseconds when : faults_) {
+      if (when <= heard) since = std::max(since, when);
+    }
+    if (lives_[node].longest_stop() > seconds(0) || severed_.count(node) != 0) return;
+    nanoseconds& longest = counts_.longest[{kind_, what}];
+    longest = std::max(longest, heard - since - most - 2 * reach());
+    require(heard <= since + most + repair_, name(node) + " waits too long for " + what + ": " +
+                                                 std::to_string((heard - since).count() / 1000000) +
+                                                 " ms");
+  }
+  void check_whole(std::uint32_t node, const Gatherings::Answer& answer) {
+    const RankSet& members = groups_[answer.key.group[0] - 1u];
+    require(answer.sum.arrived == members, "a gathering without all parts");
+    require(answer.sum.blobs.size() == members.count(), "a gathering without all blobs");
+    nanoseconds last{0};
+    for (const std::uint32_t rank : members.ranks()) {
+      const auto call = calls_.find({answer.key, rank});
+      require(call != calls_.end(), "a gathering with a part that nobody said");
+      require(answer.sum.blobs.at(rank) == std::to_string(rank), "a gathering with a wrong part");
+      last = std::max(last, call->second.said);
+    }
+    in_time(node, last, seconds(0), "an answer");
+  }
+  void check_reason(std::uint32_t node, std::uint32_t rank, const Gatherings::Answer& answer) {
+    require(!answer.why.message().empty(), "a reason without a text");
+    const RankSet& members = groups_[answer.key.group[0] - 1u];
+    const nanoseconds own = calls_.at({answer.key, rank}).said;
+    if (answer.why.code() == Code::kRemote) {
+      const auto culprit = static_cast<std::uint32_t>(answer.why.culprit());
+      require(members.contains(culprit), "a reason that names no member");
+      const Life& life = lives_[roster_->node_of[culprit]];
+      require(
+          life.died != kNever || life.leaves != kNever || out_of_reach(roster_->node_of[culprit]),
+          "a reason that names a member that lives");
+      return in_time(node, own, kWordsGoUp + milliseconds(600), "a reason");
+    }
+    require(answer.why.code() == Code::kTimeout, "a wrong reason: " + answer.why.message());
+    nanoseconds first = own;
+    for (const std::uint32_t each : members.ranks()) {
+      const auto call = calls_.find({answer.key, each});
+      if (call != calls_.end()) first = std::min(first, call->second.said);
+    }
+    require(now_ >= first + kPatience, "a deadline that is too early");
+    const nanoseconds due = first + kPatience - repair_;
+    for (const std::uint32_t each : answer.sum.awaited().ranks()) {
+      const auto call = calls_.find({answer.key, each});
+      const bool came = call != calls_.end() && call->second.said < due;
+      const bool quiet = std::ranges::none_of(
+          faults_, [&](nanoseconds when) { return when >= due && when <= now_; });
+      require(!came || !quiet || lives_[roster_->node_of[each]].was_absent(nanoseconds(0), now_),
+              "rank " + std::to_string(each) + " came, and is said to be absent");
+    }
+    in_time(node, own, kPatience, "a deadline");
+  }
+  void check_heard(std::uint32_t node, std::uint32_t first) {
+    const Heard &its = heard_[node], &other = heard_[first];
+    for (std::uint32_t gone = 0; gone < lives_.size(); ++gone) {
+      const Life& life = lives_[gone];
+      const bool stopped = !life.stops.empty() && life.stops.back().second == kNever;
+      if (runs(gone) && !stopped && severed_.count(gone) == 0) continue;
+      const auto known = its.gone.find(gone);
+      require(known != its.gone.end(), name(node) + " never hears of the end of " + name(gone));
+      if (life.died == kNever || stopped || severed_.count(gone) != 0) continue;
+      in_time(node, life.died, seconds(0), "a death", known->second);
+    }
+    for (const auto& [scope, failure] : other.failures) {
+      const auto same = its.failures.find(scope);
+      require(same != its.failures.end(), name(node) + " never hears of a failure");
+      const Status &a = failure.second, &b = same->second.second;
+      require(a.culprit() == b.culprit() && a.message() == b.message(),
+              name(node) + " and " + name(first) + " hear of different culprits: " + b.message() +
+                  " and " + a.message());
+    }
+    require(its.failures.size() == other.failures.size(), "a failure that some never hear");
+    for (const auto& [scope, reporter, when, text] : reports_) {
+      const Life& life = lives_[reporter];
+      if (life.was_absent(nanoseconds(0), kNever - seconds(1)) || severed_.count(reporter))
+        continue;
+      const auto failure = its.failures.find(scope);
+      require(failure != its.failures.end(), "a report that is lost");
+      in_time(node, when, kReportsMeet, "a verdict", failure->second.first);
+    }
+  }
+  /// Nodes that still wait for a rank that left, or in a call that differs from others' calls.
+  void check_waits(const std::vector<std::uint32_t>& here) {
+    const Life& life = lives_[roster_->node_of[awaited_]];
+    const auto still = [&](const std::map<std::uint32_t, nanoseconds>& waiting, nanoseconds since) {
+      return std::ranges::any_of(waiting, [&](const auto& each) {
+        return each.second > since + 2 * kWaitsEach + depth_ * kWaitsMerge + repair_ &&
+               std::ranges::find(here, each.first) != here.end();
+      });
+    };
+    const nanoseconds fault = last_fault();
+    if (life.left != kNever && life.died == kNever) {
+      const nanoseconds since = std::max(life.left, fault);
+      require(since == kNever || !still(waits_[kWaits][1], since), "some wait for one that left");
+    }
+    auto& calls = waits_[kDiffers];
+    require(!still(calls[1], fault) || !still(calls[2], fault), "some wait in different calls");
+  }
+  void check_tree(const std::vector<std::uint32_t>& here) {
+    std::set<std::uint32_t> roots;
+    for (const std::uint32_t node : here) {
+      if (relay(node).state() == Relay::State::kRoot) roots.insert(node);
+      require(relay(node).state() != Relay::State::kOrphan, name(node) + " is an orphan for ever");
+      require(relay(node).root() == relay(here.front()).root(),
+              name(node) + " and " + name(here.front()) + " obey different roots");
+    }
+    require(roots.size() == 1, std::to_string(roots.size()) + " roots");
+    RankSet all;
+    for (std::uint32_t node = 0; node < lives_.size(); ++node) {
+      if (runs(node) && !is_stopped(node)) all |= {node};
+    }
+    require(relay(*roots.begin()).below() == all, "the root does not know who is there");
+    require(open_lines() + 1 == all.count(), "the tree has " + std::to_string(open_lines()) +
+                                                 " lines for " + std::to_string(all.count()) +
+                                                 " nodes");
+  }
+
+  std::vector<nanoseconds> faults_;
+  std::map<std::pair<Gatherings::Key, std::uint32_t>, Call> calls_;
+  std::vector<Reported> reports_;
+  // By communicator and call: nodes that wait, and when they last said so.
+  std::map<Uuid, std::map<int, std::map<std::uint32_t, nanoseconds>>> waits_;
+};
+
+}  // namespace hccl::control
