@@ -40,7 +40,7 @@ std::optional<Neighbours::Head> Neighbours::unseal(Line& line, ByteReader& frame
   Head head{frame.get<Kind>(), {}};
   const auto heeded = frame.get<std::uint32_t>();
   head.root = {frame.get<std::uint32_t>(), frame.get<std::uint32_t>()};
-  if (!frame.ok() || head.kind > Kind::kLeave) return std::nullopt;
+  if (!frame.ok() || head.kind > Kind::kLeave || head.root.epoch > kEpochCap) return std::nullopt;
   if (heeded - line.heeded > line.unheeded.size()) return std::nullopt;
   for (; line.heeded != heeded; ++line.heeded) line.unheeded.pop_front();
   if (line.unheeded.empty()) line.skipped = false;

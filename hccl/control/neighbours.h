@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hccl/base/bytes.h"
 #include "hccl/control/gatherings.h"
@@ -53,6 +54,8 @@ class Neighbours {
     Time heard{}, beat{};         ///< when the last frame came; when a beat is due
     Time owes = Time::max();      ///< when an acknowledgement is due
   };
+  static constexpr std::size_t kHeadBytes = 13;        ///< before the body of a frame
+  static constexpr std::uint32_t kEpochCap = 1 << 30;  ///< no tree has so many roots
   static constexpr std::chrono::milliseconds kSkip{300}, kAckIn{50}, kBeats{1000};
 
   explicit Neighbours(std::chrono::nanoseconds peer_timeout) : peer_timeout_(peer_timeout) {}
@@ -62,6 +65,15 @@ class Neighbours {
   void erase(LineId id) { lines_.erase(id); }
   const std::map<LineId, Line>& lines() const { return lines_; }
   std::map<LineId, Line>& lines() { return lines_; }
+  /// The lines for which `is(id, line)` holds, so that the caller may close them.
+  template <class Is>
+  std::vector<LineId> those(Is is) const {
+    std::vector<LineId> all;
+    for (const auto& [id, line] : lines_) {
+      if (is(id, line)) all.push_back(id);
+    }
+    return all;
+  }
 
   /// The bytes of a frame, with its head.
   std::string seal(Line& line, Kind kind, const Root& root, std::string_view body, Time now);

@@ -60,11 +60,7 @@ void Relay::settle() {
   answer_due();
   if (now_ >= waits_at_ && state_ != State::kOrphan) {
     waits_at_ = Time::max();
-    for (const auto& [key, wait] : std::exchange(waits_, {})) {
-      ByteWriter out;
-      put(out, wait);
-      up(Kind::kWait, out.bytes());
-    }
+    for (const auto& [key, wait] : std::exchange(waits_, {})) pass_on(wait);
   }
   go_if_told();
   next_ = std::min({neighbours_.next(), gatherings_.next(), waits_at_, leave_by_});
@@ -162,9 +158,7 @@ void Relay::lose(LineId id, bool probe) {
 }
 
 void Relay::watch() {
-  std::vector<LineId> ids;
-  for (const auto& [id, line] : neighbours_.lines()) ids.push_back(id);
-  for (const LineId id : ids) {
+  for (const LineId id : neighbours_.those([](LineId, const Line&) { return true; })) {
     Line* line = neighbours_.find(id);
     if (line == nullptr) continue;
     if (neighbours_.is_silent(*line, now_)) {
@@ -230,12 +224,11 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
   untold_.emplace_back(now_, fresh);
   if (state_ != State::kRoot) tell_ranks();
   seek_at_ = now_;
-  std::vector<LineId> over;
-  for (const auto& [id, line] : neighbours_.lines()) {
-    if (line.role == Role::kStranger || tree_.lives(line.node)) continue;
-    // A child that leaves goes once it has heard that all know.
-    if (line.role != Role::kChild || !news_.left.contains(line.node)) over.push_back(id);
-  }
+  // A child that leaves goes once it has heard that all know.
+  const auto over = neighbours_.those([this](LineId, const Line& line) {
+    return line.role != Role::kStranger && !tree_.lives(line.node) &&
+           (line.role != Role::kChild || !news_.left.contains(line.node));
+  });
   for (const LineId id : over) say_bye(id);
   if (!news_.dead.contains(node_)) return;
   go();
@@ -258,7 +251,7 @@ void Relay::tell_ranks() {
     if (state_ == State::kRoot && (!answered || alone) && now_ < since + kGrace) return;
     step_.heard.merge(news);
     untold_.pop_front();
-    std::erase_if(kept_, [this](const auto& each) { return !keep(each.first, each.second); });
+    forget_decided();
   }
 }
 

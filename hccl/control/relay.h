@@ -86,25 +86,35 @@ class Relay {
     Why why;
     std::uint32_t skipped;  // an offer to a node below this one, which does not answer
   };
+  // What a rank says once, or a node of another one.
+  struct Up {
+    Uuid scope{};              // of a report
+    std::uint32_t number = 0;  // of the rank, or of the node
+    Status why;                // of a report
+    std::string last;          // of kEnds
+  };
 
   Step step(Time now, const std::function<void()>& event);
   void settle();
 
   // Frames (relay_frames.cc).
-  void hear(LineId id, Line& line, Kind kind, ByteReader& in);
+  bool hear(LineId id, Line& line, Kind kind, std::string_view body);
   bool hear_adopt(LineId id, Line& line, ByteReader& in);
   bool hear_offer(LineId id, Line& line, ByteReader& in);
   bool hear_welcome(LineId id, Line& line, ByteReader& in);
   bool hear_known(LineId id, ByteReader& in);
   bool hear_answer(LineId id, ByteReader& in);
   bool hear_part(LineId id, ByteReader& in);
-  bool hear_up(Kind kind, const std::string& body);
-  bool decide(Kind kind, ByteReader& in);
-  bool keep(Kind kind, const std::string& body);
+  bool hear_up(Kind kind, std::string_view body);
+  Step say_up(Kind kind, const ByteWriter& out, Time now);
+  std::optional<Up> get_up(Kind kind, ByteReader in) const;
+  void decide(Kind kind, const Up& up);
+  bool keep(Kind kind, const Up& up) const;
+  void forget_decided();
+  void pass_on(const Wait& wait);
   void put_known(ByteWriter& out) const;
   ByteWriter adopt_body() const;
   void send(LineId id, Kind kind, std::string_view body = {});
-  void up(Kind kind, std::string_view body);
   void say_answer(LineId to, const Gatherings::Answer& answer);
   void tell_answer(const Gatherings::Answer& answer, LineId from);
   void answered(const Gatherings::Answer& answer, LineId from);

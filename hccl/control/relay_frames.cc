@@ -27,15 +27,6 @@ void Relay::send(LineId id, Kind kind, std::string_view body) {
   step_.outs.push_back({id, neighbours_.seal(*line, kind, tree_.root(), body, now_), false});
 }
 
-void Relay::up(Kind kind, std::string_view body) {
-  if (state_ == State::kRoot) {
-    ByteReader in(body);
-    static_cast<void>(decide(kind, in));
-  } else if (parent_ != kNoLine) {
-    send(parent_, kind, body);
-  }
-}
-
 // Everything that this node knows, so that an answer to it may be what is new only.
 void Relay::put_known(ByteWriter& out) const {
   put(out, tree_.gone());
@@ -59,50 +50,47 @@ Relay::Step Relay::frame(LineId id, std::string_view bytes, Time now) {
     const auto head = neighbours_.unseal(*line, in, now);
     if (!head) return close(id);
     obey(head->root, id);
-    hear(id, *line, head->kind, in);
+    line = neighbours_.find(id);  // a node that has become the root has no parent
+    if (line != nullptr && !hear(id, *line, head->kind, bytes.substr(Neighbours::kHeadBytes))) {
+      close(id);
+    }
   });
 }
 
-// A frame of a kind that does not fit the line was sent before its sender knew better.
-void Relay::hear(LineId id, Line& line, Kind kind, ByteReader& in) {
-  const bool child = line.role == Role::kChild;
-  bool good = true;
+// Returns whether the bytes are good. A frame of a kind that does not fit the line was sent before
+// its sender knew better.
+bool Relay::hear(LineId id, Line& line, Kind kind, std::string_view body) {
+  ByteReader in(body);
+  const bool child = line.role == Role::kChild, kin = child || id == parent_;
+  const bool fresh = line.role == Role::kStranger || line.role == Role::kOffered;
   if (kind == Kind::kBye) {
     told_ = told_ || (child && line.unheeded.empty() && news_.left.contains(node_));
     close(id);
-  } else if (kind == Kind::kAdopt) {
-    good = hear_adopt(id, line, in);
-  } else if (kind == Kind::kOffer) {
-    good = hear_offer(id, line, in);
-  } else if (kind == Kind::kWelcome) {
-    good = hear_welcome(id, line, in);
-  } else if (kind == Kind::kRefused) {
-    good = hear_known(id, in);
-    if (good && neighbours_.find(id) != nullptr && id != parent_) close(id);
-  } else if (kind == Kind::kNews) {
-    good = hear_known(id, in);
-  } else if (kind == Kind::kAnswer) {
-    good = hear_answer(id, in);
-  } else if (child && kind == Kind::kBelow) {
-    const auto below = get_ranks(in, static_cast<std::uint32_t>(roster_->nodes.size()));
-    good = below.has_value();
-    if (good) line.below = *below | RankSet{line.node};
-  } else if (child && kind == Kind::kPart) {
-    good = hear_part(id, in);
-  } else if (child && kind > Kind::kPart) {
-    std::string body;
-    while (in.ok() && !in.finished()) body += in.get<char>();
-    good = hear_up(kind, body);
+    return true;
   }
-  if (!good) close(id);
+  if (kind == Kind::kAdopt) return !fresh || hear_adopt(id, line, in);
+  if (kind == Kind::kOffer) return line.role != Role::kStranger || hear_offer(id, line, in);
+  if (kind == Kind::kWelcome) return hear_welcome(id, line, in);
+  if (kind == Kind::kRefused && id != parent_) return hear_known(id, in) && (close(id), true);
+  if (kind == Kind::kNews) return !kin || hear_known(id, in);
+  if (kind == Kind::kAnswer) return !kin || hear_answer(id, in);
+  if (!child) return true;
+  if (kind == Kind::kPart) return hear_part(id, in);
+  if (kind > Kind::kPart) return hear_up(kind, body);
+  if (kind != Kind::kBelow) return in.finished();
+  const auto below = get_ranks(in, static_cast<std::uint32_t>(roster_->nodes.size()));
+  if (!below || !in.finished()) return false;
+  line.below = *below | RankSet{line.node};
+  return true;
 }
 
 bool Relay::hear_known(LineId id, ByteReader& in) {
   const auto nodes = static_cast<std::uint32_t>(roster_->nodes.size());
   const auto gone = get_ranks(in, nodes);
   const auto news = gone ? get_news(in, nodes) : std::nullopt;
-  if (news) learn(*gone, *news, id);
-  return news.has_value();
+  if (!news || !in.finished()) return false;
+  learn(*gone, *news, id);
+  return true;
 }
 
 bool Relay::hear_adopt(LineId id, Line& line, ByteReader& in) {
@@ -125,10 +113,9 @@ bool Relay::hear_adopt(LineId id, Line& line, ByteReader& in) {
     send(id, Kind::kRefused, known.bytes());
     return true;
   }
-  std::vector<LineId> old;
-  for (const auto& [other, its] : neighbours_.lines()) {
-    if (other != id && its.node == node && its.role == Role::kChild) old.push_back(other);
-  }
+  const auto old = neighbours_.those([&](LineId at, const Line& its) {
+    return at != id && its.node == node && its.role == Role::kChild;
+  });
   for (const LineId other : old) close(other);
   line.role = Role::kChild;
   line.node = node;
@@ -166,10 +153,8 @@ bool Relay::hear_welcome(LineId id, Line& line, ByteReader& in) {
     if (id != parent_) say_bye(id);
     return true;
   }
-  std::vector<LineId> others;
-  for (const auto& [other, its] : neighbours_.lines()) {
-    if (other != id && its.role == Role::kAsked) others.push_back(other);
-  }
+  const auto others = neighbours_.those(
+      [id](LineId other, const Line& its) { return other != id && its.role == Role::kAsked; });
   for (const LineId other : others) say_bye(other);
   state_ = State::kIn;
   parent_ = id;
@@ -192,13 +177,11 @@ void Relay::say_answer(LineId to, const Gatherings::Answer& answer) {
 // Tells the children that have members below them, and the parent if members are elsewhere.
 void Relay::tell_answer(const Gatherings::Answer& answer, LineId from) {
   const RankSet named = answer.sum.named();
-  std::vector<LineId> to;
-  for (const auto& [id, line] : neighbours_.lines()) {
+  const bool elsewhere = !ranks_of(below()).contains(named);
+  const auto to = neighbours_.those([&](LineId id, const Line& line) {
     const bool down = line.role == Role::kChild && !(ranks_of(line.below) & named).empty();
-    if (id != from && (down || (id == parent_ && !ranks_of(below()).contains(named)))) {
-      to.push_back(id);
-    }
-  }
+    return id != from && (down || (id == parent_ && elsewhere));
+  });
   for (const LineId id : to) say_answer(id, answer);
   if (!(named & roster_->nodes[node_].ranks).empty()) step_.answers.push_back(answer);
 }
@@ -211,7 +194,7 @@ bool Relay::hear_answer(LineId id, ByteReader& in) {
   Gatherings::Answer answer{{in.get<Uuid>(), in.get<std::uint64_t>()}, {}, {}};
   if (in.get<std::uint8_t>() == 0) answer.why = get_status(in);
   auto sum = get_gathering(in, static_cast<std::uint32_t>(roster_->node_of.size()));
-  if (!sum) return false;
+  if (!sum || !in.finished()) return false;
   answer.sum = std::move(*sum);
   answered(answer, id);
   return true;
@@ -220,7 +203,7 @@ bool Relay::hear_answer(LineId id, ByteReader& in) {
 bool Relay::hear_part(LineId id, ByteReader& in) {
   const Gatherings::Key key{in.get<Uuid>(), in.get<std::uint64_t>()};
   const auto part = get_gathering(in, static_cast<std::uint32_t>(roster_->node_of.size()));
-  if (!part) return false;
+  if (!part || !in.finished()) return false;
   const RankSet others = ranks_of(neighbours_.find(id)->below - tree_.gone());
   const bool is_word = !(part->awaited() & others).empty();
   if (const auto over = gatherings_.add(key, *part, now_, is_word)) {
@@ -248,37 +231,48 @@ void Relay::answer_due() {
 
 // ---- what goes up to the root ----
 
+std::optional<Relay::Up> Relay::get_up(Kind kind, ByteReader in) const {
+  Up up;
+  if (kind == Kind::kReport) up.scope = in.get<Uuid>();
+  up.number = in.get<std::uint32_t>();
+  if (kind == Kind::kReport) up.why = get_status(in);
+  if (kind == Kind::kEnds) up.last = in.get_text(kTextCap);
+  const bool rank = kind == Kind::kReport || kind == Kind::kEnds;
+  const std::size_t end = rank ? roster_->node_of.size() : roster_->nodes.size();
+  return in.finished() && up.number < end ? std::optional(std::move(up)) : std::nullopt;
+}
+
+Relay::Step Relay::say_up(Kind kind, const ByteWriter& out, Time now) {
+  return step(now, [&] { static_cast<void>(hear_up(kind, out.bytes())); });
+}
+
 Relay::Step Relay::report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
   ByteWriter out;
-  out.put(scope).put(rank);
-  put(out, why);
-  return step(now, [&] { static_cast<void>(hear_up(Kind::kReport, out.bytes())); });
+  put(out.put(scope).put(rank), why);
+  return say_up(Kind::kReport, out, now);
 }
 
 Relay::Step Relay::ends(std::uint32_t rank, const std::string& last, Time now) {
   ByteWriter out;
   out.put(rank).put_text(std::string_view(last).substr(0, kTextCap));
-  return step(now, [&] { static_cast<void>(hear_up(Kind::kEnds, out.bytes())); });
+  return say_up(Kind::kEnds, out, now);
 }
 
 Relay::Step Relay::waits(const Wait& wait, Time now) {
   ByteWriter out;
   put(out, wait);
-  return step(now, [&] { static_cast<void>(hear_up(Kind::kWait, out.bytes())); });
+  return say_up(Kind::kWait, out, now);
 }
 
-Relay::Step Relay::leave(Time now) {
-  ByteWriter out;
-  out.put(node_);
-  return step(now, [&] { static_cast<void>(hear_up(Kind::kLeave, out.bytes())); });
-}
+Relay::Step Relay::leave(Time now) { return say_up(Kind::kLeave, ByteWriter().put(node_), now); }
 
 // Waits are merged for a moment. What each rank says once is kept, for the next parent or root.
-bool Relay::hear_up(Kind kind, const std::string& body) {
-  if (kind == Kind::kWait && state_ != State::kRoot) {
-    ByteReader in(body);
+bool Relay::hear_up(Kind kind, std::string_view body) {
+  ByteReader in(body);
+  if (kind == Kind::kWait) {
     const auto wait = get_wait(in, static_cast<std::uint32_t>(roster_->node_of.size()));
-    if (!wait) return false;
+    if (!wait || !in.finished()) return false;
+    if (state_ == State::kRoot) return pass_on(*wait), true;
     if (waits_.empty()) waits_at_ = now_ + kMergeWaits;
     if (waits_.size() >= kScopesCap) waits_.clear();
     const auto [at, added] = waits_.try_emplace({wait->scope, wait->number, wait->digest}, *wait);
@@ -286,48 +280,46 @@ bool Relay::hear_up(Kind kind, const std::string& body) {
     at->second.awaited |= wait->awaited;
     return true;
   }
-  if (kind >= Kind::kReport && keep(kind, body) && kept_.size() < kKeptCap) {
+  const auto up = get_up(kind, in);
+  if (!up) return false;
+  if (kind >= Kind::kReport && keep(kind, *up) && kept_.size() < kKeptCap) {
     kept_.emplace(kind, body);
   }
-  up(kind, body);
+  if (state_ == State::kRoot) {
+    decide(kind, *up);
+  } else if (parent_ != kNoLine) {
+    send(parent_, kind, body);
+  }
   return true;
+}
+
+void Relay::pass_on(const Wait& wait) {
+  if (state_ == State::kRoot) return learn({}, verdicts_->waits(wait, now_), kNoLine);
+  ByteWriter out;
+  put(out, wait);
+  send(parent_, Kind::kWait, out.bytes());
 }
 
 // Whether the root's decision on it is not known yet.
-bool Relay::keep(Kind kind, const std::string& body) {
-  ByteReader in(body);
-  if (kind == Kind::kReport) {
-    return news_.verdicts.count({in.get<Uuid>(), Status::kNobody}) == 0;
-  }
-  const auto number = in.get<std::uint32_t>();
-  if (kind == Kind::kLeave) return !(news_.left | news_.dead).contains(number);
-  return number < roster_->node_of.size() && tree_.lives(roster_->node_of[number]);
+bool Relay::keep(Kind kind, const Up& up) const {
+  if (kind == Kind::kReport) return news_.verdicts.count({up.scope, Status::kNobody}) == 0;
+  if (kind == Kind::kLeave) return !(news_.left | news_.dead).contains(up.number);
+  return tree_.lives(roster_->node_of[up.number]);
+}
+
+void Relay::forget_decided() {
+  std::erase_if(kept_, [this](const auto& each) {
+    return !keep(each.first, *get_up(each.first, ByteReader(each.second)));
+  });
 }
 
 // At the root.
-bool Relay::decide(Kind kind, ByteReader& in) {
-  const auto ranks = static_cast<std::uint32_t>(roster_->node_of.size());
-  if (kind == Kind::kWait) {
-    const auto wait = get_wait(in, ranks);
-    if (wait) learn({}, verdicts_->waits(*wait, now_), kNoLine);
-    return wait.has_value();
-  }
-  const Uuid scope = kind == Kind::kReport ? in.get<Uuid>() : Uuid{};
-  const auto number = in.get<std::uint32_t>();
-  if (kind == Kind::kReport) {
-    const Status why = get_status(in);
-    if (!in.ok() || number >= ranks) return false;
-    learn({}, verdicts_->report(number, scope, why, now_), kNoLine);
-  } else if (kind == Kind::kEnds) {
-    std::string last = in.get_text(kTextCap);
-    if (!in.ok() || number >= ranks) return false;
-    verdicts_->ends(number, std::move(last), now_);
-  } else {
-    if (!in.ok() || number >= roster_->nodes.size()) return false;
-    if (kind == Kind::kLeave) learn({}, {{}, {number}, {}}, kNoLine);
-    if (kind == Kind::kSilent) suspects_.try_emplace(number, now_ + 2 * Neighbours::kBeats);
-  }
-  return true;
+void Relay::decide(Kind kind, const Up& up) {
+  if (kind == Kind::kReport)
+    learn({}, verdicts_->report(up.number, up.scope, up.why, now_), kNoLine);
+  if (kind == Kind::kEnds) verdicts_->ends(up.number, up.last, now_);
+  if (kind == Kind::kLeave) learn({}, {{}, {up.number}, {}}, kNoLine);
+  if (kind == Kind::kSilent) suspects_.try_emplace(up.number, now_ + 2 * Neighbours::kBeats);
 }
 
 }  // namespace hccl::control

@@ -13,10 +13,9 @@ constexpr std::size_t kOffers = 32;  // in one turn
 
 void Relay::become_root() {
   state_ = State::kRoot;
-  std::vector<LineId> others;
-  for (const auto& [id, line] : neighbours_.lines()) {
-    if (line.role == Role::kParent || line.role == Role::kAsked) others.push_back(id);
-  }
+  const auto others = neighbours_.those([](LineId, const Line& line) {
+    return line.role == Role::kParent || line.role == Role::kAsked;
+  });
   parent_ = kNoLine;
   for (const LineId id : others) say_bye(id);
   verdicts_.emplace(roster_, tree_.root().epoch);
@@ -28,7 +27,7 @@ void Relay::become_root() {
   census_at_ = now_ + kTurnUp;
   spread({}, {}, kNoLine);
   const auto kept = kept_;
-  for (const auto& [kind, body] : kept) up(kind, body);
+  for (const auto& [kind, body] : kept) decide(kind, *get_up(kind, ByteReader(body)));
 }
 
 // Another node is the root. Perhaps nobody has heard what this one has decided last.
