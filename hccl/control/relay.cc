@@ -130,6 +130,7 @@ Relay::Step Relay::closed(LineId id, Time now) {
 }
 
 void Relay::close(LineId id) {
+  if (neighbours_.find(id) == nullptr) return;
   step_.outs.push_back({id, {}, true});
   lose(id, false);
 }

@@ -75,6 +75,8 @@ class World {
   virtual void hear(std::uint32_t node, const News& news) = 0;
   virtual void hear(std::uint32_t node, const Gatherings::Answer& answer) = 0;
   virtual void over(std::uint32_t node) = 0;
+  /// Just before a frame comes to a node's relay.
+  virtual void comes(std::uint32_t, LineId, const std::string&) {}
 
   /// Makes the nodes, and opens the lines that they have after joining.
   void make(std::shared_ptr<const Roster> roster) {
@@ -273,6 +275,7 @@ class World {
       }
       static_cast<void>(in.get<std::uint32_t>());
       const Root root{in.get<std::uint32_t>(), in.get<std::uint32_t>()};
+      comes(other, id, frame);
       take(other, relay(other).frame(id, frame, time()));
       require(!root.is_later_than(relay(other).root()), name(other) + " obeys an earlier root");
     });
