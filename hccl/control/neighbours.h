@@ -50,7 +50,7 @@ class Neighbours {
     std::uint32_t got = 0;   ///< frames that came
     std::deque<Time> unheeded{};  ///< when the frames were sent that the other end has not heeded
     std::uint32_t heeded = 0;     ///< frames that the other end has acknowledged
-    Time told{};                  ///< of a child: when it was told all that this node knows
+    Time told{};                  ///< when the other end was told all that this node knows
     Time heard{}, beat{};         ///< when the last frame came; when a beat is due
     Time owes = Time::max();      ///< when an acknowledgement is due
   };

@@ -102,7 +102,7 @@ Relay::Step Relay::opened(LineId id, std::uint32_t node, Time now) {
     const auto known = dials_.extract(node);
     const auto [why, skipped] = known.empty() ? Dial{Why::kProbe, kNodesCap} : known.mapped();
     if (why == Why::kAsk && state_ == State::kOrphan) {
-      neighbours_.add(id, Role::kAsked, node, now);
+      neighbours_.add(id, Role::kAsked, node, now).told = now;
       return send(id, Kind::kAdopt, adopt_body().bytes());
     }
     if (why == Why::kOffer && (skipped != kNodesCap || missing().contains(node))) {
@@ -222,7 +222,7 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
     verdicts_->left(ranks_of(fresh.left), now_);
   }
   spread(unknown, fresh, from);
-  untold_.emplace_back(now_, fresh);
+  untold_.emplace_back(learned_ = now_, fresh);
   if (state_ != State::kRoot) tell_ranks();
   seek_at_ = now_;
   // A child that leaves goes once it has heard that all know.
@@ -249,7 +249,8 @@ void Relay::tell_ranks() {
     const bool answered =
         std::ranges::none_of(lines, [&, at = since](const auto& each) { return waits(each, at); });
     const bool alone = below() == RankSet{node_} && !missing().empty();
-    if (state_ == State::kRoot && (!answered || alone) && now_ < since + kGrace) return;
+    const bool late = now_ >= since + (answered ? Neighbours::kSkip : kGrace);
+    if (state_ == State::kRoot && (!answered || alone) && !late) return;
     step_.heard.merge(news);
     untold_.pop_front();
     forget_decided();

@@ -76,7 +76,7 @@ class Relay {
  private:
   /// How long a new root waits for nodes that have heard verdicts, and a node that leaves for those
   /// that have not heard of it.
-  static constexpr std::chrono::seconds kGrace{1};
+  static constexpr std::chrono::milliseconds kGrace{1000};
   /// A node that changes parents turns up in this time.
   static constexpr std::chrono::milliseconds kTurnUp{100};
   using Line = Neighbours::Line;
@@ -160,6 +160,7 @@ class Relay {
   LineId parent_ = kNoLine;
   std::map<std::uint32_t, Dial> dials_;
   Time seek_at_{}, give_up_at_ = Time::max();  // an orphan's
+  Time learned_{};                             // when something was news
   RankSet said_below_;
   std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // that the parent has not heard
   Time waits_at_ = Time::max();

@@ -142,6 +142,7 @@ bool Relay::hear_offer(LineId id, Line& line, ByteReader& in) {
   if (parent_ != kNoLine) say_bye(parent_);
   line.role = Role::kAsked;
   line.node = node;
+  line.told = now_;
   send(id, Kind::kAdopt, adopt_body().bytes());
   return true;
 }
@@ -160,6 +161,11 @@ bool Relay::hear_welcome(LineId id, Line& line, ByteReader& in) {
   parent_ = id;
   line.role = Role::kParent;
   said_below_ = {};  // what was asked with may have changed
+  if (learned_ >= line.told) {
+    ByteWriter known;
+    put_known(known);
+    send(id, Kind::kNews, known.bytes());
+  }
   gatherings_.moved();
   for (const auto& each : gatherings_.last()) {
     say_answer(id, each);

@@ -129,7 +129,7 @@ class Oracle : public World {
 
   /// Whether the node may count as dead though it runs.
   bool out_of_reach(std::uint32_t node) const {
-    return lives_[node].longest_stop() > kPeerTimeout || severed_.count(node) != 0;
+    return (lives_[node].longest_stop() > kPeerTimeout && !all_stop_) || severed_.count(node) != 0;
   }
   void check_end() {
     std::vector<std::uint32_t> here;
@@ -169,6 +169,7 @@ class Oracle : public World {
   Counts& counts_;
   int kind_ = 0;                  // of the world
   nanoseconds repair_{};          // how long the tree may need after a fault
+  bool all_stop_ = false;         // at once, so that nobody is out of reach
   bool may_miss_leaves_ = false;  // a node that leaves may go before anybody heeds it
   std::vector<RankSet> groups_;
   std::uint32_t awaited_ = 0;        // by all that wait

@@ -18,16 +18,26 @@ constexpr seconds kActions{6};  // then nothing happens any more
 constexpr std::uint32_t kGroups = 3;
 
 /// A seed makes a world of one of these kinds. Where few things happen, bounds of time are tight.
-enum Worlds { kCalm, kOneDeath, kDeaths, kDeathsAndLeaves, kShortStops, kStopAndDeath, kMixed };
+enum Worlds {
+  kCalm,
+  kOneDeath,
+  kDeaths,
+  kDeathsAndLeaves,
+  kShortStops,
+  kSuspended,
+  kStopAndDeath,
+  kMixed
+};
 
 class Simulation : public Oracle {
  public:
   Simulation(std::uint64_t seed, bool trace, Counts& counts) : Oracle(seed, trace, counts) {
-    kind_ = std::min<int>(static_cast<int>(seed % 8), kMixed);
+    kind_ = std::min<int>(static_cast<int>(seed % 9), kMixed);
     make_roster(1 + random_.below(random_.percent(15) ? 64 : 12));
     for (std::uint32_t node = 0; node < lives_.size(); ++node) heard_[node] = {};
     repair_ = 2 * reach() + allowed(true);
     may_miss_leaves_ = kind_ == kMixed;
+    all_stop_ = kind_ == kSuspended;
   }
 
   void run() {
@@ -35,7 +45,7 @@ class Simulation : public Oracle {
     plan_ranks();
     run_until(kind_ < kShortStops ? seconds(14) : seconds(34));
     counts_.events["successions"] += successions_;
-    if (kind_ == kCalm || kind_ == kShortStops) {
+    if (kind_ == kCalm || kind_ == kShortStops || kind_ == kSuspended) {
       require(frames_[Kind::kAdopt] + frames_[Kind::kOffer] == 0, "a place changes without need");
     }
     check_end();
@@ -46,8 +56,9 @@ class Simulation : public Oracle {
   /// after 300 ms, the root after 1 s more.
   nanoseconds allowed(bool root_stops) const {
     if (kind_ == kCalm || kind_ == kShortStops) return milliseconds(80);
+    if (kind_ == kSuspended) return milliseconds(1500);
     if (kind_ < kShortStops) return milliseconds(400);
-    return kind_ == kStopAndDeath && !root_stops ? milliseconds(1000) : milliseconds(2800);
+    return kind_ == kStopAndDeath && !root_stops ? milliseconds(1000) : milliseconds(2500);
   }
   void make_roster(std::uint32_t size) {
     Roster roster;
@@ -83,6 +94,15 @@ class Simulation : public Oracle {
       later_stops(stopped, seconds(2), length);
       repair_ = 2 * reach() + allowed(stopped == 0 || dies == 0);
       if (dies != stopped) later_dies(dies, seconds(2) + random_.up_to(seconds(4)));
+    }
+    // All processes of the job are suspended, or are starved and run by turns.
+    const bool starved = random_.percent(50);
+    for (std::uint32_t node = 0; kind_ == kSuspended && node < size; ++node) {
+      if (!starved) later_stops(node, seconds(2) + random_.up_to(milliseconds(5)), seconds(8));
+      for (int i = 0; starved && i < 20; ++i) {
+        later_stops(node, milliseconds(300 * i) + random_.up_to(milliseconds(100)),
+                    milliseconds(100) + random_.up_to(milliseconds(80)));
+      }
     }
     for (std::uint32_t node = 0; node < size; ++node) {
       const unsigned chance = node == 0 ? 50 : size > 12 ? 8 : 25;

@@ -203,7 +203,8 @@ class World {
   std::size_t open_lines() const {
     return static_cast<std::size_t>(std::ranges::count_if(lines_, [this](const auto& each) {
       const auto& [id, ends] = each;
-      return runs(ends.node[0]) && runs(ends.node[1]) && ended_.count({ends.node[0], id}) == 0 &&
+      const auto here = [this](std::uint32_t node) { return runs(node) && !is_stopped(node); };
+      return here(ends.node[0]) && here(ends.node[1]) && ended_.count({ends.node[0], id}) == 0 &&
              ended_.count({ends.node[1], id}) == 0;
     }));
   }
