@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // How long a deleted group, which the program has not destroyed, lets its operations run.
-constexpr milliseconds kPatience{10'000};
+constexpr milliseconds kGraceOfOperations{10'000};
 
 }  // namespace
 
@@ -44,7 +44,7 @@ ProcessGroupHccl::~ProcessGroupHccl() {
   if (fork_.in_child()) {  // the parent's threads and connections: no destructor runs
     static_cast<void>(new std::shared_ptr<Communicator>(std::move(communicator_)));
   } else {
-    end(std::min(options_->timeout, kPatience));
+    end(std::min(options_->timeout, kGraceOfOperations));
   }
 }
 

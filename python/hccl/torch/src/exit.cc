@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 // The time that all groups together give their operations at the end of the program.
-constexpr milliseconds kPatience{5'000};
+constexpr milliseconds kGraceAtExit{5'000};
 // The time that a running callback then has.
 constexpr milliseconds kGrace{2'000};
 
@@ -62,7 +62,7 @@ void end_groups(bool failed) noexcept {
   ender = std::this_thread::get_id();
   begun = true;
   const auto living = living_communicators();
-  const auto deadline = steady_clock::now() + (failed ? milliseconds(0) : kPatience);
+  const auto deadline = steady_clock::now() + (failed ? milliseconds(0) : kGraceAtExit);
   for (const auto& each : living) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
     each->drain(std::max(left, milliseconds(1)));

@@ -20,7 +20,7 @@ namespace hccl::pytorch {
 namespace {
 
 // The time that the main thread has to run Python code again.
-constexpr std::chrono::milliseconds kPatience{300};
+constexpr std::chrono::milliseconds kTimeToRunPython{300};
 
 sem_t interrupts;          // counts Ctrl-C for the watcher
 struct sigaction pythons;  // Python's handler, which on_interrupt() calls
@@ -76,7 +76,7 @@ class Watcher {
     }
   }
 
-  // Whether the main thread runs Python code within kPatience, and so Python's handler.
+  // Whether the main thread runs Python code within kTimeToRunPython, and so Python's handler.
   bool python_runs() {
     std::unique_lock lock(mutex_);
     const unsigned before = runs_;
@@ -86,7 +86,7 @@ class Watcher {
           return 0;
         },
         this);
-    return ran_.wait_for(lock, kPatience, [&] { return runs_ != before; });
+    return ran_.wait_for(lock, kTimeToRunPython, [&] { return runs_ != before; });
   }
 
   void note() {

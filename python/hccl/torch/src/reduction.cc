@@ -10,8 +10,6 @@
 namespace hccl::pytorch {
 namespace {
 
-constexpr uint64_t kMaxCount = 0x7FFFFFFF;
-
 using RedOpType = c10d::ReduceOp::RedOpType;
 
 const char* name_of(RedOpType kind) {

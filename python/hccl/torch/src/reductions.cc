@@ -11,7 +11,7 @@
 namespace hccl::pytorch {
 namespace {
 
-void check_dense(const Tensors& tensors, const Refusal& refuse) {
+void check_tensors(const Tensors& tensors, const Refusal& refuse) {
   c10d::assertNonEmpty(refuse, tensors);
   c10d::assertDense(refuse, tensors);
   c10d::assertCPU(refuse, tensors);
@@ -147,7 +147,7 @@ WorkPtr ProcessGroupHccl::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   c10d::assertRootRank(refuse, options.rootRank, size_);
   c10d::assertRootTensor(refuse, options.rootTensor, static_cast<int64_t>(tensors.size()));
   c10d::assertSingleElement(refuse, tensors);
-  check_dense(tensors, refuse);
+  check_tensors(tensors, refuse);
   const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
   Call call{c10d::OpType::REDUCE, "hccl:reduce",  tensors, tensors,
             options.timeout,      options.asyncOp};
@@ -163,8 +163,8 @@ WorkPtr ProcessGroupHccl::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   const Refusal refuse = refusal("reduce_scatter");
   c10d::assertSingleElementOutput(refuse, outputs);
   c10d::assertScatterInputTensorList(refuse, inputs, size_);
-  check_dense(outputs, refuse);
-  check_dense(inputs[0], refuse);
+  check_tensors(outputs, refuse);
+  check_tensors(inputs[0], refuse);
   check_outputs(outputs, refuse);
   const at::Tensor& output = outputs[0];
   for (const auto i : c10::irange(inputs[0].size())) {

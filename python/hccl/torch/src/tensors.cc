@@ -14,9 +14,6 @@
 namespace hccl::pytorch {
 namespace {
 
-// The largest count that the library accepts.
-constexpr uint64_t kMaxCount = 0x7FFFFFFF;
-
 std::optional<HcclDataType> library_type(at::ScalarType type) {
   switch (type) {
     case at::kBool:

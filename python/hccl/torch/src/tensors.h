@@ -12,6 +12,9 @@ namespace hccl::pytorch {
 class Refusal;
 using Tensors = std::vector<at::Tensor>;
 
+/// The largest count that the library accepts.
+constexpr uint64_t kMaxCount = 0x7FFFFFFF;
+
 /// The memory of a contiguous tensor in the form that the library takes.
 struct Elements {
   void* data;
