@@ -1,9 +1,11 @@
 """Builds a module against a framework of this Python environment, once. hccl.torch.build and
 hccl.tensorflow.build use it.
 
-Frameworks have no stable interface for backends, so a module is compiled for each version. The
-result is stored under a name made of the versions and sources: in the package, or in the user's
-cache if the package is not writable. One process builds the module; others wait for it.
+Frameworks have no stable interface for backends, so a module is compiled for each version. A wheel
+brings an archive of compiled modules, and the first use takes the one that fits; if none fits, the
+first use compiles one. The result is stored under a name made of the versions and sources: in the
+package, or in the user's cache if the package is not writable. One process builds the module;
+others wait for it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 import time
 from dataclasses import dataclass
@@ -32,7 +35,7 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True)
 class Module:
-    """A module that is compiled on the machine that uses it."""
+    """A module that is compiled for each version of a framework."""
 
     title: str  # in messages: "PyTorch backend"
     folder: str  # a folder of the package; it contains src/
@@ -40,6 +43,8 @@ class Module:
     framework: Callable[[], str]  # "torch 2.13.0"; imports the framework
     options: Callable[[], list[str]]  # CMake options with the place of the framework
     takes: str  # in messages: "a minute or two"
+    # The versions that one ready module fits, "torch-2.13-cxx11abi1"; None: no ready module fits.
+    release: Callable[[], Optional[str]] = lambda: None
 
     def build(self, force: bool = False) -> pathlib.Path:
         """Returns the path of the module for this environment's framework. Builds it if needed."""
@@ -50,12 +55,22 @@ class Module:
         with self._lock(folder):
             target = self._path(folder)
             if force or not target.exists():  # another process may have built it meanwhile
-                self._compile(target)
+                if force or not self._unpack(target):
+                    self._compile(target)
             return target
 
     def find(self) -> Optional[pathlib.Path]:
         """Returns the path of the module, or None if it has not been built."""
         return next((self._path(f) for f in self._folders() if self._path(f).exists()), None)
+
+    def ready(self) -> Optional[str]:
+        """Returns the name of the module in the package's archive that fits exactly this
+        environment, or None."""
+        release = self.release()
+        if release is None:
+            return None
+        name = f"{key(release, _soabi(), digest(self._sources, HEADERS))}/{self.file}"
+        return name if name in self._archived() else None
 
     def main(self) -> None:
         """python -m hccl.….build [--force]"""
@@ -67,6 +82,36 @@ class Module:
     @property
     def _sources(self) -> pathlib.Path:
         return PACKAGE / self.folder / "src"
+
+    @property
+    def _archive(self) -> pathlib.Path:
+        return PACKAGE / self.folder / "ready.tar.xz"
+
+    def _archived(self) -> list[str]:
+        with contextlib.suppress(OSError, tarfile.TarError):  # no archive, or a Python without lzma
+            with tarfile.open(self._archive) as archive:
+                return archive.getnames()
+        return []
+
+    def _unpack(self, target: pathlib.Path) -> bool:
+        """Takes the module out of the package's archive, if one fits."""
+        name = self.ready()
+        if name is None:
+            return False
+        with tarfile.open(self._archive) as archive, tempfile.NamedTemporaryFile() as file:
+            member = archive.extractfile(name)
+            assert member is not None
+            file.write(member.read())
+            file.flush()
+            self._keep(pathlib.Path(file.name), target)
+        return True
+
+    def _with_ready(self) -> str:
+        """Returns a half sentence on the versions for which the package has a module."""
+        keys = [name.split("/")[0].split("-") for name in self._archived()]
+        versions = ", ".join(dict.fromkeys(f"{words[0]} {words[1]}" for words in keys))
+        pythons = ", ".join(dict.fromkeys(f"{words[3]}-{words[4]}" for words in keys))
+        return f". No compiler is needed for {versions} with {pythons}" if keys else ""
 
     def _path(self, folder: pathlib.Path) -> pathlib.Path:
         return folder / self._key() / self.file
@@ -82,11 +127,8 @@ class Module:
     def _key(self) -> str:
         """Returns a name that depends on the framework, Python and the module's sources, because
         the module fits no others."""
-        digest = hashlib.sha256()
-        for path in sorted([*self._sources.iterdir(), *HEADERS.rglob("*.h")]):
-            digest.update(path.name.encode() + path.read_bytes())
         version = self.framework().replace(" ", "-")
-        return f"{version}-{sysconfig.get_config_var('SOABI')}-{digest.hexdigest()[:12]}"
+        return key(version, _soabi(), digest(self._sources, HEADERS))
 
     def _writable(self) -> pathlib.Path:
         for folder in self._folders():
@@ -103,7 +145,8 @@ class Module:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                _say(f"waiting for another process, which builds the {self.title}")
+                if self.ready() is None:  # unpacking takes no time
+                    _say(f"waiting for another process, which builds the {self.title}")
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield  # closing the file ends the lock
 
@@ -114,8 +157,8 @@ class Module:
                 return found
         hint = " or ".join([f"install {name}", *(f"set {variable}" for variable in variables)])
         raise BuildError(
-            f"hccl: the {self.title} is compiled for each {self.framework().split()[0]}, "
-            f"but {name} is missing: {hint}"
+            f"hccl: the {self.title} must be compiled for {self.framework()}, "
+            f"but {name} is missing: {hint}{self._with_ready()}"
         )
 
     def _compile(self, target: pathlib.Path) -> None:
@@ -164,6 +207,23 @@ def library(name: str) -> pathlib.Path:
     if found is None:
         raise BuildError(f"hccl: {name} is not in {PACKAGE}: install the package again")
     return found
+
+
+def digest(sources: pathlib.Path, headers: pathlib.Path) -> str:
+    """Returns a hash of a module's sources and hccl's headers, wherever they lie."""
+    total = hashlib.sha256()
+    for path in [*sorted(sources.iterdir()), *sorted(headers.rglob("*.h"))]:
+        total.update(path.name.encode() + path.read_bytes())
+    return total.hexdigest()[:12]
+
+
+def key(framework: str, soabi: str, digest: str) -> str:
+    """Returns the name of the folder of a module."""
+    return f"{framework}-{soabi}-{digest}"
+
+
+def _soabi() -> str:
+    return str(sysconfig.get_config_var("SOABI"))
 
 
 def _say(text: str) -> None:

@@ -60,9 +60,12 @@ def _frameworks() -> Iterator[tuple[str, str]]:
         if version is None:
             yield title, "not installed"
             continue
-        module = importlib.import_module(f"hccl.{title}.build").MODULE.find()
+        module = importlib.import_module(f"hccl.{title}.build").MODULE
+        state = f"not built: python -m hccl.{title}.build, or the first use"
+        if module.ready():
+            state = "ready in the package: the first use unpacks it"
         yield title, f"{title} {version}"
-        yield "module", str(module or f"not built: python -m hccl.{title}.build, or the first use")
+        yield "module", str(module.find() or state)
 
 
 def _version(package: str) -> Optional[str]:

@@ -1,6 +1,8 @@
 """Builds the backend for the torch of this Python environment: python -m hccl.torch.build"""
 
+import re
 import sysconfig
+from typing import Optional
 
 from hccl import _build
 
@@ -9,6 +11,15 @@ def _framework() -> str:
     import torch
 
     return f"torch {torch.__version__}"
+
+
+def _release() -> Optional[str]:
+    """Returns what the name of a ready module says about torch. The releases of a minor version
+    share one ABI; a torch that is no release, or is built by others, may have any."""
+    import torch
+
+    found = re.fullmatch(r"(\d+\.\d+)\.\d+(\+(cpu|cu\d+|rocm[\d.]+|xpu))?", torch.__version__)
+    return f"torch-{found[1]}-cxx11abi{int(torch.compiled_with_cxx11_abi())}" if found else None
 
 
 def _options() -> list[str]:
@@ -37,6 +48,7 @@ MODULE = _build.Module(
     framework=_framework,
     options=_options,
     takes="a minute or two",
+    release=_release,
 )
 
 if __name__ == "__main__":
