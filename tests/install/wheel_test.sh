@@ -3,6 +3,7 @@
 # headers. Two ranks then run README's Python program. Ascend's names come with the extra "ascend" only. Needs root,
 # debootstrap and the distribution's mirror.
 #   tests/install/wheel_test.sh [SUITE...]     default: bookworm (Python 3.11), noble (Ubuntu 24.04, Python 3.12)
+# With HCCL_TEST_TORCH=torch==2.13.0 pip puts this PyTorch there before, and two ranks run README's program for it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 suites=("$@")
@@ -27,15 +28,25 @@ for suite in "${suites[@]}"; do
   version=$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
     --python-version "$version" --dest "$root/wheels" numpy
+  if [[ ${HCCL_TEST_TORCH-} ]]; then
+    .venv/bin/python -m pip download --quiet --disable-pip-version-check --only-binary :all: \
+      --python-version "$version" --dest "$root/wheels" "$HCCL_TEST_TORCH"
+    awk '/^```python title="reduce.py"/ { on = 1; next } /^```/ { on = 0 } on' README.md >"$root/reduce.py"
+  fi
   awk '/^import hccl/, /destroy/' README.md >"$root/first.py"
   chroot "$root" bash -e <<'END'
 python3 -m venv /venv
+if [[ -e /reduce.py ]]; then /venv/bin/pip install --quiet --no-index --find-links /wheels torch; fi
 begin=$SECONDS
 /venv/bin/pip install --quiet --no-index --find-links /wheels hccl
 export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29555
 for rank in 0 1; do RANK=$rank LOCAL_RANK=$rank /venv/bin/python /first.py >/output$rank & done
 wait
 [[ $(cat /output0 /output1) == $'rank 0 of 2: the sum is 1\nrank 1 of 2: the sum is 1' ]] || { cat /output?; exit 1; }
+if [[ -e /reduce.py ]]; then
+  PATH=/venv/bin:$PATH torchrun --nproc-per-node 2 /reduce.py >/output
+  [[ $(grep -c '^rank [01]: \[1.0, 1.0, 1.0, 1.0\]$' /output) == 2 ]] || { cat /output; exit 1; }
+fi
 /venv/bin/python -m hccl.info >/info
 grep -q 'cannot be used: libfabric.so.1' /info || { cat /info; exit 1; }
 /venv/bin/hccl_perf --help >/dev/null
