@@ -25,7 +25,10 @@ import zipfile
 RELEASES = {"2.13.0": 310, "2.14.1": 310, "2.15.0": 311}
 LIBRARIES = ["torch_python", "torch_cpu", "torch", "c10"]
 ABI = "cxx11abi1"  # of all these releases; check() fails with any other
-GLIBC = (2, 34)  # as the tag of the wheels says
+NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29)}  # as the tag of the wheels says
+# g++ 12 takes this function in a version that RHEL 9's libstdc++ lacks; both have the older one.
+WAIT = "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"
+OLDER = f'__asm__(".symver {WAIT},{WAIT}@GLIBCXX_3.4.11");\n'
 SOURCES = pathlib.Path("python/hccl/torch/src")
 CMAKE = os.environ.get("CMAKE_EXECUTABLE", "cmake")
 BUILD = runpy.run_path("python/hccl/_build.py")
@@ -71,9 +74,11 @@ def compile_module(prefix, torch, python, target):
     libhccl = next(prefix.glob("lib*/libhccl.so.*.*"))
     includes = [include, include / "torch/csrc/api/include", python["INCLUDEPY"], headers]
     with tempfile.TemporaryDirectory() as work:
+        older = pathlib.Path(work) / "older.h"
+        older.write_text(OLDER)
         options = {
             "CMAKE_BUILD_TYPE": "Release",
-            "CMAKE_CXX_FLAGS": "-D_GLIBCXX_USE_CXX11_ABI=1",
+            "CMAKE_CXX_FLAGS": f"-D_GLIBCXX_USE_CXX11_ABI=1 -include {older}",
             "HCCL_TORCH_INCLUDES": ";".join(map(str, includes)),
             "HCCL_TORCH_LIBRARIES": torch / "lib",
             "HCCL_TORCH_LIBRARY": libhccl,
@@ -96,12 +101,13 @@ def symbols(library, *options):
 
 
 def check(module, libraries):
-    """All symbols that the module needs are in the libraries, in Python, or in an old enough C library."""
+    """All symbols that the module needs are in the libraries, in Python, or in old enough C and C++
+    libraries."""
     defined = [name for library in libraries for name in symbols(library, "--defined-only")]
     there = {name.split("@")[0] for name in defined}
     for name in symbols(module, "--undefined-only"):
-        glibc = re.search(r"@GLIBC_(\d+)\.(\d+)", name)
-        if glibc and tuple(map(int, glibc.groups())) > GLIBC:
+        version = re.search(r"@(GLIBC|GLIBCXX)_([\d.]+)", name)
+        if version and tuple(map(int, version[2].split("."))) > NEWEST[version[1]]:
             raise RuntimeError(f"{module.name} needs {name}")
         others = re.match("_?Py|GOMP_|omp_|__gmon|_ITM", name)  # Python's, and torch's OpenMP
         if "@" not in name and name not in there and not others:

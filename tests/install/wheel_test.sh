@@ -31,6 +31,7 @@ for suite in "${suites[@]}"; do
   if [[ ${HCCL_TEST_TORCH-} ]]; then
     .venv/bin/python -m pip download --quiet --disable-pip-version-check --only-binary :all: \
       --python-version "$version" --dest "$root/wheels" "$HCCL_TEST_TORCH"
+    echo "127.0.0.1 localhost $(hostname)" >"$root/etc/hosts"  # as containers have it
     awk '/^```python title="reduce.py"/ { on = 1; next } /^```/ { on = 0 } on' README.md >"$root/reduce.py"
   fi
   awk '/^import hccl/, /destroy/' README.md >"$root/first.py"
