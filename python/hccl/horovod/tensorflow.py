@@ -94,9 +94,19 @@ elastic.__dict__.update(
 _names = "TensorFlowState CommitStateCallback UpdateBatchStateCallback UpdateEpochStateCallback"
 for _name in _names.split():
     elastic.__dict__[_name] = absent(f"elastic.{_name}", "commit() the state in the program")
-_why = "it is not implemented"
-SyncBatchNormalization = absent("SyncBatchNormalization", _why)
-PartialDistributedOptimizer = absent("PartialDistributedOptimizer", _why)
-PartialDistributedGradientTape = absent("PartialDistributedGradientTape", _why)
+SyncBatchNormalization = absent(
+    "SyncBatchNormalization",
+    "reduce the moments with allreduce in a layer of your own, or normalize without a batch, for "
+    "example with LayerNormalization",
+)
+PartialDistributedOptimizer = absent(
+    "PartialDistributedOptimizer",
+    "give the local layers an optimizer of their own, and wrap the other with DistributedOptimizer",
+)
+PartialDistributedGradientTape = absent(
+    "PartialDistributedGradientTape",
+    "use tf.GradientTape, and reduce the gradients of layers that are not local with "
+    "grouped_allreduce",
+)
 start_timeline = absent("start_timeline", "hccl.tensorflow.trace_at_exit writes traces")
 stop_timeline = start_timeline
