@@ -36,6 +36,7 @@ def new_model():
 def fit(optimizer):
     model = new_model()
     model.compile(optimizer, "mse")
+    assert model.optimizer is optimizer or not isinstance(optimizer, npu_scaling), model.optimizer
     model.fit(data, verbose=0)
     return model, model.optimizer
 
@@ -64,6 +65,7 @@ ways = {
     "npu": lambda: fit(npu_wrapper(optimizers.SGD(0.0625))),
     "outside": lambda: fit(hvd.DistributedOptimizer(around(optimizers.SGD(0.0625)))),
     "npu scaling": lambda: fit(npu_scaling(npu_wrapper(optimizers.SGD(0.0625)))),
+    "npu scaling within": lambda: fit(npu_wrapper(npu_scaling(optimizers.SGD(0.0625)))),
     "loop": lambda: loop(around(hvd.DistributedOptimizer(optimizers.SGD(0.0625)))),
     "loop outside": lambda: loop(hvd.DistributedOptimizer(around(optimizers.SGD(0.0625)))),
 }

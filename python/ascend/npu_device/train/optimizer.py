@@ -20,26 +20,18 @@ class NpuLossScaleOptimizer:
 
     If a gradient of any worker is not finite, no worker steps, and the scale is halved. The scale
     is doubled after dynamic_growth_steps finite steps. With dynamic=False it stays initial_scale.
-    `fit` scales and unscales. With Keras 2 the object is a LossScaleOptimizer of Keras's, which
-    `compile` with mixed_float16 takes as it is. With Keras 3 it is the inner optimizer itself,
-    changed, so that Keras accepts it.
+    The object is a LossScaleOptimizer of Keras's (2 or 3), so that `fit` scales and unscales, and
+    `compile` with mixed_float16 takes the object as it is.
     """
 
     def __new__(cls, inner_optimizer: Any, *arguments: Any, **options: Any) -> Any:
-        optimizer = tf.keras.optimizers.get(inner_optimizer)
-        kind = type(optimizer)
-        if not hasattr(kind, "apply"):
-            return object.__new__(_scaling_keras_2(kind))
-        # The `apply` of a wrapper, which reduces the gradients, or the `apply` of the class.
-        optimizer._npu_within = vars(optimizer).pop("apply", None) or optimizer.apply
-        object.__setattr__(optimizer, "__class__", _scaling(kind))
-        return optimizer
+        return object.__new__(_scaling(type(tf.keras.optimizers.get(inner_optimizer))))
 
     @property
     def last_step_finite(self: Any) -> tf.Tensor:
         return tf.convert_to_tensor(self._npu_finite)
 
-    def _step(self, gradients: list, variables: list, apply: Callable[[], Any]) -> tf.Tensor:
+    def _step(self, gradients: list, apply: Callable[[], Any]) -> tf.Tensor:
         finite = self._all_finite(gradients)
         self._npu_finite.assign(finite)
 
@@ -47,8 +39,6 @@ class NpuLossScaleOptimizer:
             apply()
             return tf.constant(True)
 
-        if not tf.executing_eagerly() and hasattr(self, "build"):
-            self.build(variables)
         applied = tf.cond(finite, step, lambda: tf.constant(False))
         self._update(finite)
         return applied
@@ -69,12 +59,12 @@ class NpuLossScaleOptimizer:
     def _update(self, finite: tf.Tensor) -> None:
         if not self.dynamic:
             return
-        scale = self._npu_scale
-        steps = tf.where(finite, self._npu_steps + 1, tf.zeros_like(self._npu_steps))
+        scale, steps = map(tf.convert_to_tensor, (self._npu_scale, self._npu_steps))
+        steps = tf.where(finite, steps + 1, tf.zeros_like(steps))
         grows = steps >= self.dynamic_growth_steps
         doubled = tf.where(tf.math.is_finite(scale * 2), scale * 2, scale)
         smaller = tf.maximum(scale / 2, 1.0)
-        scale.assign(tf.where(finite, tf.where(grows, doubled, scale), smaller))
+        self._npu_scale.assign(tf.where(finite, tf.where(grows, doubled, scale), smaller))
         self._npu_steps.assign(tf.where(grows, tf.zeros_like(steps), steps))
 
 
@@ -89,8 +79,10 @@ class _Keras2:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
         gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
+        if not tf.executing_eagerly() and hasattr(self, "build"):
+            self.build(variables)
         apply = self.inner_optimizer.apply_gradients
-        return self._step(gradients, variables, lambda: apply(pairs, *args, **kwargs))
+        return self._step(gradients, lambda: apply(pairs, *args, **kwargs))
 
     @property
     def _npu_scale(self: Any) -> Any:
@@ -102,8 +94,8 @@ class _Keras2:
 
 
 class _Keras3:
-    """The methods that Keras 3 calls: `fit` lets the optimizer scale the loss and unscale
-    gradients."""
+    """Adds to Keras 3's LossScaleOptimizer, the next base, a test of all workers' gradients, a
+    constant scale, and gradients that are unscaled before apply."""
 
     def __init__(
         self: Any,
@@ -116,67 +108,64 @@ class _Keras3:
             raise ValueError('"initial_scale" must be specified if "dynamic" is False')
         if not dynamic and dynamic_growth_steps is not None:
             raise ValueError('"dynamic_growth_steps" must be None if "dynamic" is False')
+        super().__init__(  # type: ignore[call-arg]
+            tf.keras.optimizers.get(inner_optimizer),
+            initial_scale=float(2**15 if initial_scale is None else initial_scale),
+            dynamic_growth_steps=2000 if dynamic_growth_steps is None else dynamic_growth_steps,
+        )
         self.dynamic = dynamic
-        self.initial_scale = float(2**15 if initial_scale is None else initial_scale)
-        self.dynamic_growth_steps = 2000 if dynamic_growth_steps is None else dynamic_growth_steps
-        self._npu_scale = tf.Variable(self.initial_scale, trainable=False, dtype=tf.float32)
-        self._npu_steps = tf.Variable(0, trainable=False, dtype=tf.int64)
         self._npu_finite = tf.Variable(True, trainable=False)
         self._npu_fit_scales = False
 
     @property
-    def inner_optimizer(self) -> Any:
-        return self
+    def _npu_scale(self: Any) -> Any:
+        return self.dynamic_scale if self.built else self.initial_scale
 
     @property
-    def loss_scale(self: Any) -> tf.Tensor:
-        return tf.convert_to_tensor(self._npu_scale)
+    def _npu_steps(self: Any) -> Any:
+        return self.step_counter if self.built else 0
 
     @property
-    def dynamic_counter(self: Any) -> tf.Variable:
+    def loss_scale(self) -> tf.Tensor:
+        return tf.convert_to_tensor(self._npu_scale, tf.float32)
+
+    @property
+    def dynamic_counter(self) -> tf.Tensor:
         """The number of finite steps since the last change of the scale."""
-        return self._npu_steps
+        return tf.convert_to_tensor(self._npu_steps)
 
-    def get_scaled_loss(self: Any, loss: Any) -> Any:
+    def get_scaled_loss(self, loss: Any) -> Any:
         if callable(loss):
             return lambda: self.get_scaled_loss(loss())
-        return loss * tf.cast(self._npu_scale, loss.dtype)
+        return loss * tf.cast(self.loss_scale, loss.dtype)
 
-    def get_unscaled_gradients(self: Any, gradients: Any) -> list[Any]:
-        inverse = 1.0 / self._npu_scale
+    def get_unscaled_gradients(self, gradients: Any) -> list[Any]:
+        inverse = 1.0 / self.loss_scale
         return [None if g is None else g * tf.cast(inverse, g.dtype) for g in gradients]
 
-    def scale_loss(self: Any, loss: Any) -> Any:
+    def scale_loss(self, loss: Any) -> Any:
         self._npu_fit_scales = True
         return self.get_scaled_loss(loss)
 
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         gradients = list(grads)
+        if not self.built:
+            self.build(trainable_variables)
         if self._npu_fit_scales:
             self._npu_fit_scales = False
             gradients = self.get_unscaled_gradients(gradients)
-        variables = trainable_variables
-        if variables is None:
-            variables = self._trainable_variables
-        return self._step(
-            gradients, list(variables), lambda: self._npu_within(gradients, trainable_variables)
-        )
+        apply = self.inner_optimizer.apply
+        return self._step(gradients, lambda: apply(gradients, trainable_variables))
 
 
 @functools.lru_cache(maxsize=None)
 def _scaling(kind: type) -> type:
-    """Makes a class with the name of the inner optimizer's class, which Keras uses to save and copy
-    it."""
-    copied = classmethod(lambda _, config, *arguments: kind.from_config(config, *arguments))  # type: ignore[attr-defined]
-    own = {"__module__": kind.__module__, "from_config": copied}
-    return type(kind.__name__, (NpuLossScaleOptimizer, _Keras3, kind), own)
-
-
-@functools.lru_cache(maxsize=None)
-def _scaling_keras_2(kind: type) -> type:
-    """Makes a class with the name of Keras's class, which Keras uses to save it. Keras has one for
+    """Makes a class with the name of Keras's class, which Keras uses to save it. Keras 2 has one for
     legacy optimizers and one for all others."""
-    scalers = loss_scalers(kind)[1:]
-    base = next(each for each in scalers if any(issubclass(kind, b) for b in each.__bases__))
+    scalers, additions = loss_scalers(kind), _Keras3
+    base = scalers[0]
+    if not hasattr(kind, "apply"):
+        additions = _Keras2  # type: ignore[assignment]
+        base = next(each for each in scalers[1:] if any(issubclass(kind, b) for b in each.__bases__))
     own = {"__module__": base.__module__}
-    return type(base)(base.__name__, (NpuLossScaleOptimizer, _Keras2, base), own)
+    return type(base)(base.__name__, (NpuLossScaleOptimizer, additions, base), own)
