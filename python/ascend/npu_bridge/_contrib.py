@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.abc
 import importlib.util
@@ -11,6 +12,8 @@ import types
 from typing import Any, Callable, NamedTuple
 
 import tensorflow as tf
+
+from npu_bridge import _contrib_parts
 
 
 def _gone(name: str) -> str:
@@ -36,6 +39,27 @@ class _Part(types.ModuleType):
         if found is not None:
             return found
         raise ImportError(_gone(f"{self.__name__}.{name}"))
+
+
+class _Inner(_Part):
+    """A module within a part, such as tf.contrib.tpu.python.tpu: has the part's names, and modules
+    of any name, because their names say only where upstream keeps the part's names."""
+
+    def __init__(self, name: str) -> None:
+        part = ".".join(name.split(".")[:3])
+        super().__init__(name, lambda: sys.modules[part])
+        self.__path__: list[str] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(_gone(self.__name__))
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except ImportError:
+            if name.startswith("_") or not name.islower():
+                raise
+            return importlib.import_module(f"{self.__name__}.{name}")
 
 
 class _Contrib(_Part):
@@ -74,11 +98,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             )
         if not name.startswith("tensorflow.contrib."):
             return None
-        if _in_slim(name):
+        if _in_slim(name) or _in_part(name):
             return importlib.util.spec_from_loader(name, self, is_package=True)
         raise ModuleNotFoundError(_gone(name), name=name)
 
     def create_module(self, spec: Any) -> Any:
+        if _in_part(spec.name):
+            return _Inner(spec.name)
         _slim()
         return importlib.import_module(_in_slim(spec.name))
 
@@ -91,6 +117,10 @@ def _in_slim(name: str) -> str:
         if name == whole or name.startswith(f"{whole}."):
             return of_slim + name[len(whole) :]
     return ""
+
+
+def _in_part(name: str) -> bool:
+    return name.split(".")[2] in _contrib_parts.own()
 
 
 def _summary() -> Any:
@@ -107,6 +137,7 @@ _ELSEWHERE: dict[str, Callable[[], Any]] = {
     "data": lambda: tf.compat.v1.data.experimental,
     "summary": _summary,
     "distribute": lambda: tf.compat.v1.distribute,
+    "cluster_resolver": lambda: tf.compat.v1.distribute.cluster_resolver,
 }
 
 
@@ -175,6 +206,8 @@ def _modules() -> dict[str, dict[str, Any]]:
         "distribute": {"DistributeConfig": _DistributeConfig},
         "rnn": {},
         "data": {},
+        "cluster_resolver": {},
+        **_contrib_parts.own(),
     }
 
 
@@ -186,7 +219,8 @@ def install(tensorflow: Any) -> None:
     contrib.__path__ = []
     sys.modules[contrib.__name__] = tensorflow.contrib = contrib
     for name, contents in _modules().items():
-        part = _Part(f"tensorflow.contrib.{name}", _ELSEWHERE.get(name, lambda: None))
+        elsewhere = _ELSEWHERE.get(name, functools.partial(_contrib_parts.Part, name, _slim))
+        part = _Part(f"tensorflow.contrib.{name}", elsewhere)
         part.__path__ = []
         vars(part).update(contents)
         sys.modules[part.__name__] = part

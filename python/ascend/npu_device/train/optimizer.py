@@ -160,12 +160,11 @@ class _Keras3:
 
 @functools.lru_cache(maxsize=None)
 def _scaling(kind: type) -> type:
-    """Makes a class with the name of Keras's class, which Keras uses to save it. Keras 2 has one for
-    legacy optimizers and one for all others."""
-    scalers, additions = loss_scalers(kind), _Keras3
-    base = scalers[0]
+    """Makes a class with the name of Keras's class, which Keras uses to save it. Keras 2 has two,
+    one for legacy optimizers and one for all others."""
+    base, *others = loss_scalers(kind)
     if not hasattr(kind, "apply"):
-        additions = _Keras2  # type: ignore[assignment]
-        base = next(each for each in scalers[1:] if any(issubclass(kind, b) for b in each.__bases__))
+        base = next(each for each in others if any(issubclass(kind, b) for b in each.__bases__))
+    additions = _Keras3 if hasattr(kind, "apply") else _Keras2
     own = {"__module__": base.__module__}
     return type(base)(base.__name__, (NpuLossScaleOptimizer, additions, base), own)
