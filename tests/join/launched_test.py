@@ -51,10 +51,11 @@ def by_hand(rank, number, nonce, size=2):
 
 def run(*command, env=None):
     """The lines that all processes of a command printed, but those of mpirun itself, which a rank in search of its root
-    may have dialed."""
+    may have dialed. If there is none, the exit status."""
     done = subprocess.run(command, env=env or variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, timeout=SECONDS, check=False)
-    return sorted(line for line in done.stdout.splitlines() if not MPIRUNS_OWN.match(line))
+    lines = sorted(line for line in done.stdout.splitlines() if not MPIRUNS_OWN.match(line))
+    return lines or [f"exit status {done.returncode}"]
 
 
 def start(env, *arguments, output=None):
@@ -386,7 +387,8 @@ class Starts(unittest.TestCase):
                 with contextlib.suppress(ProcessLookupError, IndexError):  # they have ended, or have not begun
                     os.kill(chance.choice(found), signal.SIGKILL)
             for job, processes in jobs.items():
-                lines = [line for each in processes for line in end_of_ranks(each).splitlines()]
+                end_of = end_of_ranks if job == killed else end
+                lines = [line for each in processes for line in end_of(each).splitlines()]
                 where = f"seed {seed}, pair {pair}, job {job}, killed {killed}: {lines}"
                 joined = [line for line in lines if line.startswith("rank ")]
                 self.assertLessEqual(set(joined), set(world(job, 4)), where)
