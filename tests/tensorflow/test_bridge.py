@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import HERE, on_ranks, run
+from conftest import HERE, on_ranks, run, said
 
 RANKS = HERE / "ranks"
 ESTIMATOR = tf.__version__.startswith("2.15")
@@ -273,6 +273,33 @@ for wrong in ({"dump_config": 1}, {"graph_run_mode": 2}, {"jit_compile": True}, 
     else:
         done = run("-c", BEGIN + "npu_run_config_init()")
         assert "ImportError: npu_run_config_init: this TensorFlow has no Estimator" in done.stderr
+
+
+def test_estimators_that_share_a_model_dir(tmp_path):
+    """Each rank must find the checkpoint that it has written: its variable has the rank's own value."""
+    text = """
+import sys
+def model_fn(features, labels, mode):
+    value = tf.get_variable("value", initializer=float(os.environ["RANK_ID"]))
+    step = tf.train.get_or_create_global_step()
+    train_op = tf.group(tf.assign_add(value, hccl_ops.allreduce(tf.constant(1.0), "sum")), tf.assign_add(step, 1))
+    return tf.estimator.EstimatorSpec(mode, predictions=value[None], loss=value, train_op=train_op)
+ones = lambda: tf.data.Dataset.from_tensors(1.0).repeat()
+for directory in (sys.argv[1], sys.argv[1] + "/config"):
+    given = directory if directory.endswith("config") else None
+    config = npu_run_config_init(tf.estimator.RunConfig(model_dir=given, save_checkpoints_steps=1))
+    for made in range(2):
+        estimator = tf.estimator.Estimator(model_fn, model_dir=directory, config=config)
+        estimator.train(ones, steps=2)
+    print("said:", estimator.get_variable_value("value"))
+"""
+    if not ESTIMATOR:
+        return
+    for rank, output in enumerate(on_ranks(2, "-c", BEGIN + text, tmp_path)):
+        assert [float(value) for value in said(output)] == [rank + 8.0] * 2, output
+    for directory in (tmp_path, tmp_path / "config"):
+        for place in (directory, directory / "rank_1"):
+            assert (place / "model.ckpt-4.index").exists() and (place / "checkpoint").exists()
 
 
 def test_contrib():

@@ -71,7 +71,7 @@ write_records(f"{folder}/records")
 run_config = tf.contrib.tpu.RunConfig(
     cluster=None,
     master=None,
-    model_dir=os.path.join(folder, "model"),  # as each device starts in a folder of its own
+    model_dir=os.path.join(sys.argv[1], "model"),
     save_checkpoints_steps=24,
     session_config=npu_config_proto(),  # noqa: F405
     tpu_config=tf.contrib.tpu.TPUConfig(

@@ -3,6 +3,8 @@ would have the same names."""
 
 from __future__ import annotations
 
+import functools
+import os
 import pathlib
 import secrets
 from typing import Any
@@ -59,6 +61,26 @@ def for_training(config: Any) -> tuple[Any, str, list[Any]]:
             return quiet, f"{directory}/rank_{_ranks.rank()}", [_EndTogether()]
         return quiet, directory, [_NoSaver(), _EndTogether()]
     return config, directory, [_EndTogether()]
+
+
+def give_places(estimator: Any) -> None:
+    """Makes the class, tf.estimator.Estimator, and those derived from it write to a directory below
+    model_dir on all ranks but 0, if npu_config_proto has made the config of their sessions. They may
+    not meet other ranks, so each rank decides alone. NPUEstimator asks for_training() instead."""
+    begin = estimator.__init__
+
+    @functools.wraps(begin)
+    def begin_with_place(self: Any, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        rank = int(os.environ.get("RANK_ID", 0))
+        optimizers = self._session_config.graph_options.rewrite_options.custom_optimizers
+        ours = any(each.name == "NpuOptimizer" for each in optimizers)
+        if rank == 0 or not ours or hasattr(self, "_npu_model_fn"):
+            return
+        self._config = self._config.replace(model_dir=f"{self._model_dir}/rank_{rank}")
+        self._model_dir = self._config.model_dir
+
+    estimator.__init__ = begin_with_place
 
 
 def _is_rank_0s(directory: pathlib.Path) -> bool:

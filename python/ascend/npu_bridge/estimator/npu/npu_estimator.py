@@ -19,6 +19,8 @@ from npu_bridge.estimator.npu.npu_hook import (
 _estimator = getattr(tf, "estimator", None)
 _Estimator = getattr(_estimator, "Estimator", object)
 _Spec = getattr(_estimator, "EstimatorSpec", object)
+if _estimator is not None:
+    _model_dir.give_places(_Estimator)
 
 
 class NPUEstimatorSpec(_Spec):
