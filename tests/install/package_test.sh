@@ -24,7 +24,7 @@ wait
 hccl_perf --help >/dev/null
 hccl-plan --help >/dev/null
 apt-get install -y -qq --no-install-recommends /packages/hccl-plugins_*.deb >/log 2>&1 || { cat /log; exit 1; }
-! ldd /usr/lib/*/libhccl_*.so | grep 'not found'
+if ldd /usr/lib/*/libhccl_*.so | grep 'not found'; then exit 1; fi
 apt-get remove -y -qq hccl hccl-plugins libhccl-dev >/log 2>&1
 [[ -z $(find /usr -name '*hccl*' -not -path '/usr/share/*') ]]
 END
