@@ -13,6 +13,8 @@ constexpr seconds kGiveUp{1};           // an orphan that nobody answers passes 
 constexpr milliseconds kSoon{5};
 // The root runs so often. If it did not for so long, others may have passed it over.
 constexpr milliseconds kRootRuns{100}, kStopped{200};
+// A node that did not run for so long reads what has come before it finds fault with others.
+constexpr milliseconds kAwake{20};
 
 }  // namespace
 
@@ -34,7 +36,9 @@ Relay::Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
 Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   if (state_ == State::kOver) return {};
   now_ = now;
-  const bool stopped = now - std::exchange(ran_, now) > kStopped;
+  const auto slept = now - std::exchange(ran_, now);
+  const bool stopped = slept > kStopped;
+  if (slept > kAwake) judges_at_ = now + kSoon;
   const auto late = neighbours_.ran(next_, now);
   for (auto& [since, news] : untold_) since += late;
   if (stopped && state_ == State::kRoot) {
@@ -162,16 +166,16 @@ void Relay::watch() {
   for (const LineId id : neighbours_.those([](LineId, const Line&) { return true; })) {
     Line* line = neighbours_.find(id);
     if (line == nullptr) continue;
-    if (neighbours_.is_silent(*line, now_)) {
+    const bool judges = now_ >= judges_at_, unheeded = neighbours_.is_unheeded(*line, now_);
+    if (judges && neighbours_.is_silent(*line, now_)) {
       const bool mine = line->role == Role::kChild || line->role == Role::kOffered;
       const std::string node = ByteWriter().put(line->node).take();
       close(id);
       if (mine) static_cast<void>(hear_up(Kind::kSilent, node));
-    } else if (line->role == Role::kParent && neighbours_.is_unheeded(*line, now_)) {
+    } else if (judges && unheeded && line->role == Role::kParent) {
       if (line->node == tree_.root().node) tree_.pass_over();
       say_bye(id);
-    } else if (line->role == Role::kChild && !line->skipped &&
-               neighbours_.is_unheeded(*line, now_)) {
+    } else if (judges && unheeded && line->role == Role::kChild && !line->skipped) {
       line->skipped = true;
       offer_below(*line);
     } else if (const auto kind = Neighbours::due(*line, now_)) {

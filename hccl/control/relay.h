@@ -153,7 +153,7 @@ class Relay {
   Gatherings gatherings_;
   News news_;
   State state_ = State::kOrphan;
-  Time now_, next_, ran_;
+  Time now_, next_, ran_, judges_at_{};
   Step step_;
 
   static constexpr LineId kNoLine = -1;
