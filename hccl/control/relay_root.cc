@@ -56,7 +56,9 @@ void Relay::rule() {
       missing().empty() && std::ranges::all_of(neighbours_.lines(), [](const auto& each) {
         return each.second.role != Role::kChild || each.second.unheeded.empty();
       });
-  if (held_ && (all_here || now_ >= held_until_)) {
+  const bool leaves = news_.left.contains(node_);  // the successor decides
+  if (leaves) verdicts_->hold();
+  if (held_ && !leaves && (all_here || now_ >= held_until_)) {
     held_ = false;
     learn({}, verdicts_->release(), kNoLine);
   }
@@ -65,7 +67,7 @@ void Relay::rule() {
     return here.contains(each.first) || !tree_.lives(each.first);
   });
   census();
-  if (held_ || news_.left.contains(node_)) return;  // the successor decides
+  if (held_ || leaves) return;
   RankSet dead = tree_.gone() - news_.dead - news_.left;
   for (const auto& [node, when] : suspects_) {
     if (now_ >= when) dead |= {node};
