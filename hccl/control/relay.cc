@@ -152,14 +152,8 @@ void Relay::lose(LineId id, bool probe) {
   neighbours_.erase(id);
   if (id == parent_) become_orphan();
   if (line.role == Role::kAsked) seek_at_ = std::min<Time>(seek_at_, now_ + kTurnUp);
-  if (line.role != Role::kChild) return;
-  if (probe && tree_.lives(line.node)) dial(line.node, Why::kProbe);
-  // What this node has answered may not have come to those that were below it.
-  if (parent_ == kNoLine) return;
-  const RankSet ranks = ranks_of(line.below);
-  for (const auto& each : gatherings_.last()) {
-    if (!(each.sum.named() & ranks).empty()) say_answer(parent_, each);
-  }
+  const bool child = line.role == Role::kChild;
+  if (probe && child && tree_.lives(line.node)) dial(line.node, Why::kProbe);
 }
 
 void Relay::watch() {
@@ -280,7 +274,11 @@ void Relay::say_below() {
   if (parent_ == kNoLine) return;
   const RankSet now = below();
   if (now == said_below_) return;
-  said_below_ = now;
+  // What was answered below this node may not have come to those that are there no more.
+  const RankSet lost = ranks_of(std::exchange(said_below_, now) - now - tree_.gone());
+  for (const auto& each : gatherings_.last()) {
+    if (!(each.sum.named() & lost).empty()) say_answer(parent_, each);
+  }
   ByteWriter out;
   put(out, now);
   send(parent_, Kind::kBelow, out.bytes());
