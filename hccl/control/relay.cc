@@ -284,7 +284,8 @@ void Relay::say_below() {
   send(parent_, Kind::kBelow, out.bytes());
 }
 
-// A process that leaves may go once its neighbours know; if it is the root, once any node does.
+// A process that leaves may go once its neighbours know; if it is the root, once any node that stays
+// does.
 void Relay::go_if_told() {
   if (!news_.left.contains(node_)) return;
   if (leave_by_ == Time::max()) leave_by_ = now_ + kGrace;
@@ -292,7 +293,7 @@ void Relay::go_if_told() {
   for (const auto& [id, line] : neighbours_.lines()) {
     if (line.role != Role::kParent && line.role != Role::kChild) continue;
     heeded = heeded && line.unheeded.empty();
-    told_ = told_ || line.unheeded.empty();
+    told_ = told_ || (line.unheeded.empty() && tree_.lives(line.node));
   }
   const bool known = told_ || state_ != State::kRoot || missing().empty();
   if ((heeded && known) || now_ >= leave_by_) go();

@@ -166,7 +166,7 @@ class Relay {
   Time waits_at_ = Time::max();
   std::set<std::pair<Kind, std::string>> kept_;  // what went up, until its end is known
   Time leave_by_ = Time::max();
-  bool told_ = false;  // another node knows that this one leaves
+  bool told_ = false;  // a node that stays knows that this one leaves
 
   std::optional<Verdicts> verdicts_;          // the root's
   std::deque<std::pair<Time, News>> untold_;  // decided, and not yet known to be known below
