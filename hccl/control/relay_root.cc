@@ -30,11 +30,14 @@ void Relay::become_root() {
   for (const auto& [kind, body] : kept) decide(kind, *get_up(kind, ByteReader(body)));
 }
 
-// Another node is the root. Perhaps nobody has heard what this one has decided last.
+// Another node is the root. What this one has decided last, nobody has heard if it has no child.
 void Relay::step_down() {
+  const bool alone = std::ranges::none_of(
+      neighbours_.lines(), [](const auto& each) { return each.second.role == Role::kChild; });
   for (auto& [since, news] : untold_) {
     std::erase_if(news.verdicts, [&](const auto& each) {
-      const bool own = each.second.epoch == verdicts_->epoch() && each.first.first != kEverything;
+      const bool own =
+          alone && each.second.epoch == verdicts_->epoch() && each.first.first != kEverything;
       if (own) news_.verdicts.erase(each.first);
       return own;
     });
