@@ -240,10 +240,18 @@ class Oracle : public World {
       if (call != calls_.end()) first = std::min(first, call->second.said);
     }
     require(now_ >= first + kPatience, "a deadline that is too early");
-    const nanoseconds due = first + kPatience - repair_;
-    for (const std::uint32_t each : answer.sum.awaited().ranks()) {
+    const auto came_by = [&](std::uint32_t each, nanoseconds when) {
       const auto call = calls_.find({answer.key, each});
-      const bool came = call != calls_.end() && call->second.said < due;
+      return call != calls_.end() && call->second.said < when;
+    };
+    // A relay waits for other members below it before it says who came.
+    const std::vector<std::uint32_t> awaited = answer.sum.awaited().ranks();
+    nanoseconds due = first + kPatience - repair_;
+    if (!std::ranges::all_of(awaited, [&](auto each) { return came_by(each, due); })) {
+      due -= kWordsGoUp;
+    }
+    for (const std::uint32_t each : awaited) {
+      const bool came = came_by(each, due);
       const bool quiet = std::ranges::none_of(
           faults_, [&](nanoseconds when) { return when >= due && when <= now_; });
       require(!came || !quiet || lives_[roster_->node_of[each]].was_absent(nanoseconds(0), now_),
