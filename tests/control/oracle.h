@@ -193,6 +193,15 @@ class Oracle : public World {
     });
   }
   nanoseconds last_fault() const { return faults_.empty() ? nanoseconds(0) : faults_.back(); }
+  /// An orphan asks each successor that is stopped for 1 s. repair_ has room for two.
+  nanoseconds asks_stopped(nanoseconds from, nanoseconds to) const {
+    const auto stopped = std::ranges::count_if(lives_, [&](const Life& life) {
+      return std::ranges::any_of(life.stops, [&](const auto& each) {
+        return each.second - each.first > seconds(1) && each.first <= to && each.second >= from;
+      });
+    });
+    return seconds(std::max<std::int64_t>(0, stopped - 2));
+  }
   /// What the node hears now must come in this time after `since` or after the last fault.
   void in_time(std::uint32_t node, nanoseconds since, nanoseconds most, const std::string& what,
                nanoseconds heard = kNever) {
@@ -203,9 +212,9 @@ class Oracle : public World {
     if (lives_[node].longest_stop() > seconds(0) || severed_.count(node) != 0) return;
     nanoseconds& longest = counts_.longest[{kind_, what}];
     longest = std::max(longest, heard - since - most - 2 * reach());
-    require(heard <= since + most + repair_, name(node) + " waits too long for " + what + ": " +
-                                                 std::to_string((heard - since).count() / 1000000) +
-                                                 " ms");
+    const nanoseconds due = since + most + repair_ + asks_stopped(since, heard);
+    require(heard <= due, name(node) + " waits too long for " + what + ": " +
+                              std::to_string((heard - since).count() / 1000000) + " ms");
   }
   void check_whole(std::uint32_t node, const Gatherings::Answer& answer) {
     const RankSet& members = groups_[answer.key.group[0] - 1u];
