@@ -51,6 +51,11 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   } else {
     event();
   }
+  // What comes now may be a dead parent's news, in whose place others have heard other news.
+  if (slept > Neighbours::kBeats + kAwake && parent_ != kNoLine) {
+    doubts_parent_ = true;
+    send(parent_, Kind::kBeat);
+  }
   if (state_ != State::kOver) settle();
   return std::exchange(step_, {});
 }
@@ -234,7 +239,8 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
 }
 
 // A root may stop before anybody hears what it has decided. So its own ranks hear it when all
-// children have heard it, or do not answer; or when nobody answers.
+// children have heard it, or do not answer; or when nobody answers. A node that was stopped waits
+// until its parent proves to live.
 void Relay::tell_ranks() {
   const auto& lines = neighbours_.lines();
   const auto waits = [](const auto& each, Time since) {
@@ -242,6 +248,9 @@ void Relay::tell_ranks() {
     if (line.role != Role::kChild || line.skipped || line.unheeded.empty()) return false;
     return line.unheeded.front() <= std::max(since, line.told);
   };
+  const Line* parent = neighbours_.find(parent_);
+  if (parent != nullptr && parent->unheeded.empty()) doubts_parent_ = false;
+  if (doubts_parent_) return;
   while (!untold_.empty()) {
     auto& [since, news] = untold_.front();
     const bool answered =
@@ -310,6 +319,7 @@ void Relay::go() {
 
 void Relay::become_orphan() {
   parent_ = kNoLine;
+  if (std::exchange(doubts_parent_, false)) withdraw();
   state_ = State::kOrphan;
   seek_at_ = now_;
   give_up_at_ = Time::max();

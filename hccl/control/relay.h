@@ -130,6 +130,7 @@ class Relay {
   void become_orphan();
   void become_root();
   void step_down();
+  void withdraw();
   void tell_ranks();
   void seek();
   void give_up_asking();
@@ -161,6 +162,8 @@ class Relay {
   std::map<std::uint32_t, Dial> dials_;
   Time seek_at_{}, give_up_at_ = Time::max();  // an orphan's
   Time learned_{};                             // when something was news
+  std::deque<std::pair<Time, News>> untold_;   // that the own ranks have not heard
+  bool doubts_parent_ = false;                 // until the parent acknowledges
   RankSet said_below_;
   std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // that the parent has not heard
   Time waits_at_ = Time::max();
@@ -168,8 +171,7 @@ class Relay {
   Time leave_by_ = Time::max();
   bool told_ = false;  // a node that stays knows that this one leaves
 
-  std::optional<Verdicts> verdicts_;          // the root's
-  std::deque<std::pair<Time, News>> untold_;  // decided, and not yet known to be known below
+  std::optional<Verdicts> verdicts_;  // the root's
   bool held_ = false;
   Time held_until_{}, census_at_ = Time::max();
   std::map<std::uint32_t, Time> suspects_;  // silent nodes, and when each counts as dead
