@@ -170,6 +170,7 @@ void Relay::watch() {
       const bool mine = line->role == Role::kChild || line->role == Role::kOffered;
       const std::string node = ByteWriter().put(line->node).take();
       close(id);
+      say_below();  // or the root believes that the node has turned up
       if (mine) static_cast<void>(hear_up(Kind::kSilent, node));
     } else if (judges && unheeded && line->role == Role::kParent) {
       if (line->node == tree_.root().node) tree_.pass_over();
