@@ -1,0 +1,172 @@
+// Small control trees in which the time and the place of each fault is chosen, so that one rule of
+// the relays decides what ranks hear. One rank is on each node, with the same number.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/control/oracle.h"
+
+namespace hccl::control {
+namespace {
+
+constexpr seconds kLong{30};
+
+class Tree : public Oracle {
+ public:
+  Tree(std::uint32_t nodes, std::uint32_t fan_out) : Oracle(1, false, counted()) {
+    delay_ = milliseconds(1);
+    repair_ = seconds(3);
+    Roster roster;
+    roster.hosts.push_back({"here", "", {"10.0.0.1"}});
+    for (std::uint32_t node = 0; node < nodes; ++node) {
+      const std::uint32_t parent = node == 0 ? 0 : (node - 1) / fan_out;
+      roster.nodes.push_back({0, parent, 100 + node, 0, 0, {node}});
+      roster.node_of.push_back(node);
+      heard_[node] = {};
+    }
+    make(std::make_shared<const Roster>(std::move(roster)));
+  }
+
+  // What happens, and when.
+  void dies(std::uint32_t node, nanoseconds when) {
+    schedule(when, [=, this] { fault("deaths"), die(node); });
+  }
+  void stops(std::uint32_t node, nanoseconds when, nanoseconds length) {
+    schedule(when, [=, this] { fault("stops"), stop(node, length); });
+  }
+  /// A report on the one communicator of these trees.
+  void reports(std::uint32_t rank, nanoseconds when, Code code = Code::kMemory,
+               std::uint32_t culprit = 0) {
+    schedule(when, [=, this] { report(rank, 0, code, culprit); });
+  }
+  void gathers(const RankSet& ranks, nanoseconds when) {
+    if (groups_.empty()) groups_.emplace_back();
+    groups_[0] |= ranks;
+    for (const std::uint32_t rank : ranks.ranks()) {
+      schedule(when, [=, this] { gather(0, rank, 1); });
+    }
+  }
+
+  void until(nanoseconds when) { run_until(when); }
+  void ends() {
+    run_until(kLong);
+    check_end();
+  }
+  /// The verdict that the node's rank has heard, or nothing.
+  std::string verdict(std::uint32_t node) const {
+    const auto& all = heard_.at(node).failures;
+    return all.empty() ? "" : all.begin()->second.second.message();
+  }
+  /// The nodes of whose end the node has heard.
+  std::set<std::uint32_t> gone(std::uint32_t node) const {
+    std::set<std::uint32_t> all;
+    for (const auto& [which, when] : heard_.at(node).gone) all.insert(which);
+    return all;
+  }
+  Root root(std::uint32_t node) const { return relay(node).root(); }
+  std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
+
+ private:
+  static Counts& counted() {
+    static Counts counts;
+    counts = {};
+    return counts;
+  }
+  void went_on(std::uint32_t, std::uint32_t, std::uint64_t) override {}
+};
+
+/// Nodes 0, 1 and 2 die when 5 and 6 have heard what 3 and 4 have not, since 1 is stopped.
+void half_told(Tree& tree) {
+  tree.stops(1, milliseconds(3050), kNever);
+  for (const std::uint32_t node : {0U, 1U, 2U}) tree.dies(node, milliseconds(3300));
+}
+
+TEST(Relay, TellsADeathAtOnce) {
+  Tree tree(9, 2);
+  tree.dies(7, milliseconds(3100));
+  tree.until(milliseconds(3140));
+  for (const std::uint32_t node : {1U, 4U, 6U, 8U}) EXPECT_EQ(tree.gone(node), std::set{7U});
+  tree.ends();
+}
+
+TEST(Relay, AllObeyANewRootAtOnce) {
+  Tree tree(5, 1);
+  tree.stops(0, milliseconds(3050), kNever);
+  tree.reports(1, milliseconds(3100));
+  tree.until(milliseconds(3600));
+  for (const std::uint32_t node : {1U, 2U, 3U, 4U}) EXPECT_EQ(tree.root(node), (Root{2, 1}));
+}
+
+TEST(Relay, NewsPassAStoppedNode) {
+  Tree tree(4, 1);
+  tree.stops(1, milliseconds(3300), seconds(4));  // between two beats
+  tree.reports(0, milliseconds(3350));
+  tree.until(milliseconds(3800));
+  for (const std::uint32_t node : {2U, 3U}) EXPECT_EQ(tree.verdict(node), "seen by 0");
+  tree.ends();
+}
+
+TEST(Relay, ASilentNodeThatTurnsUpLives) {
+  Tree tree(4, 2);
+  tree.stops(3, milliseconds(3050), milliseconds(6500));
+  tree.ends();
+  for (std::uint32_t node = 0; node < 4; ++node) EXPECT_EQ(tree.gone(node).size(), 0U);
+}
+
+TEST(Relay, ASilentNodeIsDeadTwoBeatsLater) {
+  Tree tree(4, 2);
+  tree.stops(3, milliseconds(3050), kNever);
+  tree.until(milliseconds(3050) + kPeerTimeout + seconds(2) + milliseconds(200));
+  for (const std::uint32_t node : {0U, 1U, 2U}) EXPECT_EQ(tree.gone(node), std::set{3U});
+  tree.ends();
+}
+
+TEST(Relay, ANewRootDecidesWhenItKnowsWhatOthersHeard) {
+  Tree tree(7, 2);
+  half_told(tree);
+  tree.reports(0, milliseconds(3100));
+  tree.reports(3, milliseconds(3110));
+  tree.ends();
+  for (const std::uint32_t node : {3U, 4U, 5U, 6U}) EXPECT_EQ(tree.verdict(node), "seen by 0");
+}
+
+TEST(Relay, ANewRootKnowsTheDead) {
+  Tree tree(5, 2);
+  tree.dies(4, milliseconds(2000));
+  tree.dies(0, milliseconds(3000));
+  tree.reports(2, milliseconds(4500), Code::kRemote, 4);
+  tree.ends();
+  EXPECT_EQ(tree.verdict(3), "seen by 2");
+}
+
+TEST(Relay, ANewRootHearsOfTheDead) {
+  Tree tree(7, 2);
+  half_told(tree);
+  tree.dies(5, milliseconds(3100));
+  tree.reports(4, milliseconds(5000), Code::kRemote, 5);
+  tree.ends();
+  EXPECT_EQ(tree.verdict(6), "seen by 4");
+}
+
+TEST(Relay, AnAnswerThatIsHalfToldReachesAll) {
+  Tree tree(7, 2);
+  half_told(tree);
+  tree.gathers({3, 4}, milliseconds(3000));
+  tree.gathers({5, 6}, milliseconds(3070));
+  tree.ends();
+  EXPECT_EQ(tree.whole(), 4U);
+}
+
+// Only node 1 gets the verdict of node 0, and it is stopped. So node 2 becomes a root that decides.
+TEST(Relay, AStoppedNodeDoesNotTellADeadRootsNews) {
+  Tree tree(4, 1);
+  tree.stops(1, milliseconds(3050), seconds(5));
+  tree.reports(0, milliseconds(3100));
+  tree.dies(0, milliseconds(3200));
+  tree.reports(2, milliseconds(3300));
+  tree.ends();
+  for (const std::uint32_t node : {1U, 2U, 3U}) EXPECT_EQ(tree.verdict(node), "seen by 2");
+}
+
+}  // namespace
+}  // namespace hccl::control
