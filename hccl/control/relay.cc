@@ -41,6 +41,9 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   if (slept > kAwake) judges_at_ = now + kSoon;
   const auto late = neighbours_.ran(next_, now);
   for (auto& [since, news] : untold_) since += late;
+  const Line* parent = neighbours_.find(parent_);
+  const bool doubts = parent != nullptr && slept > Neighbours::kBeats + kAwake;
+  if (doubts) proof_ = parent->heeded + parent->unheeded.size() + 1;
   if (stopped && state_ == State::kRoot) {
     held_ = true;
     verdicts_->hold();
@@ -51,11 +54,7 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   } else {
     event();
   }
-  // What comes now may be a dead parent's news, in whose place others have heard other news.
-  if (slept > Neighbours::kBeats + kAwake && parent_ != kNoLine) {
-    doubts_parent_ = true;
-    send(parent_, Kind::kBeat);
-  }
+  if (doubts && parent_ != kNoLine) send(parent_, Kind::kBeat);
   if (state_ != State::kOver) settle();
   return std::exchange(step_, {});
 }
@@ -227,7 +226,6 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
   }
   spread(unknown, fresh, from);
   untold_.emplace_back(learned_ = now_, fresh);
-  if (state_ != State::kRoot) tell_ranks();
   seek_at_ = now_;
   // A child that leaves goes once it has heard that all know.
   const auto over = neighbours_.those([this](LineId, const Line& line) {
@@ -236,12 +234,12 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
   });
   for (const LineId id : over) say_bye(id);
   if (!news_.dead.contains(node_)) return;
+  if (state_ != State::kRoot) tell_ranks();
   go();
 }
 
 // A root may stop before anybody hears what it has decided. So its own ranks hear it when all
-// children have heard it, or do not answer; or when nobody answers. A node that was stopped waits
-// until its parent proves to live.
+// children have heard it, or do not answer; or when nobody answers.
 void Relay::tell_ranks() {
   const auto& lines = neighbours_.lines();
   const auto waits = [](const auto& each, Time since) {
@@ -249,9 +247,6 @@ void Relay::tell_ranks() {
     if (line.role != Role::kChild || line.skipped || line.unheeded.empty()) return false;
     return line.unheeded.front() <= std::max(since, line.told);
   };
-  const Line* parent = neighbours_.find(parent_);
-  if (parent != nullptr && parent->unheeded.empty()) doubts_parent_ = false;
-  if (doubts_parent_) return;
   while (!untold_.empty()) {
     auto& [since, news] = untold_.front();
     const bool answered =
@@ -320,7 +315,8 @@ void Relay::go() {
 
 void Relay::become_orphan() {
   parent_ = kNoLine;
-  if (std::exchange(doubts_parent_, false)) withdraw();
+  proof_ = 0;
+  doubted_.clear();
   state_ = State::kOrphan;
   seek_at_ = now_;
   give_up_at_ = Time::max();

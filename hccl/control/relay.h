@@ -98,6 +98,7 @@ class Relay {
   void settle();
 
   // Frames (relay_frames.cc).
+  void digest(LineId id, std::string_view bytes);
   bool hear(LineId id, Line& line, Kind kind, std::string_view body);
   bool hear_adopt(LineId id, Line& line, ByteReader& in);
   bool hear_offer(LineId id, Line& line, ByteReader& in);
@@ -130,7 +131,6 @@ class Relay {
   void become_orphan();
   void become_root();
   void step_down();
-  void withdraw();
   void tell_ranks();
   void seek();
   void give_up_asking();
@@ -163,7 +163,8 @@ class Relay {
   Time seek_at_{}, give_up_at_ = Time::max();  // an orphan's
   Time learned_{};                             // when something was news
   std::deque<std::pair<Time, News>> untold_;   // that the own ranks have not heard
-  bool doubts_parent_ = false;                 // until the parent acknowledges
+  std::size_t proof_ = 0;                      // the parent lives if it acknowledges so many frames
+  std::vector<std::string> doubted_{};         // its frames until then
   RankSet said_below_;
   std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // that the parent has not heard
   Time waits_at_ = Time::max();

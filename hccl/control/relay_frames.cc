@@ -50,11 +50,21 @@ Relay::Step Relay::frame(LineId id, std::string_view bytes, Time now) {
     const auto head = neighbours_.unseal(*line, in, now);
     if (!head) return close(id);
     obey(head->root, id);
-    line = neighbours_.find(id);  // a node that has become the root has no parent
-    if (line != nullptr && !hear(id, *line, head->kind, bytes.substr(Neighbours::kHeadBytes))) {
-      close(id);
-    }
+    // Frames of a dead parent may lie in the buffer of a node that was stopped. Others, which have
+    // not got them, may have another root by now, and have heard other news.
+    if (id != parent_ || proof_ == 0) return digest(id, bytes);
+    doubted_.emplace_back(bytes);
+    if (line->heeded < proof_) return;
+    proof_ = 0;
+    for (const auto& each : std::exchange(doubted_, {})) digest(id, each);
   });
+}
+
+void Relay::digest(LineId id, std::string_view bytes) {
+  Line* line = neighbours_.find(id);  // a node that has become the root has no parent
+  if (line == nullptr) return;
+  const auto kind = static_cast<Kind>(bytes.front());
+  if (!hear(id, *line, kind, bytes.substr(Neighbours::kHeadBytes))) close(id);
 }
 
 // Returns whether the bytes are good. A frame of a kind that does not fit the line was sent before

@@ -17,7 +17,8 @@ void Relay::become_root() {
     return line.role == Role::kParent || line.role == Role::kAsked;
   });
   parent_ = kNoLine;
-  if (std::exchange(doubts_parent_, false)) withdraw();
+  proof_ = 0;
+  doubted_.clear();
   for (const LineId id : others) say_bye(id);
   verdicts_.emplace(roster_, tree_.root().epoch);
   static_cast<void>(verdicts_->heard(news_));
@@ -31,22 +32,17 @@ void Relay::become_root() {
   for (const auto& [kind, body] : kept) decide(kind, *get_up(kind, ByteReader(body)));
 }
 
-// Its ranks have not heard these verdicts, and perhaps nobody has.
-void Relay::withdraw() {
-  for (auto& [since, news] : untold_) {
-    std::erase_if(news.verdicts, [this](const auto& each) {
-      const bool of_group = each.first.first != kEverything;
-      if (of_group) news_.verdicts.erase(each.first);
-      return of_group;
-    });
-  }
-}
-
 // Another node is the root. What this one has decided last, nobody has heard if it has no child.
 void Relay::step_down() {
   const bool alone = std::ranges::none_of(
       neighbours_.lines(), [](const auto& each) { return each.second.role == Role::kChild; });
-  if (alone) withdraw();
+  for (auto& [since, news] : untold_) {
+    std::erase_if(news.verdicts, [&](const auto& each) {
+      const bool own = alone && each.second.epoch == verdicts_->epoch();
+      if (own && each.first.first != kEverything) news_.verdicts.erase(each.first);
+      return own && each.first.first != kEverything;
+    });
+  }
   verdicts_.reset();
   suspects_.clear();
   held_ = false;
