@@ -9,11 +9,14 @@
 namespace hccl::control {
 namespace {
 
+using std::chrono::microseconds;
+
 constexpr seconds kLong{30};
 
 class Tree : public Oracle {
  public:
-  Tree(std::uint32_t nodes, std::uint32_t fan_out) : Oracle(1, false, counted()) {
+  Tree(std::uint32_t nodes, std::uint32_t fan_out, std::uint64_t seed = 1)
+      : Oracle(seed, false, counted()) {
     delay_ = milliseconds(1);
     repair_ = seconds(3);
     Roster roster;
@@ -33,6 +36,9 @@ class Tree : public Oracle {
   }
   void stops(std::uint32_t node, nanoseconds when, nanoseconds length) {
     schedule(when, [=, this] { fault("stops"), stop(node, length); });
+  }
+  void leaves(std::uint32_t node, nanoseconds when) {
+    schedule(when, [=, this] { fault("leaves"), leave(node); });
   }
   /// A report on the one communicator of these trees.
   void reports(std::uint32_t rank, nanoseconds when, Code code = Code::kMemory,
@@ -64,6 +70,8 @@ class Tree : public Oracle {
     return all;
   }
   Root root(std::uint32_t node) const { return relay(node).root(); }
+  /// Gatherings that some rank has heard to be whole.
+  std::uint64_t adoptions() { return frames_[Kind::kAdopt]; }
   std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
 
  private:
@@ -158,14 +166,73 @@ TEST(Relay, AnAnswerThatIsHalfToldReachesAll) {
 }
 
 // Only node 1 gets the verdict of node 0, and it is stopped. So node 2 becomes a root that decides.
-TEST(Relay, AStoppedNodeDoesNotTellADeadRootsNews) {
-  Tree tree(4, 1);
-  tree.stops(1, milliseconds(3050), seconds(5));
-  tree.reports(0, milliseconds(3100));
-  tree.dies(0, milliseconds(3200));
-  tree.reports(2, milliseconds(3300));
+TEST(Relay, AStoppedNodeDoesNotTellAPastRootsNews) {
+  for (const bool dies : {true, false}) {
+    Tree tree(4, 1);
+    tree.stops(1, milliseconds(3300), seconds(5));  // between two beats
+    tree.reports(0, milliseconds(3350));
+    if (dies) tree.dies(0, milliseconds(3400));
+    if (!dies) tree.stops(0, milliseconds(3400), kNever);
+    tree.reports(2, milliseconds(3450));
+    tree.ends();
+    for (const std::uint32_t node : {1U, 2U, 3U}) EXPECT_EQ(tree.verdict(node), "seen by 2");
+  }
+}
+
+// All but node 1 obey root 0 again, and hear its verdict. Node 1 was asked to be the root meanwhile.
+TEST(Relay, ALaterRootHearsWhatChildrenOfAnEarlierOneHeard) {
+  Tree tree(4, 8);
+  tree.stops(0, milliseconds(3050), milliseconds(600));
+  tree.stops(1, milliseconds(3060), seconds(4));
+  tree.gathers({2, 3}, milliseconds(3100));
+  tree.reports(1, milliseconds(3200), Code::kMemory, 2);
+  tree.reports(1, milliseconds(3201), Code::kMemory, 0);
   tree.ends();
-  for (const std::uint32_t node : {1U, 2U, 3U}) EXPECT_EQ(tree.verdict(node), "seen by 2");
+}
+
+// The children close their lines, so nobody hears the verdict on a report that comes later.
+TEST(Relay, ARootThatLeavesDecidesNothing) {
+  Tree tree(4, 8);
+  tree.leaves(0, milliseconds(3000));
+  tree.reports(0, microseconds(3000100));
+  for (const std::uint32_t node : {1U, 2U, 3U}) tree.reports(node, milliseconds(3001));
+  tree.ends();
+  for (const std::uint32_t node : {2U, 3U}) EXPECT_NE(tree.verdict(node), "seen by 0");
+}
+
+TEST(Relay, ARootThatLeavesTellsANodeThatStays) {
+  for (int later = -10; later <= 60; ++later) {
+    Tree tree(4, 1);
+    tree.leaves(1, milliseconds(3020));
+    tree.leaves(0, milliseconds(3020 + later));
+    tree.ends();
+    for (const std::uint32_t node : {2U, 3U}) {
+      EXPECT_EQ(tree.gone(node), (std::set{0U, 1U}));
+    }
+  }
+}
+
+// Node 3 answers what 3 and 8 say. Node 5 dies before it passes the answer on.
+TEST(Relay, AnAnswerPassesADeadNode) {
+  for (int after = 2000; after <= 10000; after += 250) {
+    Tree tree(9, 1);
+    tree.gathers({3, 8}, milliseconds(3000));
+    tree.dies(5, milliseconds(3000) + microseconds(after));
+    tree.ends();
+    EXPECT_EQ(tree.whole(), 2U);
+  }
+}
+
+// Node 1 runs again just after its time for node 0, whose acknowledgement it has not read.
+TEST(Relay, ANodeReadsBeforeItJudges) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    Tree tree(2, 1, seed);
+    tree.stops(0, milliseconds(3090), milliseconds(110));
+    tree.reports(1, milliseconds(3100));
+    tree.stops(1, milliseconds(3240), milliseconds(170));
+    tree.ends();
+    EXPECT_EQ(tree.adoptions(), 0U);
+  }
 }
 
 }  // namespace
