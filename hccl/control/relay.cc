@@ -42,8 +42,9 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   const auto late = neighbours_.ran(next_, now);
   for (auto& [since, news] : untold_) since += late;
   const Line* parent = neighbours_.find(parent_);
-  const bool doubts = parent != nullptr && slept > Neighbours::kBeats + kAwake;
-  if (doubts) proof_ = parent->heeded + parent->unheeded.size() + 1;
+  if (parent != nullptr && slept > Neighbours::kBeats + kAwake) {  // so a beat is due
+    proof_ = parent->heeded + parent->unheeded.size() + 1;
+  }
   if (stopped && state_ == State::kRoot) {
     held_ = true;
     verdicts_->hold();
@@ -54,7 +55,6 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   } else {
     event();
   }
-  if (doubts && parent_ != kNoLine) send(parent_, Kind::kBeat);
   if (state_ != State::kOver) settle();
   return std::exchange(step_, {});
 }
@@ -315,8 +315,6 @@ void Relay::go() {
 
 void Relay::become_orphan() {
   parent_ = kNoLine;
-  proof_ = 0;
-  doubted_.clear();
   state_ = State::kOrphan;
   seek_at_ = now_;
   give_up_at_ = Time::max();

@@ -170,6 +170,8 @@ bool Relay::hear_welcome(LineId id, Line& line, ByteReader& in) {
   for (const LineId other : others) say_bye(other);
   state_ = State::kIn;
   parent_ = id;
+  proof_ = 0;
+  doubted_.clear();
   line.role = Role::kParent;
   said_below_ = {};  // what was asked with may have changed
   if (learned_ >= line.told) {

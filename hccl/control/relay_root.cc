@@ -17,8 +17,6 @@ void Relay::become_root() {
     return line.role == Role::kParent || line.role == Role::kAsked;
   });
   parent_ = kNoLine;
-  proof_ = 0;
-  doubted_.clear();
   for (const LineId id : others) say_bye(id);
   verdicts_.emplace(roster_, tree_.root().epoch);
   static_cast<void>(verdicts_->heard(news_));

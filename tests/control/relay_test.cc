@@ -43,13 +43,13 @@ class Tree : public Oracle {
   /// A report on the one communicator of these trees.
   void reports(std::uint32_t rank, nanoseconds when, Code code = Code::kMemory,
                std::uint32_t culprit = 0) {
-    schedule(when, [=, this] { report(rank, 0, code, culprit); });
+    schedule(when - now_, [=, this] { report(rank, 0, code, culprit); });
   }
   void gathers(const RankSet& ranks, nanoseconds when) {
     if (groups_.empty()) groups_.emplace_back();
     groups_[0] |= ranks;
     for (const std::uint32_t rank : ranks.ranks()) {
-      schedule(when, [=, this] { gather(0, rank, 1); });
+      schedule(when - now_, [=, this] { gather(0, rank, 1); });
     }
   }
 
@@ -111,6 +111,9 @@ TEST(Relay, NewsPassAStoppedNode) {
   tree.reports(0, milliseconds(3350));
   tree.until(milliseconds(3800));
   for (const std::uint32_t node : {2U, 3U}) EXPECT_EQ(tree.verdict(node), "seen by 0");
+  tree.gathers({0, 2, 3}, milliseconds(3850));
+  tree.until(milliseconds(3950));
+  EXPECT_EQ(tree.whole(), 3U);
   tree.ends();
 }
 
@@ -177,6 +180,15 @@ TEST(Relay, AStoppedNodeDoesNotTellAPastRootsNews) {
     tree.ends();
     for (const std::uint32_t node : {1U, 2U, 3U}) EXPECT_EQ(tree.verdict(node), "seen by 2");
   }
+}
+
+TEST(Relay, AStoppedNodeHearsItsParentsNews) {
+  Tree tree(2, 1);
+  tree.stops(1, milliseconds(3300), seconds(2));
+  tree.reports(0, milliseconds(3400));
+  tree.until(milliseconds(5400));
+  EXPECT_EQ(tree.verdict(1), "seen by 0");
+  tree.ends();
 }
 
 // All but node 1 obey root 0 again, and hear its verdict. Node 1 was asked to be the root meanwhile.
