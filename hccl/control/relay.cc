@@ -289,8 +289,8 @@ void Relay::say_below() {
   send(parent_, Kind::kBelow, out.bytes());
 }
 
-// A process that leaves may go once its neighbours know; if it is the root, once any node that stays
-// does.
+// A process that leaves may go once its neighbours know; if it is the root, once any node does
+// that stays.
 void Relay::go_if_told() {
   if (!news_.left.contains(node_)) return;
   if (leave_by_ == Time::max()) leave_by_ = now_ + kGrace;

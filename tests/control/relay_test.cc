@@ -191,7 +191,7 @@ TEST(Relay, AStoppedNodeHearsItsParentsNews) {
   tree.ends();
 }
 
-// All but node 1 obey root 0 again, and hear its verdict. Node 1 was asked to be the root meanwhile.
+// All but node 1 obey root 0 again, and hear its verdict. Node 1 was asked to be the root, too.
 TEST(Relay, ALaterRootHearsWhatChildrenOfAnEarlierOneHeard) {
   Tree tree(4, 8);
   tree.stops(0, milliseconds(3050), milliseconds(600));
