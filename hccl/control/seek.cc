@@ -1,0 +1,357 @@
+#include "hccl/control/seek.h"
+
+#include <algorithm>
+
+#include "hccl/control/wire.h"
+
+namespace hccl::control {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBatch{5};      // processes that come within this time go up together
+constexpr milliseconds kAnswer{5000};  // a node that was asked answers in this time
+constexpr milliseconds kGrace{1000};   // after the root's deadline
+constexpr milliseconds kFirstPause{2}, kLastPause{500};
+
+// The part of node 0 alone.
+Roster top_of(const Roster& sub) {
+  Roster top{{sub.hosts[sub.nodes[0].host]}, {sub.nodes[0]}, {}};
+  top.nodes[0].host = 0;
+  return top;
+}
+
+bool is_same(const Roster& a, std::uint32_t node, const Roster& b) {
+  const Roster::Node &one = a.nodes[node], &other = b.nodes[0];
+  return one.pid == other.pid && one.port == other.port && one.started == other.started &&
+         a.hosts[one.host].machine == b.hosts[other.host].machine;
+}
+
+std::optional<std::uint32_t> find(const Roster& all, const Roster& process) {
+  for (std::uint32_t node = 0; node < all.nodes.size(); ++node) {
+    if (is_same(all, node, process)) return node;
+  }
+  return std::nullopt;
+}
+
+std::string name_of(const Roster& process) {
+  const RankSet& ranks = process.nodes[0].ranks;
+  return (ranks.empty() ? "a process" : "rank " + std::to_string(ranks.lowest())) + " (" +
+         process.name(0) + ")";
+}
+
+}  // namespace
+
+Seek::Seek(Roster own, std::uint32_t size, std::string agreement, std::optional<Place> root,
+           std::chrono::nanoseconds patience, Time now)
+    : own_(std::move(own)),
+      size_(size),
+      agreement_(std::move(agreement)),
+      first_(name_of(own_)),
+      root_(std::move(root)),
+      patience_(patience),
+      state_(root_ ? State::kSeeking : State::kSeated),
+      now_(now),
+      next_(now),
+      deadline_(size == 0 ? Time::max() : now + patience),
+      all_(own_),
+      fresh_(own_) {}
+
+Seek::Step Seek::step(Time now, const std::function<void()>& event) {
+  now_ = now;
+  event();
+  if (joining()) root_ ? settle() : settle_root();
+  if (!joining()) next_ = Time::max();
+  return std::exchange(step_, {});
+}
+
+void Seek::settle() {
+  if (now_ >= deadline_) {
+    const std::string where = to_.address + ":" + std::to_string(to_.port);
+    return end(reached_ ? Status(Code::kTimeout, "joining: no word from the root; " + last_)
+                        : Status(Code::kTimeout,
+                                 "EI0006: the root at " + where + " does not answer: " + last_));
+  }
+  const bool asked = state_ == State::kSeeking && above_ != kNoLine;
+  if (asked && now_ >= answer_by_) {
+    step_.outs.push_back({above_, {}, true});
+    lose(above_);
+  }
+  const bool idle = above_ == kNoLine && !dialing_;
+  if (idle && now_ >= seek_at_) dial(*root_);
+  if (state_ == State::kSeated && now_ >= say_at_) say_above();
+  next_ = deadline_;
+  if (above_ == kNoLine && !dialing_) next_ = std::min(next_, seek_at_);
+  if (state_ == State::kSeeking && above_ != kNoLine) next_ = std::min(next_, answer_by_);
+  if (state_ == State::kSeated) next_ = std::min(next_, say_at_);
+}
+
+void Seek::settle_root() {
+  next_ = deadline_;
+  if (!wrong_.ok()) return end(wrong_);
+  if (size_ == 0 || (all_.ranks().count() < size_ && now_ < deadline_)) return;
+  auto roster = all_.finished(size_);
+  if (roster.ok()) return come_in(std::make_shared<const Roster>(std::move(*roster)), false);
+  const RankSet went = went_ - all_.ranks();
+  const std::string died = went.empty() ? "" : "; died while joining: " + went.text();
+  end({roster.status().code(), roster.status().message() + died});
+}
+
+// ---- up: the root, and the nodes to which it sends this process ----
+
+void Seek::dial(const Place& to) {
+  to_root_ = to.address == root_->address && to.port == root_->port;
+  dialing_ = true;
+  step_.dial = to_ = to;
+}
+
+// The jitter keeps processes apart that failed at one time.
+void Seek::seek_later() {
+  pause_ = std::clamp<std::chrono::nanoseconds>(2 * pause_, kFirstPause, kLastPause);
+  seek_at_ = now_ + pause_ + pause_ * (own_.nodes[0].pid % 16) / 16;
+}
+
+Seek::Step Seek::opened(LineId id, Time now) {
+  return step(now, [&] {
+    dialing_ = false;
+    if (!joining()) return step_.outs.push_back({id, {}, true});
+    if (to_root_ && !std::exchange(reached_, true)) deadline_ = now_ + patience_ + kGrace;
+    above_ = id;
+    answer_by_ = now_ + kAnswer;
+    ByteWriter out;
+    out.put(Kind::kAsk).put(kJoinVersion).put(size_).put_text(agreement_);
+    put(out, all_.roster());
+    send(id, out);
+    fresh_ = RosterDraft(own_);
+    whole_ = false;
+    say_at_ = wrong_.ok() ? Time::max() : now_;
+  });
+}
+
+Seek::Step Seek::failed(bool gone, std::string why, Time now) {
+  return step(now, [&] {
+    dialing_ = false;
+    last_ = std::move(why);
+    if (!joining()) return;
+    if (to_root_ && gone && reached_) {
+      return end({Code::kRemote, "the root of the job died while joining"});
+    }
+    seek_later();
+  });
+}
+
+bool Seek::hear_above(Kind kind, ByteReader& in) {
+  if (!joining()) return true;
+  if (kind == Kind::kRefused) {
+    const Status why = get_status(in);
+    return in.finished() && (end(why), true);
+  }
+  const auto keeps = in.get<std::uint8_t>();
+  if (kind == Kind::kRoster) {
+    auto roster = get_roster(in);
+    if (!roster || !in.finished() || keeps > 1 || roster->node_of.size() != size_) return false;
+    const auto node = find(*roster, own_);
+    if (!node || *node == 0) return false;
+    return come_in(std::make_shared<const Roster>(std::move(*roster)), keeps != 0), true;
+  }
+  const Place to{in.get_text(kAddressCap), in.get<std::uint16_t>()};
+  if (kind != Kind::kSeat || state_ != State::kSeeking || !in.finished() || keeps > 1) return false;
+  if (keeps != 0) {
+    state_ = State::kSeated;
+    pause_ = {};
+  } else {
+    step_.outs.push_back({std::exchange(above_, kNoLine), {}, true});
+    dial(to);
+  }
+  return true;
+}
+
+void Seek::say_above() {
+  say_at_ = Time::max();
+  if (!wrong_.ok()) send(above_, Kind::kWrong, wrong_);
+  ByteWriter out;
+  out.put(Kind::kBelow).put(static_cast<std::uint8_t>(whole_));
+  put(out, whole_ ? all_.roster() : fresh_.roster());
+  send(above_, out);
+  fresh_ = RosterDraft(own_);
+  whole_ = false;
+}
+
+// ---- down ----
+
+Seek::Step Seek::frame(LineId id, std::string_view bytes, Time now) {
+  return step(now, [&] {
+    ByteReader in(bytes);
+    const auto kind = in.get<Kind>();
+    if (id == above_ ? hear_above(kind, in) : hear_below(id, kind, in)) return;
+    step_.outs.push_back({id, {}, true});
+    lose(id);
+  });
+}
+
+bool Seek::hear_below(LineId id, Kind kind, ByteReader& in) {
+  const auto child = children_.find(id);
+  if (child == children_.end()) return kind == Kind::kAsk && hear_ask(id, in);
+  if (!joining()) return true;
+  if (kind == Kind::kWrong) {
+    const Status why = get_status(in);
+    if (in.finished()) note(why);
+    return in.finished();
+  }
+  const auto whole = in.get<std::uint8_t>();
+  const auto sub = get_roster(in);
+  if (kind != Kind::kBelow || !sub || !in.finished() || whole > 1) return false;
+  return is_same(child->second.roster(), 0, *sub) && (add(id, *sub, whole != 0), true);
+}
+
+bool Seek::hear_ask(LineId id, ByteReader& in) {
+  const auto version = in.get<std::uint32_t>(), size = in.get<std::uint32_t>();
+  if (!in.ok()) return false;
+  const std::string agreement = in.get_text(kAgreementCap);
+  const auto sub = get_roster(in);
+  const bool good = sub && in.finished() && !sub->hosts[sub->nodes[0].host].addresses.empty();
+  const std::string name = good ? name_of(*sub) : "a process";
+  if (version == kJoinVersion && !good) return false;
+  Status why;
+  if (version != kJoinVersion) {
+    why = {Code::kPara, "EI0008: version mismatch: " + name + " speaks protocol " +
+                            std::to_string(version) + ", the root " + std::to_string(kJoinVersion)};
+  } else if (!joining()) {
+    return answer_late(id, name, *sub), true;
+  } else if (!root_) {
+    why = differs(name, size, agreement);
+  }
+  if (!why.ok()) {
+    send(id, Kind::kRefused, why);
+    if (joining() && !root_) end(why);
+    return true;
+  }
+  for (const auto& [old, draft] : children_) {
+    if (!is_same(draft.roster(), 0, *sub)) continue;
+    step_.outs.push_back({old, {}, true});
+    lose(old);
+    break;
+  }
+  const auto go_to = seats_.seat(id);
+  const Roster* const to = go_to ? &children_.at(*go_to).roster() : nullptr;
+  ByteWriter out;
+  out.put(Kind::kSeat).put(static_cast<std::uint8_t>(to == nullptr));
+  out.put_text(to != nullptr ? to->hosts[0].addresses[0] : "");
+  out.put(to != nullptr ? to->nodes[0].port : std::uint16_t{0});
+  send(id, out, to != nullptr);
+  if (to != nullptr) return true;
+  children_.try_emplace(id, top_of(*sub));
+  return add(id, *sub, false), true;
+}
+
+Status Seek::differs(const std::string& name, std::uint32_t size, const std::string& agreement) {
+  if (size_ == 0 && size > 0 && size <= kRanksCap) {
+    size_ = size;
+    agreement_ = agreement;
+    first_ = name;
+    deadline_ = now_ + patience_;
+  }
+  const std::string who = "EI0016: " + name, first = ", " + first_;
+  if (size != size_ || size == 0) {
+    return {Code::kPara, who + " says " + std::to_string(size) + " ranks" + first + " says " +
+                             std::to_string(size_)};
+  }
+  if (agreement == agreement_) return {};
+  return {Code::kPara, "EI0016: configuration differs: " + name + " has \"" + agreement + "\"" +
+                           first + " has \"" + agreement_ + "\""};
+}
+
+void Seek::answer_late(LineId id, const std::string& name, const Roster& sub) {
+  if (state_ == State::kOver) return send(id, Kind::kRefused, why_);
+  if (find(*roster_, sub)) return send_roster(id, false);
+  send(id, Kind::kRefused, {Code::kUnavail, name + " came when joining was over"});
+}
+
+void Seek::add(LineId id, const Roster& sub, bool whole) {
+  RosterDraft& draft = children_.at(id);
+  if (whole) draft = RosterDraft(top_of(sub));
+  note(draft.add(sub));
+  seats_.announced(static_cast<int>(id), draft.roster().nodes.size());
+  if (whole) return rebuild();
+  note(all_.add(sub));
+  if (root_) note(fresh_.add(sub));
+  say_at_ = std::min<Time>(say_at_, now_ + kBatch);
+}
+
+// Processes below have gone, or have another place.
+void Seek::rebuild() {
+  const RankSet before = all_.ranks();
+  all_ = fresh_ = RosterDraft(own_);
+  for (const auto& [id, draft] : children_) note(all_.add(draft.roster()));
+  went_ |= before - all_.ranks();
+  whole_ = true;
+  say_at_ = std::min<Time>(say_at_, now_ + kBatch);
+}
+
+void Seek::note(const Status& why) {
+  if (why.ok() || !wrong_.ok()) return;
+  wrong_ = why;
+  say_at_ = now_;
+}
+
+Seek::Step Seek::closed(LineId id, Time now) {
+  return step(now, [&] { lose(id); });
+}
+
+void Seek::lose(LineId id) {
+  const bool above = id == above_;
+  if (above) above_ = kNoLine;
+  if (!joining()) return;
+  if (above) {
+    state_ = State::kSeeking;
+    seek_later();
+  } else if (children_.erase(id) != 0) {
+    seats_.gone(id);
+    rebuild();
+  }
+}
+
+// ---- the end of joining ----
+
+void Seek::come_in(std::shared_ptr<const Roster> roster, bool keeps) {
+  roster_ = std::move(roster);
+  node_ = find(*roster_, own_).value_or(0);
+  state_ = State::kIn;
+  if (keeps) lines_.emplace_back(above_, roster_->nodes[node_].parent);
+  for (const auto& [id, draft] : children_) {
+    const auto child = find(*roster_, draft.roster());
+    if (!child) {
+      answer_late(id, name_of(draft.roster()), draft.roster());
+      continue;
+    }
+    const bool mine = *child != 0 && roster_->nodes[*child].parent == node_;
+    send_roster(id, mine);
+    if (mine) lines_.emplace_back(id, *child);
+  }
+}
+
+void Seek::end(const Status& why) {
+  if (!joining()) return;
+  state_ = State::kOver;
+  why_ = why;
+  for (const auto& [id, draft] : children_) send(id, Kind::kRefused, why);
+  if (above_ != kNoLine) step_.outs.push_back({std::exchange(above_, kNoLine), {}, true});
+}
+
+void Seek::send(LineId id, ByteWriter& frame, bool close) {
+  step_.outs.push_back({id, frame.take(), close});
+}
+
+void Seek::send(LineId id, Kind kind, const Status& why) {
+  ByteWriter out;
+  put(out.put(kind), why);
+  send(id, out, kind == Kind::kRefused);
+}
+
+void Seek::send_roster(LineId id, bool keeps) {
+  ByteWriter out;
+  put(out.put(Kind::kRoster).put(static_cast<std::uint8_t>(keeps)), *roster_);
+  send(id, out, !keeps);
+}
+
+}  // namespace hccl::control

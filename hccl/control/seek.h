@@ -1,0 +1,123 @@
+// A process on its way into the control tree: it asks the root for a seat, is sent from node to
+// node, says what it and the processes below it bring, and waits for the finished roster.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hccl/control/relay.h"
+
+namespace hccl::control {
+
+inline constexpr std::uint32_t kJoinVersion = 8;        ///< of the frames of joining
+inline constexpr std::uint8_t kFirstJoinKind = 1 << 6;  ///< frames of a Relay begin with less
+
+/// Frames, ended lines and the time go in; frames and dials come out. After joining it lives on
+/// beside the Relay, to answer processes that come late. Times never decrease. For one thread.
+class Seek {
+ public:
+  enum class State : std::uint8_t { kSeeking, kSeated, kIn, kOver };
+  struct Place {
+    std::string address;
+    std::uint16_t port = 0;
+  };
+  struct Step {
+    std::vector<Relay::Out> outs;
+    std::optional<Place> dial;  ///< then opened() or failed()
+  };
+
+  /// `own`: this process, with one host that has an address, and one node. `size`: ranks of the
+  /// world; the root may say 0, and takes the first newcomer's size and agreement. All ranks must
+  /// come within `patience`. `root`: nothing if this process is the root. tick() begins.
+  Seek(Roster own, std::uint32_t size, std::string agreement, std::optional<Place> root,
+       std::chrono::nanoseconds patience, Time now);
+
+  /// The dial has opened a line. Lines that others open begin with frame().
+  Step opened(LineId line, Time now);
+  /// `gone`: the process there has ended. `why`: for people.
+  Step failed(bool gone, std::string why, Time now);
+  Step frame(LineId line, std::string_view bytes, Time now);
+  /// The other end has closed the line.
+  Step closed(LineId line, Time now);
+  /// Whenever next() has come, or later.
+  Step tick(Time now) {
+    return step(now, [] {});
+  }
+  Time next() const { return next_; }
+  /// This process cannot go on; if it is the root, nobody can.
+  Step give_up(const Status& why, Time now) {
+    return step(now, [&] { end(why); });
+  }
+
+  State state() const { return state_; }
+  const Status& why() const { return why_; }  ///< of kOver
+  /// Of kIn, for the Relay: the roster, this process's node, the lines to its neighbours.
+  std::shared_ptr<const Roster> roster() const { return roster_; }
+  std::uint32_t node() const { return node_; }
+  const std::vector<std::pair<LineId, std::uint32_t>>& lines() const { return lines_; }
+
+ private:
+  enum class Kind : std::uint8_t {
+    kAsk = kFirstJoinKind,
+    kSeat,
+    kBelow,
+    kWrong,
+    kRoster,
+    kRefused
+  };
+  static constexpr LineId kNoLine = -1;
+
+  Step step(Time now, const std::function<void()>& event);
+  void settle();
+  void settle_root();
+  bool joining() const { return state_ == State::kSeeking || state_ == State::kSeated; }
+  void dial(const Place& to);
+  void seek_later();
+  bool hear_above(Kind kind, ByteReader& in);
+  bool hear_below(LineId id, Kind kind, ByteReader& in);
+  bool hear_ask(LineId id, ByteReader& in);
+  Status differs(const std::string& name, std::uint32_t size, const std::string& agreement);
+  void answer_late(LineId id, const std::string& name, const Roster& sub);
+  void add(LineId id, const Roster& sub, bool whole);
+  void rebuild();
+  void note(const Status& why);
+  void say_above();
+  void lose(LineId id);
+  void come_in(std::shared_ptr<const Roster> roster, bool keeps);
+  void end(const Status& why);
+  void send(LineId id, ByteWriter& frame, bool close = false);
+  void send(LineId id, Kind kind, const Status& why);
+  void send_roster(LineId id, bool keeps);
+
+  Roster own_;
+  std::uint32_t size_;
+  std::string agreement_, first_;  // who has said the size first
+  std::optional<Place> root_;
+  std::chrono::nanoseconds patience_, pause_{};
+  State state_;
+  Time now_, next_, deadline_, seek_at_{}, answer_by_{}, say_at_ = Time::max();
+  Step step_;
+  LineId above_ = kNoLine;  // to the parent, or to a node that was asked
+  Place to_;                // that was dialed last
+  bool dialing_ = false, to_root_ = false, reached_ = false;
+  std::string last_ = "no answer";
+  Seats seats_;
+  std::map<LineId, RosterDraft> children_;  // with what is below each
+  RosterDraft all_, fresh_;                 // of all children; what the parent does not know yet
+  bool whole_ = false;                      // the parent must forget what it knows
+  RankSet went_;                            // ranks that came, and whose processes ended
+  Status wrong_, why_;                      // for the root to decide; what was decided
+  std::shared_ptr<const Roster> roster_;
+  std::uint32_t node_ = 0;
+  std::vector<std::pair<LineId, std::uint32_t>> lines_;
+};
+
+}  // namespace hccl::control
