@@ -9,9 +9,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kBatch{5};      // processes that come within this time go up together
-constexpr milliseconds kAnswer{5000};  // a node that was asked answers in this time
-constexpr milliseconds kGrace{1000};   // after the root's deadline
+constexpr milliseconds kBatch{5};     // processes that come within this time go up together
+constexpr milliseconds kGrace{1000};  // after the root's deadline
 constexpr milliseconds kFirstPause{2}, kLastPause{500};
 
 // The part of node 0 alone.
@@ -72,17 +71,10 @@ void Seek::settle() {
                         : Status(Code::kTimeout,
                                  "EI0006: the root at " + where + " does not answer: " + last_));
   }
-  const bool asked = state_ == State::kSeeking && above_ != kNoLine;
-  if (asked && now_ >= answer_by_) {
-    step_.outs.push_back({above_, {}, true});
-    lose(above_);
-  }
-  const bool idle = above_ == kNoLine && !dialing_;
-  if (idle && now_ >= seek_at_) dial(*root_);
+  if (above_ == kNoLine && !dialing_ && now_ >= seek_at_) dial(*root_);
   if (state_ == State::kSeated && now_ >= say_at_) say_above();
   next_ = deadline_;
   if (above_ == kNoLine && !dialing_) next_ = std::min(next_, seek_at_);
-  if (state_ == State::kSeeking && above_ != kNoLine) next_ = std::min(next_, answer_by_);
   if (state_ == State::kSeated) next_ = std::min(next_, say_at_);
 }
 
@@ -117,7 +109,6 @@ Seek::Step Seek::opened(LineId id, Time now) {
     if (!joining()) return step_.outs.push_back({id, {}, true});
     if (to_root_ && !std::exchange(reached_, true)) deadline_ = now_ + patience_ + kGrace;
     above_ = id;
-    answer_by_ = now_ + kAnswer;
     ByteWriter out;
     out.put(Kind::kAsk).put(kJoinVersion).put(size_).put_text(agreement_);
     put(out, all_.roster());
@@ -168,10 +159,12 @@ bool Seek::hear_above(Kind kind, ByteReader& in) {
 
 void Seek::say_above() {
   say_at_ = Time::max();
-  if (!wrong_.ok()) send(above_, Kind::kWrong, wrong_);
   ByteWriter out;
-  out.put(Kind::kBelow).put(static_cast<std::uint8_t>(whole_));
-  put(out, whole_ ? all_.roster() : fresh_.roster());
+  if (!wrong_.ok()) {
+    put(out.put(Kind::kWrong), wrong_);
+  } else {
+    put(out.put(Kind::kBelow).put(std::uint8_t{whole_}), whole_ ? all_.roster() : fresh_.roster());
+  }
   send(above_, out);
   fresh_ = RosterDraft(own_);
   whole_ = false;
@@ -184,8 +177,7 @@ Seek::Step Seek::frame(LineId id, std::string_view bytes, Time now) {
     ByteReader in(bytes);
     const auto kind = in.get<Kind>();
     if (id == above_ ? hear_above(kind, in) : hear_below(id, kind, in)) return;
-    step_.outs.push_back({id, {}, true});
-    lose(id);
+    drop(id);
   });
 }
 
@@ -212,26 +204,23 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
   const bool good = sub && in.finished() && !sub->hosts[sub->nodes[0].host].addresses.empty();
   const std::string name = good ? name_of(*sub) : "a process";
   if (version == kJoinVersion && !good) return false;
-  Status why;
+  Status why = why_;
   if (version != kJoinVersion) {
     why = {Code::kPara, "EI0008: version mismatch: " + name + " speaks protocol " +
                             std::to_string(version) + ", the root " + std::to_string(kJoinVersion)};
-  } else if (!joining()) {
-    return answer_late(id, name, *sub), true;
-  } else if (!root_) {
+  } else if (state_ == State::kIn) {
+    return send_roster(id, *sub), true;
+  } else if (joining() && !root_) {
     why = differs(name, size, agreement);
   }
   if (!why.ok()) {
-    send(id, Kind::kRefused, why);
-    if (joining() && !root_) end(why);
+    refuse(id, why);
+    if (!root_) end(why);
     return true;
   }
-  for (const auto& [old, draft] : children_) {
-    if (!is_same(draft.roster(), 0, *sub)) continue;
-    step_.outs.push_back({old, {}, true});
-    lose(old);
-    break;
-  }
+  const auto old = std::ranges::find_if(
+      children_, [&](const auto& each) { return is_same(each.second.roster(), 0, *sub); });
+  if (old != children_.end()) drop(old->first);
   const auto go_to = seats_.seat(id);
   const Roster* const to = go_to ? &children_.at(*go_to).roster() : nullptr;
   ByteWriter out;
@@ -245,26 +234,19 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
 }
 
 Status Seek::differs(const std::string& name, std::uint32_t size, const std::string& agreement) {
-  if (size_ == 0 && size > 0 && size <= kRanksCap) {
+  if (size_ == 0 && size <= kRanksCap) {
     size_ = size;
     agreement_ = agreement;
     first_ = name;
     deadline_ = now_ + patience_;
   }
-  const std::string who = "EI0016: " + name, first = ", " + first_;
-  if (size != size_ || size == 0) {
-    return {Code::kPara, who + " says " + std::to_string(size) + " ranks" + first + " says " +
-                             std::to_string(size_)};
-  }
-  if (agreement == agreement_) return {};
-  return {Code::kPara, "EI0016: configuration differs: " + name + " has \"" + agreement + "\"" +
-                           first + " has \"" + agreement_ + "\""};
-}
-
-void Seek::answer_late(LineId id, const std::string& name, const Roster& sub) {
-  if (state_ == State::kOver) return send(id, Kind::kRefused, why_);
-  if (find(*roster_, sub)) return send_roster(id, false);
-  send(id, Kind::kRefused, {Code::kUnavail, name + " came when joining was over"});
+  if (size == size_ && agreement == agreement_) return {};
+  const auto says = [&](std::uint32_t number, const std::string& text) {
+    const std::string count = " says " + std::to_string(number) + " ranks";
+    return size != size_ ? count : " has \"" + text + "\"";
+  };
+  return {Code::kPara,
+          "EI0016: " + name + says(size, agreement) + ", " + first_ + says(size_, agreement_)};
 }
 
 void Seek::add(LineId id, const Roster& sub, bool whole) {
@@ -298,6 +280,11 @@ Seek::Step Seek::closed(LineId id, Time now) {
   return step(now, [&] { lose(id); });
 }
 
+void Seek::drop(LineId id) {
+  step_.outs.push_back({id, {}, true});
+  lose(id);
+}
+
 void Seek::lose(LineId id) {
   const bool above = id == above_;
   if (above) above_ = kNoLine;
@@ -318,23 +305,25 @@ void Seek::come_in(std::shared_ptr<const Roster> roster, bool keeps) {
   node_ = find(*roster_, own_).value_or(0);
   state_ = State::kIn;
   if (keeps) lines_.emplace_back(above_, roster_->nodes[node_].parent);
-  for (const auto& [id, draft] : children_) {
-    const auto child = find(*roster_, draft.roster());
-    if (!child) {
-      answer_late(id, name_of(draft.roster()), draft.roster());
-      continue;
-    }
-    const bool mine = *child != 0 && roster_->nodes[*child].parent == node_;
-    send_roster(id, mine);
-    if (mine) lines_.emplace_back(id, *child);
-  }
+  for (const auto& [id, draft] : children_) send_roster(id, draft.roster());
+}
+
+// To a child, or to a process that has lost its parent and goes on as a relay without one.
+void Seek::send_roster(LineId id, const Roster& process) {
+  const auto node = find(*roster_, process);
+  if (!node) return refuse(id, {Code::kUnavail, name_of(process) + " came when joining was over"});
+  const bool keeps = children_.count(id) != 0 && roster_->nodes[*node].parent == node_;
+  ByteWriter out;
+  put(out.put(Kind::kRoster).put(static_cast<std::uint8_t>(keeps)), *roster_);
+  send(id, out, !keeps);
+  if (keeps) lines_.emplace_back(id, *node);
 }
 
 void Seek::end(const Status& why) {
   if (!joining()) return;
   state_ = State::kOver;
   why_ = why;
-  for (const auto& [id, draft] : children_) send(id, Kind::kRefused, why);
+  for (const auto& [id, draft] : children_) refuse(id, why);
   if (above_ != kNoLine) step_.outs.push_back({std::exchange(above_, kNoLine), {}, true});
 }
 
@@ -342,16 +331,10 @@ void Seek::send(LineId id, ByteWriter& frame, bool close) {
   step_.outs.push_back({id, frame.take(), close});
 }
 
-void Seek::send(LineId id, Kind kind, const Status& why) {
+void Seek::refuse(LineId id, const Status& why) {
   ByteWriter out;
-  put(out.put(kind), why);
-  send(id, out, kind == Kind::kRefused);
-}
-
-void Seek::send_roster(LineId id, bool keeps) {
-  ByteWriter out;
-  put(out.put(Kind::kRoster).put(static_cast<std::uint8_t>(keeps)), *roster_);
-  send(id, out, !keeps);
+  put(out.put(Kind::kRefused), why);
+  send(id, out, true);
 }
 
 }  // namespace hccl::control

@@ -85,17 +85,17 @@ class Seek {
   bool hear_below(LineId id, Kind kind, ByteReader& in);
   bool hear_ask(LineId id, ByteReader& in);
   Status differs(const std::string& name, std::uint32_t size, const std::string& agreement);
-  void answer_late(LineId id, const std::string& name, const Roster& sub);
   void add(LineId id, const Roster& sub, bool whole);
   void rebuild();
   void note(const Status& why);
   void say_above();
+  void drop(LineId id);
   void lose(LineId id);
   void come_in(std::shared_ptr<const Roster> roster, bool keeps);
   void end(const Status& why);
   void send(LineId id, ByteWriter& frame, bool close = false);
-  void send(LineId id, Kind kind, const Status& why);
-  void send_roster(LineId id, bool keeps);
+  void refuse(LineId id, const Status& why);
+  void send_roster(LineId id, const Roster& process);
 
   Roster own_;
   std::uint32_t size_;
@@ -103,7 +103,7 @@ class Seek {
   std::optional<Place> root_;
   std::chrono::nanoseconds patience_, pause_{};
   State state_;
-  Time now_, next_, deadline_, seek_at_{}, answer_by_{}, say_at_ = Time::max();
+  Time now_, next_, deadline_, seek_at_{}, say_at_ = Time::max();
   Step step_;
   LineId above_ = kNoLine;  // to the parent, or to a node that was asked
   Place to_;                // that was dialed last

@@ -112,10 +112,9 @@ TEST(Seek, SizesAndConfigurationsThatDifferAreNamed) {
     const std::uint32_t wrong = world.add({3}, size ? 5 : 4, seconds(1));
     if (!size) world.processes_[wrong].agreement = "other";
     world.run_until(seconds(2));
-    const std::string one = "rank 3 (10.0.0.0 pid 502)", root = "rank 0 (10.0.0.0 pid 500)";
-    const std::string why = size ? "EI0016: " + one + " says 5 ranks, " + root + " says 4"
-                                 : "EI0016: configuration differs: " + one + " has \"other\", " +
-                                       root + " has \"same\"";
+    const std::string one = "EI0016: rank 3 (10.0.0.0 pid 502)", root = "rank 0 (10.0.0.0 pid 500)";
+    const std::string why = size ? one + " says 5 ranks, " + root + " says 4 ranks"
+                                 : one + " has \"other\", " + root + " has \"same\"";
     for (std::uint32_t number = 0; number < 3; ++number) EXPECT_EQ(world.hears(number), why);
   }
 }
@@ -177,6 +176,17 @@ TEST(Seek, AnotherVersionIsNamed) {
   EXPECT_TRUE(step.outs[0].close);
   EXPECT_NE(step.outs[0].frame.find("EI0008: version mismatch"), std::string::npos);
   EXPECT_EQ(root.state(), Seek::State::kOver);
+}
+
+TEST(Seek, ARootThatGivesUpTellsAll) {
+  Seeking world;
+  world.add_many(2, 3);
+  world.run_until(seconds(1));
+  Seek root = world.of(0);
+  const auto step = root.give_up({Code::kUnavail, "no descriptors"}, Time(seconds(1)));
+  ASSERT_EQ(step.outs.size(), 1u);
+  EXPECT_NE(step.outs[0].frame.find("no descriptors"), std::string::npos);
+  EXPECT_EQ(root.why().message(), "no descriptors");
 }
 
 /// Each frame also comes cut off, lengthened and flipped, to a copy of the process.
