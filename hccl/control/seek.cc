@@ -234,16 +234,16 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
 }
 
 Status Seek::differs(const std::string& name, std::uint32_t size, const std::string& agreement) {
-  if (size_ == 0 && size <= kRanksCap) {
+  if (size_ == 0 && size > 0 && size <= kRanksCap) {
     size_ = size;
     agreement_ = agreement;
     first_ = name;
     deadline_ = now_ + patience_;
   }
-  if (size == size_ && agreement == agreement_) return {};
+  if (size != 0 && size == size_ && agreement == agreement_) return {};
   const auto says = [&](std::uint32_t number, const std::string& text) {
     const std::string count = " says " + std::to_string(number) + " ranks";
-    return size != size_ ? count : " has \"" + text + "\"";
+    return size != size_ || size == 0 ? count : " has \"" + text + "\"";
   };
   return {Code::kPara,
           "EI0016: " + name + says(size, agreement) + ", " + first_ + says(size_, agreement_)};

@@ -119,6 +119,15 @@ TEST(Seek, SizesAndConfigurationsThatDifferAreNamed) {
   }
 }
 
+TEST(Seek, NobodyTakesPartInAWorldOfNoRanks) {
+  Seeking world;
+  world.add({}, 0, seconds(0));
+  world.add({}, 0, seconds(1));
+  world.run_until(seconds(2));
+  EXPECT_EQ(world.of(1).state(), Seek::State::kOver);
+  EXPECT_NE(world.hears(0).find("says 0 ranks"), std::string::npos);
+}
+
 TEST(Seek, AnOrphanGetsANewSeat) {
   Seeking world;
   world.add({0}, 10, seconds(0));
