@@ -279,7 +279,7 @@ void Relay::say_below() {
   if (parent_ == kNoLine) return;
   const RankSet now = below();
   if (now == said_below_) return;
-  // What was answered below this node may not have come to those that are there no more.
+  // Members that are no longer below this node may have missed an answer that it sent down.
   const RankSet lost = ranks_of(std::exchange(said_below_, now) - now - tree_.gone());
   for (const auto& each : gatherings_.last()) {
     if (!(each.sum.named() & lost).empty()) say_answer(parent_, each);

@@ -86,7 +86,7 @@ class Relay {
     Why why;
     std::uint32_t skipped;  // an offer to a node below this one, which does not answer
   };
-  // What a rank says once, or a node of another one.
+  // The contents of a frame that a rank sends once, or a node about another node.
   struct Up {
     Uuid scope{};              // of a report
     std::uint32_t number = 0;  // of the rank, or of the node

@@ -1,4 +1,4 @@
-// What a node of the control tree says to its neighbours, and does with what they say.
+// The frames of a Relay: their contents, and the effect of each on the node that receives it.
 #include <algorithm>
 
 #include "hccl/control/relay.h"
@@ -173,7 +173,7 @@ bool Relay::hear_welcome(LineId id, Line& line, ByteReader& in) {
   proof_ = 0;
   doubted_.clear();
   line.role = Role::kParent;
-  said_below_ = {};  // what was asked with may have changed
+  said_below_ = {};  // the set in kAdopt may be out of date
   if (learned_ >= line.told) {
     ByteWriter known;
     put_known(known);

@@ -1,4 +1,4 @@
-// What the root of the control tree does: it waits for all nodes, decides, and tells.
+// The part of a Relay that only the root uses: it waits for all nodes, decides, and tells them.
 #include <algorithm>
 
 #include "hccl/control/relay.h"

@@ -99,7 +99,7 @@ class Seek {
 
   Roster own_;
   std::uint32_t size_;
-  std::string agreement_, first_;  // who has said the size first
+  std::string agreement_, first_;  // the process that named the size first
   std::optional<Place> root_;
   std::chrono::nanoseconds patience_, pause_{};
   State state_;

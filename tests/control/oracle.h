@@ -1,5 +1,5 @@
-// What ranks of a virtual world say and hear, and what must hold of it. The oracle knows all that
-// has happened, and uses no code of the relays.
+// The words that ranks of a virtual world send and receive, and the rules for these words. The
+// oracle knows all events, and uses no code of the relays.
 #pragma once
 
 #include <optional>
