@@ -43,7 +43,7 @@ ROOMS = {
     "transport/mpi": ["hccl/base", TRANSPORT],
     "hccl/exec": ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/local", "hccl/schedule",
                   "hccl/select", TRANSPORT],
-    "hccl/join": ["hccl/base", TRANSPORT],
+    "hccl/join": ["hccl/base", "hccl/control", TRANSPORT],
     "hccl/control": ["hccl/base"],
     "hccl/core": BELOW_CORE,
     # The plugin knows the structs that it writes and reads.

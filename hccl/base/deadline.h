@@ -18,6 +18,8 @@ class Deadline {
     return Deadline(now + wait);
   }
 
+  static Deadline at(Clock::time_point time) { return Deadline(time); }
+
   bool expired() const { return at_ != Clock::time_point::max() && Clock::now() >= at_; }
   std::chrono::nanoseconds left() const {
     if (at_ == Clock::time_point::max()) return std::chrono::nanoseconds::max();

@@ -28,10 +28,12 @@ enum class LockLevel : unsigned {
   kHandles,
   kCommunicators,
   kQueue,
+  kControl,
   kControlLine,
   kInterrupt,
   kMailbox,
   kSend,
+  kControlBox,
   kDevice,
   kLast,  // with it only the lock for a line of the log is taken
   kLog

@@ -105,7 +105,7 @@ Result<Listener> listen_tcp(const std::string& address, std::uint16_t port) {
 }
 
 Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
-                             const std::string& from) {
+                             const std::string& from, int* error) {
   HCCL_ASSIGN_OR_RETURN(SockAddr peer, parse(address, port));
   HCCL_ASSIGN_OR_RETURN(Fd fd, open_socket(peer.family()));
   if (!from.empty()) {
@@ -119,11 +119,32 @@ Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
   }
   no_delay(fd.get());
   if (::connect(fd.get(), peer.get(), peer.length) != 0 && errno != EINPROGRESS) {
+    if (error != nullptr) *error = errno;
     return Status(Code::kTcpConnect,
                   "connect to " + endpoint_text(address, port) + ": " + error_text(errno));
   }
   return fd;
 }
+
+namespace {
+
+Result<Endpoint> endpoint(int fd, int (*of)(int, sockaddr*, socklen_t*)) {
+  SockAddr its;
+  its.length = sizeof its.storage;
+  if (of(fd, its.get(), &its.length) != 0) return syscall_failure("the address of a socket");
+  char text[INET6_ADDRSTRLEN] = {};
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&its.storage);
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&its.storage);
+  const bool is_v4 = its.family() == AF_INET;
+  ::inet_ntop(its.family(), is_v4 ? static_cast<const void*>(&v4->sin_addr) : &v6->sin6_addr, text,
+              sizeof text);
+  return Endpoint{text, ntohs(is_v4 ? v4->sin_port : v6->sin6_port)};
+}
+
+}  // namespace
+
+Result<Endpoint> local_endpoint(int fd) { return endpoint(fd, ::getsockname); }
+Result<Endpoint> peer_endpoint(int fd) { return endpoint(fd, ::getpeername); }
 
 int connect_error(int fd) {
   int error = 0;

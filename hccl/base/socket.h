@@ -21,6 +21,14 @@ namespace hccl {
 /// "10.0.0.1:6000" or "[::1]:6000".
 std::string endpoint_text(std::string_view address, std::uint16_t port);
 
+struct Endpoint {
+  std::string address;
+  std::uint16_t port = 0;
+};
+/// The two ends of a connected TCP socket.
+Result<Endpoint> local_endpoint(int fd);
+Result<Endpoint> peer_endpoint(int fd);
+
 struct Listener {
   Fd fd;
   std::uint16_t port = 0;
@@ -29,9 +37,9 @@ struct Listener {
 /// kUnavail (EI0019): the port is taken. kNotFound: no interface has the address.
 Result<Listener> listen_tcp(const std::string& address, std::uint16_t port);
 /// Starts a connection; poll for writability, then connect_result(). `from` is the local address to
-/// bind to, or empty.
+/// bind to, or empty. `error` gets the errno of a connection that fails at once.
 Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
-                             const std::string& from);
+                             const std::string& from, int* error = nullptr);
 /// Returns 0 once a started connection is established; otherwise the errno of the reason.
 int connect_error(int fd);
 /// Success once a started connection is established; otherwise the reason.

@@ -275,6 +275,13 @@ RankSet Relay::below() const {
   return all - (tree_.gone() - RankSet{node_});
 }
 
+bool Relay::is_heeded() const {
+  return std::ranges::all_of(neighbours_.lines(), [](const auto& each) {
+    const bool kin = each.second.role == Role::kParent || each.second.role == Role::kChild;
+    return !kin || each.second.unheeded.empty();
+  });
+}
+
 void Relay::say_below() {
   if (parent_ == kNoLine) return;
   const RankSet now = below();

@@ -72,6 +72,8 @@ class Relay {
   const News& news() const { return news_; }
   /// The numbers of the nodes in this node's part of the tree, itself included.
   RankSet below() const;
+  /// Whether all neighbours have acknowledged what this node has said.
+  bool is_heeded() const;
 
  private:
   /// How long a new root waits for nodes that have heard verdicts, and a node that leaves for those

@@ -1,12 +1,11 @@
 // A control line joins: it finds the coordinator, says hello and reads the table of ranks.
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "hccl/base/caught.h"
 #include "hccl/base/process.h"
+#include "hccl/base/socket.h"
 #include "hccl/join/control_line.h"
 #include "hccl/join/find_root.h"
 
@@ -14,21 +13,6 @@ namespace hccl::join {
 namespace {
 
 using wire::Kind;
-
-Result<std::string> local_address(int fd) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  char text[INET6_ADDRSTRLEN] = {};
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) {
-    return Status(Code::kSyscall, "getsockname failed");
-  }
-  const void* address =
-      storage.ss_family == AF_INET
-          ? static_cast<const void*>(&reinterpret_cast<sockaddr_in*>(&storage)->sin_addr)
-          : &reinterpret_cast<sockaddr_in6*>(&storage)->sin6_addr;
-  ::inet_ntop(storage.ss_family, address, text, sizeof text);
-  return std::string(text);
-}
 
 }  // namespace
 
@@ -63,7 +47,8 @@ Status ControlLine::say_hello(int size, const Config& config, const wire::Attemp
                   .host = std::move(host),
                   .started = start_of(::getpid()),
                   .attempt = attempt};
-  HCCL_ASSIGN_OR_RETURN(me.address, local_address(line_.fd()));
+  HCCL_ASSIGN_OR_RETURN(const Endpoint end, local_endpoint(line_.fd()));
+  me.address = end.address;
   ByteWriter hello;
   hello.put(Kind::kHello).put(wire::kVersion).put(static_cast<std::uint32_t>(size));
   hello.put_text(config.agreement());

@@ -1,0 +1,132 @@
+#include "hccl/join/control_node.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hccl::join {
+
+using control::Relay;
+using control::Seek;
+using Clock = std::chrono::steady_clock;
+
+ControlNode::ControlNode(Args args, std::unique_ptr<Lines> lines, Owner& owner)
+    : peer_timeout_(args.peer_timeout),
+      lines_(std::move(lines)),
+      owner_(&owner),
+      seek_(std::move(args.own), args.size, std::move(args.agreement), std::move(args.root),
+            args.patience, Clock::now()),
+      to_root_(std::move(args.to_root)) {}
+
+void ControlNode::turn() {
+  if (over_) return;
+  const Time now = Clock::now();
+  for (Lines::Event& event : lines_->turn(now)) handle(event, now);
+  if (now >= seek_.next()) apply(seek_.tick(now), now);
+  if (relay_ && now >= relay_->next()) apply(relay_->tick(now));
+  settle();
+}
+
+void ControlNode::handle(Lines::Event& event, Time now) {
+  if (event.what == Lines::What::kFrame) return take(event, now);
+  if (event.what == Lines::What::kClosed) {
+    apply(seek_.closed(event.line, now), now);
+    if (relay_) apply(relay_->closed(event.line, now));
+    return;
+  }
+  const auto dial = dials_.extract(event.line);
+  if (dial.empty()) return;
+  const bool opened = event.what == Lines::What::kOpened;
+  if (const auto node = dial.mapped()) {
+    apply(opened ? relay_->opened(event.line, *node, now) : relay_->failed(*node, event.gone, now));
+  } else {
+    apply(opened ? seek_.opened(event.line, now)
+                 : seek_.failed(event.gone, std::move(event.text), now),
+          now);
+  }
+}
+
+// The first byte tells frames of joining from those of a Relay. A node that is not in yet closes
+// the line of a Relay, which dials again.
+void ControlNode::take(const Lines::Event& frame, Time now) {
+  const auto kind = static_cast<std::uint8_t>(frame.text.front());
+  if (kind >= control::kFirstJoinKind) {
+    apply(seek_.frame(frame.line, frame.text, now), now);
+  } else if (relay_) {
+    apply(relay_->frame(frame.line, frame.text, now));
+  } else {
+    lines_->close(frame.line);
+  }
+}
+
+void ControlNode::send(const std::vector<Relay::Out>& outs) {
+  for (const auto& out : outs) {
+    if (!out.frame.empty()) lines_->send(out.line, out.frame);
+    if (out.close) lines_->close(out.line);
+  }
+}
+
+void ControlNode::apply(const Seek::Step& step, Time now) {
+  send(step.outs);
+  if (step.dial && to_root_) {
+    const auto line = lines_->add(std::move(*to_root_));
+    to_root_.reset();
+    return apply(seek_.opened(line, now), now);
+  }
+  if (step.dial) dials_[lines_->dial(step.dial->address, step.dial->port, now)] = std::nullopt;
+  if (seek_.state() != Seek::State::kIn || relay_) return;
+  relay_ = std::make_unique<Relay>(seek_.roster(), seek_.node(), peer_timeout_, now);
+  for (const auto& [line, node] : seek_.lines()) apply(relay_->seated(line, node, now));
+  owner_->joined(seek_.roster());
+}
+
+void ControlNode::apply(const Relay::Step& step) {
+  send(step.outs);
+  for (const std::uint32_t node : step.dials) {
+    const control::Roster& all = *seek_.roster();
+    const auto& its = all.nodes[node];
+    dials_[lines_->dial(all.hosts[its.host].addresses.front(), its.port, Clock::now())] = node;
+  }
+  if (!step.heard.empty()) owner_->heard(step.heard);
+  for (const auto& answer : step.answers) owner_->answered(answer);
+}
+
+// A root that has refused all goes on telling those that come later.
+void ControlNode::settle() {
+  if (seek_.state() == Seek::State::kOver && !std::exchange(told_, true)) {
+    owner_->failed(seek_.why());
+  }
+  if (over_ || !relay_ || relay_->state() != Relay::State::kOver || lines_->unsent()) return;
+  over_ = told_ = true;
+  owner_->over();
+}
+
+ControlNode::Time ControlNode::next() const {
+  if (over_) return Time::max();
+  const Time mine = std::min(lines_->next(), seek_.next());
+  return relay_ ? std::min(mine, relay_->next()) : mine;
+}
+
+void ControlNode::say(const std::function<Relay::Step(Relay&, Time)>& what) {
+  if (!is_in()) return;
+  const Time now = Clock::now();
+  apply(what(*relay_, now));
+  settle();
+}
+
+void ControlNode::give_up(const Status& why) {
+  const Time now = Clock::now();
+  apply(seek_.give_up(why, now), now);
+  settle();
+}
+
+void ControlNode::fail(const Status& why) noexcept {
+  over_ = true;
+  lines_->abandon();
+  if (!std::exchange(told_, true)) owner_->failed(why);
+}
+
+bool ControlNode::is_heeded() const {
+  return !lines_->unsent() && (!is_in() || relay_->is_heeded());
+}
+
+}  // namespace hccl::join

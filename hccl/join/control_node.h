@@ -1,0 +1,87 @@
+// One node of the control tree, with its sockets: it joins by a Seek, and then lives as a Relay.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "hccl/control/relay.h"
+#include "hccl/control/seek.h"
+#include "hccl/join/lines.h"
+
+namespace hccl::join {
+
+/// Nothing blocks. For one thread, which is Control's; in a forked child only abandon().
+class ControlNode {
+ public:
+  using Time = control::Time;
+  /// What the ranks of the node learn. Called in turn() and say().
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void joined(const std::shared_ptr<const control::Roster>&) {}
+    /// The node has not joined, and only says so to those that come later; or it cannot go on.
+    virtual void failed(const Status&) {}
+    virtual void heard(const control::News&) {}
+    virtual void answered(const control::Gatherings::Answer&) {}
+    /// The node has left, or all others believe that it has died. It does nothing more.
+    virtual void over() {}
+  };
+  /// `own`, `size`, `agreement`, `root`, `patience`: see Seek.
+  struct Args {
+    control::Roster own;
+    std::uint32_t size = 0;
+    std::string agreement = {};
+    std::optional<control::Seek::Place> root = {};
+    std::optional<Line> to_root = {};  ///< a line that has found the root
+    std::chrono::nanoseconds patience{};
+    std::chrono::nanoseconds peer_timeout{};
+  };
+
+  ControlNode(Args args, std::unique_ptr<Lines> lines, Owner& owner);
+
+  /// Does what is due. Call it at next(), and after lines().ready().
+  void turn();
+  Time next() const;
+  Lines& lines() { return *lines_; }
+
+  /// What a rank of the node says, once the node is in: calls one of Relay's functions.
+  void say(const std::function<control::Relay::Step(control::Relay&, Time)>& what);
+  /// This process cannot join; if it is the root, nobody can.
+  void give_up(const Status& why);
+  /// The node does nothing more, and closes its lines.
+  void fail(const Status& why) noexcept;
+  bool is_in() const {
+    return relay_ != nullptr && relay_->state() != control::Relay::State::kOver;
+  }
+  /// Whether the neighbours have acknowledged all that this node has said.
+  bool is_heeded() const;
+  /// The owner hears nothing more.
+  void detach() { owner_ = &nobody_; }
+  void abandon() { lines_->abandon(); }
+
+ private:
+  void handle(Lines::Event& event, Time now);
+  void take(const Lines::Event& frame, Time now);
+  void apply(const control::Seek::Step& step, Time now);
+  void apply(const control::Relay::Step& step);
+  void send(const std::vector<control::Relay::Out>& outs);
+  void settle();
+
+  std::chrono::nanoseconds peer_timeout_;
+  std::unique_ptr<Lines> lines_;
+  Owner nobody_;
+  Owner* owner_;
+  control::Seek seek_;
+  std::optional<Line> to_root_;
+  std::unique_ptr<control::Relay> relay_;  // once the node is in
+  // By the number of a dial: the node that the Relay dials, or nothing if the Seek dials.
+  std::map<Lines::LineId, std::optional<std::uint32_t>> dials_;
+  bool told_ = false;  // the owner, of the end
+  bool over_ = false;
+};
+
+}  // namespace hccl::join

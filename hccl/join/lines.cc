@@ -1,0 +1,304 @@
+#include "hccl/join/lines.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "hccl/base/error_text.h"
+
+namespace hccl::join {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kSteps = 4;         // of handshakes in one turn
+constexpr milliseconds kSure{100};        // a stranger keeps its descriptor so long
+constexpr milliseconds kSureNamed{1000};  // one that has named the job
+constexpr Lines::LineId kKnock = 0;       // the listener's tag
+
+Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+}  // namespace
+
+Lines::Lines(RootInfo key, Listener listener, std::shared_ptr<const TlsContext> context, int epoll,
+             std::uint64_t tags, Logger log)
+    : key_(std::move(key)),
+      listener_(std::move(listener)),
+      port_(listener_.port),
+      context_(std::move(context)),
+      epoll_(epoll),
+      tags_(tags),
+      log_(std::move(log)),
+      spare_(open_spare()) {
+  hear_knocks(true);
+}
+
+Lines::~Lines() = default;
+
+void Lines::watch(int fd, LineId id, std::uint32_t events, int operation) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = tags_ + static_cast<std::uint32_t>(id);
+  ::epoll_ctl(epoll_, operation, fd, &event);
+}
+
+void Lines::watch(LineId id, Connection& connection, std::uint32_t events) {
+  if (connection.watched == events) return;
+  const int fd = connection.line ? connection.line->fd() : connection.fd.get();
+  watch(fd, id, events, connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD);
+  connection.watched = events;
+}
+
+void Lines::hear_knocks(bool on) {
+  if (hears_knocks_ == on) return;
+  watch(listener_.fd.get(), kKnock, EPOLLIN, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL);
+  hears_knocks_ = on;
+}
+
+// ---- lines that this node opens ----
+
+Lines::LineId Lines::dial(const std::string& address, std::uint16_t port, Time now) {
+  const LineId id = ++last_;
+  int error = 0;
+  auto fd = start_connect_tcp(address, port, "", &error);
+  if (!fd.ok()) {
+    events_.push_back({What::kFailed, id, fd.status().message(), error == ECONNREFUSED});
+    return id;
+  }
+  Connection& connection = connections_[id];
+  connection.fd = std::move(*fd);
+  connection.dialed = true;
+  connection.since = now;
+  watch(id, connection, EPOLLOUT);
+  return id;
+}
+
+Lines::LineId Lines::add(Line line) {
+  const LineId id = ++last_;
+  Connection& connection = connections_[id];
+  connection.line.emplace(std::move(line));
+  connection.open = true;
+  watch(id, connection, EPOLLIN);
+  ready_[id] |= EPOLLIN;  // TLS may have read bytes behind the proof
+  return id;
+}
+
+void Lines::connect(LineId id, Connection& connection) {
+  const int error = connect_error(connection.fd.get());
+  if (error != 0) return fail(id, error_text(error), error == ECONNREFUSED);
+  watch(connection.fd.get(), id, 0, EPOLL_CTL_DEL);
+  connection.watched = 0;
+  connection.line.emplace(std::move(connection.fd), Line::Side::kClient, context_, key_);
+  prove(id, connection);
+}
+
+// A dial has failed, or an established line has ended.
+void Lines::fail(LineId id, const std::string& why, bool gone) {
+  const auto at = connections_.find(id);
+  if (at == connections_.end()) return;
+  const bool tells = at->second.open ? !at->second.closing : at->second.dialed;
+  const What what = at->second.open ? What::kClosed : What::kFailed;
+  strangers_.erase(id);
+  connections_.erase(at);
+  if (tells) events_.push_back({what, id, why, gone});
+}
+
+// ---- strangers ----
+
+// When the oldest stranger may be dropped for a new one.
+Lines::Time Lines::room_at() const {
+  if (strangers_.size() < kStrangers) return Time{};
+  Time first = Time::max();
+  for (const LineId id : strangers_) {
+    const Connection& each = connections_.at(id);
+    const bool named = each.line->named();
+    first = std::min<Time>(first, each.since + (named ? kSureNamed : kSure));
+  }
+  return first;
+}
+
+bool Lines::drop_stranger(Time now) {
+  for (const bool named : {false, true}) {
+    for (const LineId id : strangers_) {
+      const Connection& each = connections_.at(id);
+      if (each.line->named() != named || now < each.since + (named ? kSureNamed : kSure)) continue;
+      fail(id, "dropped for a newer connection");
+      return true;
+    }
+  }
+  return false;
+}
+
+void Lines::accept_some(Time now) {
+  for (std::size_t i = 0; i < kSteps; ++i) {
+    if (strangers_.size() >= kStrangers && !drop_stranger(now)) break;
+    auto fd = accept_one(listener_.fd.get());
+    if (!fd.ok() && drop_stranger(now)) fd = accept_one(listener_.fd.get());
+    if (!fd.ok()) return turn_away(fd.status());
+    if (!fd->valid()) return;
+    const LineId id = ++last_;
+    Connection& connection = connections_[id];
+    connection.line.emplace(std::move(*fd), Line::Side::kServer, context_, key_);
+    connection.since = now;
+    strangers_.insert(id);
+    watch(id, connection, EPOLLIN);
+  }
+}
+
+// No descriptor is free: the spare one serves to close the caller's connection, and it tries again.
+void Lines::turn_away(const Status& why) {
+  if (!std::exchange(short_, true)) log_->warn("control: {}", why.message());
+  spare_.reset();
+  static_cast<void>(accept_one(listener_.fd.get()));
+  spare_ = open_spare();
+}
+
+void Lines::prove(LineId id, Connection& connection) {
+  const Status status = connection.line->prove();
+  if (!status.ok()) {
+    if (!connection.dialed && status.code() != Code::kTcpTransfer) {
+      log_->warn("control: turned a stranger away: {}", status.message());
+    }
+    return fail(id, status.message());
+  }
+  if (!connection.line->proved()) {
+    const bool writes = connection.line->wants() == POLLOUT;
+    return watch(id, connection, writes ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  }
+  strangers_.erase(id);
+  connection.open = true;
+  if (connection.dialed) events_.push_back({What::kOpened, id, {}});
+  watch(id, connection, EPOLLIN);
+  read(id, connection);
+}
+
+// ---- established lines ----
+
+void Lines::read(LineId id, Connection& connection) {
+  for (;;) {
+    const auto got = connection.line->fill();
+    if (!got.ok()) return fail(id, got.status().message());
+    for (;;) {
+      auto frame = connection.line->next(kFrameCap);
+      if (!frame.ok()) return fail(id, frame.status().message());
+      if (!frame->has_value()) break;
+      if (!connection.closing) events_.push_back({What::kFrame, id, std::move(**frame)});
+    }
+    if (*got == 0) return;
+  }
+}
+
+void Lines::send(LineId id, std::string_view frame) {
+  const auto at = connections_.find(id);
+  if (at == connections_.end() || !at->second.open || at->second.closing) return;
+  Connection& connection = at->second;
+  if (connection.deaf) return;
+  connection.queued += frame.size();
+  if (connection.queued > kQueueCap) return fail(id, "the other end does not read");
+  connection.line->put(std::string(frame));
+  flush(id, connection);
+}
+
+void Lines::close(LineId id) {
+  const auto at = connections_.find(id);
+  if (at == connections_.end()) return;
+  at->second.closing = true;
+  flush(id, at->second);
+}
+
+// The other end may have closed the line, and sent frames before that: they are still read.
+void Lines::flush(LineId id, Connection& connection) {
+  if (!connection.deaf && connection.open) {
+    const Status sent = connection.line->flush();
+    if (!sent.ok()) {
+      connection.deaf = true;
+      ::shutdown(connection.line->fd(), SHUT_RDWR);
+    }
+    if (!connection.line->unsent()) connection.queued = 0;
+  }
+  const bool waits = !connection.deaf && connection.open && connection.line->unsent();
+  if (connection.closing && !waits) {
+    strangers_.erase(id);
+    connections_.erase(id);
+    return;
+  }
+  watch(id, connection, waits ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+// ---- turns ----
+
+void Lines::ready(std::uint64_t tag, std::uint32_t events) {
+  const auto id = static_cast<LineId>(tag - tags_);
+  if (id == kKnock) {
+    knocks_ = true;
+  } else {
+    ready_[id] |= events;
+  }
+}
+
+// What is not served now stays ready in the epoll set.
+std::vector<Lines::Event> Lines::turn(Time now) {
+  std::size_t steps = kSteps;
+  for (const bool open : {true, false}) {
+    for (const auto& [id, events] : ready_) {
+      const auto at = connections_.find(id);
+      if (at == connections_.end() || at->second.open != open) continue;
+      Connection& connection = at->second;
+      if (!open && steps-- == 0) break;
+      if (connection.fd.valid()) {
+        connect(id, connection);
+      } else if (!open) {
+        prove(id, connection);
+      } else {
+        if ((events & EPOLLOUT) != 0) flush(id, connection);
+        if ((events & ~EPOLLOUT) != 0 && connections_.count(id) != 0) read(id, connection);
+      }
+    }
+  }
+  ready_.clear();
+  if (std::exchange(knocks_, false)) accept_some(now);
+  hear_knocks(room_at() <= now);
+  expire(now);
+  return std::exchange(events_, {});
+}
+
+Lines::Time Lines::ends(const Connection& connection) {
+  if (connection.open) return Time::max();
+  return connection.since + (connection.dialed ? kDialTime : kProofTime);
+}
+
+void Lines::expire(Time now) {
+  std::vector<LineId> over;
+  for (const auto& [id, connection] : connections_) {
+    if (now >= ends(connection)) over.push_back(id);
+  }
+  for (const LineId id : over) fail(id, "no answer");
+}
+
+Lines::Time Lines::next() const {
+  if (!events_.empty()) return Time{};  // at once
+  Time first = hears_knocks_ ? Time::max() : room_at();
+  for (const auto& [id, connection] : connections_) first = std::min(first, ends(connection));
+  return first;
+}
+
+bool Lines::unsent() const {
+  return std::ranges::any_of(connections_, [](const auto& each) {
+    return each.second.open && !each.second.deaf && each.second.line->unsent();
+  });
+}
+
+void Lines::abandon() {
+  for (auto& [id, connection] : connections_) {
+    connection.fd.reset();
+    if (connection.line) connection.line->abandon();
+  }
+  listener_.fd.reset();
+}
+
+}  // namespace hccl::join

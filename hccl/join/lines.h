@@ -1,0 +1,112 @@
+// The sockets of one node of the control tree: lines to its neighbours, dials, and strangers at its
+// listener that have not proved yet that they hold the job's secret.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/log.h"
+#include "hccl/base/socket.h"
+#include "hccl/control/neighbours.h"
+#include "hccl/join/line.h"
+
+namespace hccl::join {
+
+/// Nothing blocks. No frame reaches the caller before its sender has proved itself, and strangers
+/// take at most kStrangers descriptors. For one thread; in a forked child only abandon().
+class Lines {
+ public:
+  using LineId = control::LineId;
+  using Time = control::Time;
+  enum class What : std::uint8_t { kOpened, kFailed, kFrame, kClosed };
+  struct Event {
+    What what;
+    LineId line;        ///< kFailed: the number that dial() returned
+    std::string text;   ///< the frame, or the reason for people
+    bool gone = false;  ///< kFailed: nobody listens there, so that the process has ended
+  };
+  static constexpr std::size_t kStrangers = 32;
+  static constexpr std::size_t kFrameCap = std::size_t{8} << 20;   ///< bytes of a frame
+  static constexpr std::size_t kQueueCap = std::size_t{64} << 20;  ///< bytes that wait on a line
+  static constexpr std::chrono::seconds kDialTime{1};
+  static constexpr std::chrono::seconds kProofTime{5};
+
+  /// Watches its descriptors in this epoll set, with tags from `tags` to `tags` + 2^32 - 1.
+  Lines(RootInfo key, Listener listener, std::shared_ptr<const TlsContext> context, int epoll,
+        std::uint64_t tags, Logger log);
+  ~Lines();
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+
+  std::uint16_t port() const { return port_; }
+  /// Starts a connection and its proofs. kOpened or kFailed follows, within kDialTime.
+  LineId dial(const std::string& address, std::uint16_t port, Time now);
+  /// Takes over a line that has been proved.
+  LineId add(Line line);
+  /// Sends the frame; what the socket does not take follows in turn(). An unknown line: no effect.
+  void send(LineId line, std::string_view frame);
+  /// Closes the line once all its frames are sent. No event follows.
+  void close(LineId line);
+
+  /// The descriptor with this tag is ready.
+  void ready(std::uint64_t tag, std::uint32_t events);
+  /// Everything that has happened since the last call. Established lines come before strangers.
+  std::vector<Event> turn(Time now);
+  /// When turn() next has something to do, whatever comes.
+  Time next() const;
+  /// Whether frames still wait to be sent.
+  bool unsent() const;
+  void abandon();
+
+ private:
+  struct Connection {
+    Fd fd{};                     // while it connects
+    std::optional<Line> line{};  // from then on
+    bool open = false;           // proved
+    bool dialed = false;         // by this node
+    bool closing = false;        // once all is sent
+    bool deaf = false;           // takes no more bytes; those that it sent before are still read
+    std::size_t queued = 0;      // bytes, since the queue was last empty
+    Time since{};
+    std::uint32_t watched = 0;  // events
+  };
+
+  void watch(int fd, LineId id, std::uint32_t events, int operation);
+  void watch(LineId id, Connection& connection, std::uint32_t events);
+  void hear_knocks(bool on);
+  Time room_at() const;
+  bool drop_stranger(Time now);
+  void accept_some(Time now);
+  void turn_away(const Status& why);
+  void connect(LineId id, Connection& connection);
+  void prove(LineId id, Connection& connection);
+  void read(LineId id, Connection& connection);
+  void flush(LineId id, Connection& connection);
+  void fail(LineId id, const std::string& why, bool gone = false);
+  static Time ends(const Connection& connection);
+  void expire(Time now);
+
+  RootInfo key_;
+  Listener listener_;
+  std::uint16_t port_;
+  std::shared_ptr<const TlsContext> context_;
+  int epoll_;
+  std::uint64_t tags_;
+  Logger log_;
+  Fd spare_;  // to turn a caller away while no descriptor is free
+  bool short_ = false;
+  std::map<LineId, Connection> connections_;
+  std::set<LineId> strangers_;             // the oldest first
+  std::map<LineId, std::uint32_t> ready_;  // their events
+  bool knocks_ = false, hears_knocks_ = false;
+  std::vector<Event> events_;
+  LineId last_ = 0;
+};
+
+}  // namespace hccl::join

@@ -1,0 +1,365 @@
+#include "hccl/join/world.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "hccl/base/auth.h"
+#include "hccl/base/process.h"
+#include "hccl/base/socket.h"
+#include "hccl/join/find_root.h"
+
+namespace hccl::join {
+namespace {
+
+using control::Gatherings;
+using control::RankSet;
+using control::Relay;
+using control::Roster;
+
+// The Seek has deadlines of its own, and says why it ends.
+constexpr std::chrono::seconds kGrace{5};
+constexpr std::chrono::seconds kLeaves{1};
+constexpr std::uint64_t kOnce = 1;  // a key serves for one gathering
+
+Result<Listener> listen(RootInfo& info) {
+  Result<Listener> listener(Status(Code::kUnavail, "no port"));
+  for (int i = 0; i < info.ports; ++i) {
+    const auto port = static_cast<std::uint16_t>(info.port == 0 ? 0 : info.port + i);
+    listener = listen_tcp(info.address, port);
+    if (listener.ok() || listener.status().code() != Code::kUnavail) break;
+  }
+  return listener;
+}
+
+Roster part_of(const std::string& address, std::uint16_t port, RankSet ranks,
+               const std::string& boot) {
+  Roster own;
+  own.hosts.push_back({host_identity(boot), core_mask(), {address}});
+  own.nodes.push_back(
+      {0, 0, static_cast<std::uint32_t>(::getpid()), port, start_of(::getpid()), std::move(ranks)});
+  return own;
+}
+
+RankSet ranks_of(const std::string& set, int size) {
+  if (set.empty()) return RankSet::range(0, static_cast<std::uint32_t>(size));
+  return RankSet(wire::ranks_in(set));
+}
+
+std::vector<wire::Member> members_of(const Roster& roster) {
+  std::vector<wire::Member> members;
+  for (std::uint32_t rank = 0; rank < roster.node_of.size(); ++rank) {
+    const Roster::Node& node = roster.nodes[roster.node_of[rank]];
+    const Roster::Host& host = roster.hosts[node.host];
+    members.push_back({.rank = rank,
+                       .pid = node.pid,
+                       .cores = host.cores,
+                       .host = host.machine,
+                       .address = host.addresses.front(),
+                       .started = node.started});
+  }
+  return members;
+}
+
+// The blobs in order of index, which each blob begins with.
+Result<std::vector<std::string>> parts_of(const control::Gathering& sum, std::uint32_t size) {
+  std::vector<std::string> parts(size);
+  for (const auto& [rank, blob] : sum.blobs) {
+    ByteReader in(blob);
+    const auto index = in.get<std::uint32_t>();
+    if (!in.ok() || index >= size) return Status(Code::kInternal, "a part with a wrong index");
+    parts[index] = blob.substr(sizeof index);
+  }
+  if (sum.blobs.size() != size) {
+    return Status(Code::kInternal, "the root sent other parts than those asked for");
+  }
+  return parts;
+}
+
+}  // namespace
+
+World::World(std::shared_ptr<Control> control, const RootInfo& info, int size, int rank, Logger log)
+    : control_(std::move(control)), info_(info), size_(size), rank_(rank), log_(std::move(log)) {}
+
+World::~World() {
+  if (node_ == 0) return;
+  control_->flush(node_, kLeaves);
+  control_->remove(node_);
+}
+
+Result<std::shared_ptr<World>> World::join(std::shared_ptr<Control> control, const RootInfo& info,
+                                           int size, int rank, const Config& config, Logger log,
+                                           const Begun& begun, Result<std::string> boot) {
+  HCCL_RETURN_IF_ERROR(boot.status());
+  const Deadline deadline = Deadline::after(config.connect_timeout);
+  HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline, log));
+  HCCL_ASSIGN_OR_RETURN(const Endpoint own, local_endpoint(line.fd()));
+  HCCL_ASSIGN_OR_RETURN(const Endpoint root, peer_endpoint(line.fd()));
+  std::shared_ptr<World> world(new World(std::move(control), info, size, rank, std::move(log)));
+  {
+    const MutexLock lock(world->mutex_);
+    world->to_root_.emplace(std::move(line));
+  }
+  if (begun) HCCL_RETURN_IF_ERROR(begun(world));
+  HCCL_RETURN_IF_ERROR(world->enter(own.address, root.port, config, *boot));
+  return world;
+}
+
+Status World::enter(const std::string& address, std::uint16_t port, const Config& config,
+                    const std::string& boot) {
+  HCCL_ASSIGN_OR_RETURN(Listener listener, listen_tcp(address, 0));
+  HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
+  node_ = control_->add([&](int epoll, std::uint64_t tags) {
+    const MutexLock lock(mutex_);
+    ControlNode::Args args{
+        .own = part_of(address, listener.port, {static_cast<std::uint32_t>(rank_)}, boot),
+        .size = static_cast<std::uint32_t>(size_),
+        .agreement = config.agreement(),
+        .root = control::Seek::Place{info_.address, port},
+        .to_root = std::move(to_root_),
+        .patience = config.connect_timeout,
+        .peer_timeout = config.peer_timeout};
+    to_root_.reset();
+    auto lines =
+        std::make_unique<Lines>(info_, std::move(listener), std::move(context), epoll, tags, log_);
+    return std::make_unique<ControlNode>(std::move(args), std::move(lines), *this);
+  });
+  const auto decided = [this] {
+    const MutexLock lock(mutex_);
+    return roster_ != nullptr || dead_.has_value();
+  };
+  const Waiter waiter{.deadline = Deadline::after(2 * config.connect_timeout + kGrace),
+                      .policy = kSleepAtOnce};
+  const bool in_time = waiter.until(decided, bell_) == Waited::kReady;
+  const MutexLock lock(mutex_);
+  if (!in_time) return Status(Code::kTimeout, "joining: no word from the root");
+  return roster_ != nullptr ? Status() : *dead_;
+}
+
+void World::abandon() {
+  if (to_root_) to_root_->abandon();
+}
+
+// ---- what the control thread hears ----
+
+void World::joined(const std::shared_ptr<const Roster>& roster) {
+  const MutexLock lock(mutex_);
+  members_ = members_of(*roster);
+  roster_ = roster;
+  bell_.ring();
+}
+
+void World::failed(const Status& why) {
+  const MutexLock lock(mutex_);
+  lose(why);
+}
+
+void World::over() {
+  const MutexLock lock(mutex_);
+  if (leaving_) {
+    dead_ = Status(Code::kUnavail, "this rank has left");
+    bell_.ring();
+    return;
+  }
+  lose(Status(Code::kRemote, "the other ranks have not heard from rank " + std::to_string(rank_) +
+                                 " for so long that they take it for dead (HCCL_PEER_TIMEOUT)"));
+}
+
+void World::lose(const Status& why) {
+  dead_ = why;
+  while (!pending_.empty()) finish(pending_.begin()->first, why);
+  if (!leaving_) {
+    for (FailureListener* each : listeners_) each->on_failure(Uuid{}, why);
+  }
+  bell_.ring();
+}
+
+void World::heard(const control::News& news) {
+  const MutexLock lock(mutex_);
+  for (const std::uint32_t node : news.left.ranks()) {
+    for (const std::uint32_t rank : roster_->nodes[node].ranks.ranks()) {
+      left_.insert(static_cast<int>(rank));
+    }
+  }
+  for (const auto& [key, verdict] : news.verdicts) {
+    if (verdict.scope == control::kEverything) deaths_.push_back(verdict.why);
+    for (FailureListener* each : listeners_) each->on_failure(verdict.scope, verdict.why);
+    finish(verdict.scope, verdict.why);
+  }
+  bell_.ring();
+}
+
+void World::answered(const Gatherings::Answer& answer) {
+  const MutexLock lock(mutex_);
+  const auto at = pending_.find(answer.key.group);
+  if (at == pending_.end()) return;
+  if (answer.why.ok()) {
+    finish(answer.key.group, parts_of(answer.sum, at->second->size));
+  } else {
+    finish(answer.key.group, answer.why);
+  }
+  bell_.ring();
+}
+
+void World::finish(const Uuid& key, Result<std::vector<std::string>> result) {
+  const auto at = pending_.find(key);
+  if (at == pending_.end()) return;
+  at->second->result = std::move(result);
+  at->second->done = true;
+  pending_.erase(at);
+}
+
+// ---- what the rank says ----
+
+void World::say(std::function<Relay::Step(Relay&, control::Time)> what) {
+  control_->post(node_, [what = std::move(what)](ControlNode& node) { node.say(what); });
+}
+
+Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t size,
+                                                 std::uint32_t index, const std::string& mine,
+                                                 Deadline deadline, const AbortFlag& abort,
+                                                 const std::string&, const std::string& members,
+                                                 bool, const std::function<void()>& waits) {
+  if (mine.size() > wire::kBlobCap - sizeof index) {
+    return Status(Code::kInternal, "an exchange of too many bytes");
+  }
+  auto pending = std::make_shared<Pending>();
+  pending->size = size;
+  {
+    const MutexLock lock(mutex_);
+    if (dead_) return *dead_;
+    pending_[key] = pending;
+  }
+  const auto rank = static_cast<std::uint32_t>(rank_);
+  control::Gathering part;
+  part.arrived = {rank};
+  part.members.add({rank, ranks_of(members, size_)});
+  part.patience = deadline.left();
+  part.blobs[rank] = ByteWriter().put(index).take() + mine;
+  say([key, part](Relay& relay, control::Time now) {
+    return relay.gather({key, kOnce}, part, now);
+  });
+  const auto ready = [&] {
+    const MutexLock lock(mutex_);
+    return pending->done;
+  };
+  // At the deadline the root's answer names the absent ranks: wait a little longer.
+  const auto left = deadline.left();
+  const Deadline patience =
+      left > std::chrono::hours(24) ? Deadline::never() : Deadline::after(left + kGrace);
+  Waiter waiter{.deadline = patience, .abort = &abort, .policy = kSleepAtOnce};
+  if (waits) waiter.stalled = [&waits](const WaitingCall&) { waits(); };
+  const Status waited = waiter.wait(ready, [] { return WaitingCall(); }, bell_);
+  const MutexLock lock(mutex_);
+  // A failure after the answer may be a consequence of the answer.
+  if (!waited.ok() && !pending->done) {
+    pending_.erase(key);
+    if (abort.raised()) return abort.reason();
+    return Status(Code::kTimeout, "the root does not answer");
+  }
+  return std::move(pending->result);
+}
+
+void World::report(const Uuid& scope, const Status& why) {
+  say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
+    return relay.report(rank, scope, why, now);
+  });
+}
+
+void World::stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
+                    const std::vector<int>& awaited) {
+  control::Wait wait;
+  wait.scope = scope;
+  wait.number = sequence;
+  wait.call = call.substr(0, wire::kTextCap);
+  const Key hash = digest(call);
+  std::copy_n(hash.begin(), wait.digest.size(), wait.digest.begin());
+  wait.waiting = {static_cast<std::uint32_t>(rank_)};
+  wait.awaited = RankSet(std::vector<std::uint32_t>(awaited.begin(), awaited.end()));
+  say([wait](Relay& relay, control::Time now) { return relay.waits(wait, now); });
+}
+
+void World::ended(const std::string& last) {
+  say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
+    return relay.ends(rank, last, now);
+  });
+}
+
+bool World::is_lost() const {
+  const MutexLock lock(mutex_);
+  return dead_.has_value();
+}
+
+bool World::has_left(int rank) const {
+  const MutexLock lock(mutex_);
+  return left_.count(rank) != 0;
+}
+
+void World::add(FailureListener* listener) {
+  const MutexLock lock(mutex_);
+  listeners_.insert(listener);
+  for (const Status& death : deaths_) listener->on_failure(Uuid{}, death);
+  if (dead_) listener->on_failure(Uuid{}, *dead_);
+}
+
+void World::remove(FailureListener* listener) {
+  const MutexLock lock(mutex_);
+  listeners_.erase(listener);
+}
+
+void World::leave() {
+  {
+    const MutexLock lock(mutex_);
+    leaving_ = true;
+  }
+  say([](Relay& relay, control::Time now) { return relay.leave(now); });
+  const auto gone = [this] {
+    const MutexLock lock(mutex_);
+    return dead_.has_value();
+  };
+  const Waiter waiter{.deadline = Deadline::after(2 * kLeaves), .policy = kSleepAtOnce};
+  static_cast<void>(waiter.until(gone, bell_));
+}
+
+// ---- the first root ----
+
+Result<std::unique_ptr<Root>> Root::start(std::shared_ptr<Control> control, RootInfo& info,
+                                          const Config& config, Logger log,
+                                          Result<std::string> boot) {
+  HCCL_RETURN_IF_ERROR(boot.status());
+  HCCL_ASSIGN_OR_RETURN(Listener listener, listen(info));
+  info.port = listener.port;
+  info.ports = 1;
+  HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
+  std::unique_ptr<Root> root(new Root(std::move(control), info.id));
+  root->node_ = root->control_->add([&](int epoll, std::uint64_t tags) {
+    ControlNode::Args args{.own = part_of(info.address, info.port, {}, *boot),
+                           .patience = config.connect_timeout,
+                           .peer_timeout = config.peer_timeout};
+    auto lines = std::make_unique<Lines>(info, std::move(listener), std::move(context), epoll, tags,
+                                         std::move(log));
+    return std::make_unique<ControlNode>(std::move(args), std::move(lines), *root);
+  });
+  return root;
+}
+
+Root::~Root() {
+  if (node_ == 0) return;
+  control_->post(node_, [](ControlNode& node) {
+    node.say([](Relay& relay, control::Time now) { return relay.leave(now); });
+  });
+  const Waiter waiter{.deadline = Deadline::after(2 * kLeaves),
+                      .policy = {.spin = {}, .longest_nap = std::chrono::milliseconds(2)}};
+  Doorbell nothing_rings;
+  static_cast<void>(waiter.until([this] { return finished(); }, nothing_rings));
+  control_->remove(node_);
+}
+
+void Root::give_up(const Status& why) {
+  control_->post(node_, [why](ControlNode& node) {
+    if (!node.is_in()) node.give_up(why);
+  });
+}
+
+}  // namespace hccl::join

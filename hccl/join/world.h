@@ -1,0 +1,157 @@
+// A world as one of its ranks sees it: who the ranks are, what they gather, and which of them
+// failed, left or died. The rank is a node of the world's control tree.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "hccl/base/config.h"
+#include "hccl/base/doorbell.h"
+#include "hccl/base/log.h"
+#include "hccl/base/mutex.h"
+#include "hccl/base/waiter.h"
+#include "hccl/join/control.h"
+#include "hccl/join/control_line.h"
+#include "hccl/join/host.h"
+#include "hccl/join/root_info.h"
+#include "hccl/join/wire.h"
+
+namespace hccl::join {
+
+/// Any thread may call.
+class World final : public ControlNode::Owner {
+ public:
+  /// Finds the root, proves itself (TLS), and waits until all `size` ranks have joined. kTimeout
+  /// with the absent ranks after config.connect_timeout; kPara when the ranks disagree on version,
+  /// size or configuration. `begun` gets the world before that wait: a forked child has to
+  /// abandon() it. An error of `begun` ends joining. `boot`: of this host.
+  using Begun = std::function<Status(const std::shared_ptr<World>&)>;
+  static Result<std::shared_ptr<World>> join(std::shared_ptr<Control> control, const RootInfo& info,
+                                             int size, int rank, const Config& config, Logger log,
+                                             const Begun& begun = {},
+                                             Result<std::string> boot = boot_id());
+  /// A rank that has not called leave() has died, unless it has called ended().
+  ~World() override;
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::vector<wire::Member>& members() const { return members_; }
+  const RootInfo& info() const { return info_; }
+  const Logger& log() const { return log_; }
+
+  /// Gathers one blob from each rank of the set `members` (wire::set_of; empty: all ranks of the
+  /// world), in order of `index`. All use one key, which serves once. kTimeout names the absent
+  /// ranks; a rank that has left or died ends it. Ends early when `abort` is raised. `name`: of the
+  /// communicator that is opened, for the log. `waits` is called every 0.4 s meanwhile.
+  Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
+                                            std::uint32_t index, const std::string& mine,
+                                            Deadline deadline, const AbortFlag& abort,
+                                            const std::string& name = "exchange",
+                                            const std::string& members = {},
+                                            bool makes_group = false,
+                                            const std::function<void()>& waits = {});
+  /// Tells all ranks that this communicator has failed.
+  void report(const Uuid& scope, const Status& why);
+  /// This rank waits in a call. The root compares the calls of the ranks, and names the absent
+  /// ranks at a deadline. `awaited`: world ranks.
+  void stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
+               const std::vector<int>& awaited);
+  /// This rank's program ends without leaving; `last`: its last operation.
+  void ended(const std::string& last);
+
+  /// Whether this rank hears and says nothing any more.
+  bool is_lost() const;
+  /// Whether this world rank has left in good order.
+  bool has_left(int rank) const;
+
+  /// Reports the deaths so far to the listener at once.
+  void add(FailureListener* listener);
+  void remove(FailureListener* listener);
+
+  /// This rank leaves. Waits until its neighbours know, for a second at most.
+  void leave();
+
+  /// Keeps the claim (claim.h) of this rank as long as this object lives.
+  void keep(std::shared_ptr<Fd> claim) { claim_ = std::move(claim); }
+  /// For a forked child, which never uses the object again: closes its copies of the sockets that
+  /// the control thread does not have yet.
+  void abandon() HCCL_UNCHECKED;
+
+ private:
+  struct Pending {
+    std::uint32_t size = 0;
+    bool done = false;
+    Result<std::vector<std::string>> result{Status(Code::kTimeout, "no answer")};
+  };
+
+  World(std::shared_ptr<Control> control, const RootInfo& info, int size, int rank, Logger log);
+  Status enter(const std::string& address, std::uint16_t root_port, const Config& config,
+               const std::string& boot);
+  void say(std::function<control::Relay::Step(control::Relay&, control::Time)> what);
+
+  void joined(const std::shared_ptr<const control::Roster>& roster) override;
+  void failed(const Status& why) override;
+  void heard(const control::News& news) override;
+  void answered(const control::Gatherings::Answer& answer) override;
+  void over() override;
+
+  void lose(const Status& why) HCCL_REQUIRES(mutex_);
+  void finish(const Uuid& key, Result<std::vector<std::string>> result) HCCL_REQUIRES(mutex_);
+
+  const std::shared_ptr<Control> control_;
+  std::shared_ptr<Fd> claim_;
+  const RootInfo info_;
+  const int size_, rank_;
+  const Logger log_;
+  std::vector<wire::Member> members_;  // does not change once the rank has joined
+  Control::NodeId node_ = 0;
+  mutable Mutex mutex_{LockLevel::kControlLine};
+  Doorbell bell_;
+  std::optional<Line> to_root_ HCCL_GUARDED_BY(mutex_);  // until the control thread has it
+  std::shared_ptr<const control::Roster> roster_ HCCL_GUARDED_BY(mutex_);
+  std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
+  std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
+  std::set<int> left_ HCCL_GUARDED_BY(mutex_);
+  bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
+  std::vector<Status> deaths_ HCCL_GUARDED_BY(mutex_);  // of other ranks
+  std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank hears nothing any more
+};
+
+/// The node that begins as the root of a world, in the process that made the root info. It has no
+/// rank. Any thread may call.
+class Root final : public ControlNode::Owner {
+ public:
+  /// Listens on info.address, at info.port or one of the ports after it (info.ports). Port 0 means
+  /// any free port. Sets info.port. `boot`: of this host.
+  static Result<std::unique_ptr<Root>> start(std::shared_ptr<Control> control, RootInfo& info,
+                                             const Config& config, Logger log,
+                                             Result<std::string> boot = boot_id());
+  /// Leaves. Another node is the root of the world from then on.
+  ~Root() override;
+
+  const Uuid& id() const { return id_; }
+  /// Refuses all ranks with this reason, unless all have joined already.
+  void give_up(const Status& why);
+  /// Whether nobody can join any more, or the node has left.
+  bool finished() const { return finished_.load(std::memory_order_acquire); }
+
+ private:
+  Root(std::shared_ptr<Control> control, const Uuid& id) : control_(std::move(control)), id_(id) {}
+  void failed(const Status&) override { finished_.store(true, std::memory_order_release); }
+  void over() override { finished_.store(true, std::memory_order_release); }
+
+  const std::shared_ptr<Control> control_;
+  const Uuid id_;
+  Control::NodeId node_ = 0;
+  std::atomic<bool> finished_{false};
+};
+
+}  // namespace hccl::join
