@@ -59,6 +59,7 @@ void Gathering::merge(const Gathering& more) {
     const auto [at, added] = blobs.try_emplace(rank, blob);
     if (!added) at->second = std::min(at->second, blob);
   }
+  for (const auto& [times, ranks] : more.refused) refused[times] |= ranks;
 }
 
 RankSet Gathering::named() const {
@@ -78,6 +79,8 @@ void put(ByteWriter& out, const Gathering& sum) {
   }
   out.put(static_cast<std::uint32_t>(sum.blobs.size()));
   for (const auto& [rank, blob] : sum.blobs) out.put(rank).put_text(blob);
+  out.put(static_cast<std::uint32_t>(sum.refused.size()));
+  for (const auto& [times, ranks] : sum.refused) put(out.put(times), ranks);
 }
 
 std::optional<Gathering> get_gathering(ByteReader& in, std::uint32_t size) {
@@ -97,6 +100,12 @@ std::optional<Gathering> get_gathering(ByteReader& in, std::uint32_t size) {
     std::string blob = in.get_text(kBlobCap);
     if (!in.ok() || !sum.arrived.contains(rank)) return {};
     sum.blobs.insert_or_assign(rank, std::move(blob));
+  }
+  for (auto sets = in.get<std::uint32_t>(); sets > 0; --sets) {
+    const auto times = in.get<std::uint32_t>();
+    const auto ranks = get_ranks(in, size);
+    if (!ranks || ranks->empty() || times > kRefusedCap) return {};
+    sum.refused[times] |= *ranks;
   }
   return in.ok() ? std::optional(std::move(sum)) : std::nullopt;
 }

@@ -16,8 +16,11 @@
 
 namespace hccl::control {
 
-inline constexpr std::size_t kAgreementCap = 2048;  ///< bytes of Config::agreement()
-inline constexpr std::size_t kBlobCap = 64 << 10;   ///< bytes of one rank's blob
+inline constexpr std::size_t kAgreementCap = 2048;     ///< bytes of Config::agreement()
+inline constexpr std::size_t kBlobCap = 64 << 10;      ///< bytes of one rank's blob
+inline constexpr std::uint32_t kRefusedCap = 1 << 30;  ///< refused calls that are counted
+/// In Gathering::flags: the members make a group; else they open connections in one.
+inline constexpr std::uint32_t kMakesGroup = 1U << 31;
 
 /// What ranks say of one thing on which they should agree: the statement of the lowest rank, and of
 /// the lowest rank that differs.
@@ -50,6 +53,8 @@ struct Gathering {
   std::chrono::nanoseconds patience{INT64_MAX};            ///< the least; what is left of it
   std::optional<std::pair<std::uint32_t, Status>> failed;  ///< the lowest rank that failed
   std::map<std::uint32_t, std::string> blobs;              ///< by rank
+  /// If they make a group: the ranks that have refused calls for groups, by how many; see Relay.
+  std::map<std::uint32_t, RankSet> refused;
 
   void merge(const Gathering& more);
   /// The members that any rank names; none before the first part.

@@ -40,9 +40,9 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
   const auto [at, added] = open_.try_emplace(key);
   Open& open = at->second;
   const Time deadline = part.patience > Time::max() - now ? Time::max() : now + part.patience;
-  if (added) open = {{}, now, deadline, now + kFirstWord, false, {}};
+  if (added) open = {{}, now, deadline, now + kFirstWord, false, false, {}};
   open.deadline = std::min(open.deadline, deadline);
-  if (is_word) open.since = std::min<Time>(open.since, now - kFirstWord);
+  open.word = open.word || is_word;
   open.sum.merge(part);
   open.said -= part.arrived;  // the node below has moved, so that the answer may have missed it
   return std::nullopt;
@@ -63,10 +63,10 @@ std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, 
 
 // Whether the parent should hear of the gathering: all living members below have arrived, or the
 // gathering is in trouble.
-bool Gatherings::says(const Open& open, const Place& place, Time now) {
+bool Gatherings::says(const Key& key, const Open& open, const Place& place, Time now) {
   if (place.root || open.sum.arrived == open.said) return false;
-  return open.up || open.sum.members.other || now - open.since >= kFirstWord ||
-         ((open.sum.awaited() & place.below) - place.gone).empty();
+  return open.up || open.word || open.sum.members.other || now - open.since >= kFirstWord ||
+         place.vain.contains(key) || ((open.sum.awaited() & place.below) - place.gone).empty();
 }
 
 Gatherings::Due Gatherings::due(const Place& place, Time now) {
@@ -74,7 +74,7 @@ Gatherings::Due Gatherings::due(const Place& place, Time now) {
   for (auto& [key, open] : open_) {
     if (auto why = verdict(open, place, now)) {
       due.answers.push_back({key, open.sum, std::move(*why)});
-    } else if (says(open, place, now)) {
+    } else if (says(key, open, place, now)) {
       open.up = true;
       open.said = open.sum.arrived;
       open.sum.patience = std::max(nanoseconds(0), open.deadline - now);
@@ -102,8 +102,10 @@ bool Gatherings::answered(Answer answer) {
   return true;
 }
 
-Gatherings::Answer Gatherings::fail(const Key& key, const Status& why) {
+Gatherings::Answer Gatherings::fail(const Key& key, const Status& why,
+                                    const std::map<std::uint32_t, RankSet>& refused) {
   Answer answer{key, open_.at(key).sum, why};
+  for (const auto& [times, ranks] : refused) answer.sum.refused[times] |= ranks;
   static_cast<void>(answered(answer));
   return answer;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -36,14 +37,16 @@ class Gatherings {
   struct Open {
     Gathering sum;
     Time since{}, deadline{}, next_word{};
-    bool up = false;  ///< the parent knows of it, so that a node above answers
-    RankSet said;     ///< the ranks in the sum that the parent has heard
+    bool word = false;  ///< a node below has said what it has
+    bool up = false;    ///< the parent knows of it, so that a node above answers
+    RankSet said;       ///< the ranks in the sum that the parent has heard
   };
   /// The node's place in the tree.
   struct Place {
-    RankSet below;      ///< the ranks of the node and of the nodes below it
-    RankSet gone;       ///< ranks that died or left
-    bool root = false;  ///< only the root ends a gathering with an error
+    RankSet below;            ///< the ranks of the node and of the nodes below it
+    RankSet gone;             ///< ranks that died or left
+    bool root = false;        ///< only the root ends a gathering with an error
+    std::set<Key> vain = {};  ///< gatherings that the root must end
   };
   struct Due {
     std::vector<Answer> answers;                   ///< for all members; answered() knows them
@@ -64,8 +67,9 @@ class Gatherings {
   Due due(const Place& place, Time now);
   /// An answer has been given or heard. Returns whether it is news.
   bool answered(Answer answer);
-  /// At the root: ends a gathering with an error. It is open.
-  Answer fail(const Key& key, const Status& why);
+  /// At the root: ends a gathering with an error. It is open. `refused`: for Gathering::refused.
+  Answer fail(const Key& key, const Status& why,
+              const std::map<std::uint32_t, RankSet>& refused = {});
   /// The node has a new parent, which has heard nothing.
   void moved();
   /// The last answer of each group, and the last success, for a new parent.
@@ -78,7 +82,7 @@ class Gatherings {
 
  private:
   static std::optional<Status> verdict(const Open& open, const Place& place, Time now);
-  static bool says(const Open& open, const Place& place, Time now);
+  static bool says(const Key& key, const Open& open, const Place& place, Time now);
 
   std::map<Key, Open> open_;
   // By group, and whether it is a success. A member that has not heard the last success holds up

@@ -33,6 +33,7 @@ enum class Kind : std::uint8_t {
   kPart,
   kWait,
   kSilent,
+  kRefusedCall,  ///< nodes keep the last one of each rank and communicator
   kReport,  ///< from here on each node keeps what it has sent up until the root's decision is known
   kEnds,
   kLeave,

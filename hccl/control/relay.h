@@ -64,6 +64,11 @@ class Relay {
   Step report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   Step waits(const Wait& wait, Time now);
   Step ends(std::uint32_t rank, const std::string& last, Time now);
+  /// The rank has refused a call in the place of the scope's operation of this number. `scope`:
+  /// kEverything for a call that would have made a group; such calls have no numbers. Without a
+  /// text, the rank has destroyed its communicator.
+  Step refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number, std::string text,
+               Time now);
   /// The process leaves. state() is kOver once it may exit, a second later at most.
   Step leave(Time now);
 
@@ -109,6 +114,8 @@ class Relay {
   bool hear_answer(LineId id, ByteReader& in);
   bool hear_part(LineId id, ByteReader& in);
   bool hear_up(Kind kind, std::string_view body);
+  void hear_refusal(const Refusal& refusal);
+  void say_refusal(const Refusal& refusal);
   Step say_up(Kind kind, const ByteWriter& out, Time now);
   std::optional<Up> get_up(Kind kind, ByteReader in) const;
   void decide(Kind kind, const Up& up);
@@ -171,6 +178,7 @@ class Relay {
   std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // that the parent has not heard
   Time waits_at_ = Time::max();
   std::set<std::pair<Kind, std::string>> kept_;  // what went up, until its end is known
+  Refusals refusals_;
   Time leave_by_ = Time::max();
   bool told_ = false;  // a node that stays knows that this one leaves
 

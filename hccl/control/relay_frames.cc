@@ -184,6 +184,7 @@ bool Relay::hear_welcome(LineId id, Line& line, ByteReader& in) {
     say_answer(id, each);
   }
   for (const auto& [kind, body] : kept_) send(id, kind, body);
+  for (const auto& [key, known] : refusals_.all()) say_refusal(known.refusal);
   return true;
 }
 
@@ -202,7 +203,10 @@ void Relay::tell_answer(const Gatherings::Answer& answer, LineId from) {
     return id != from && (down || (id == parent_ && elsewhere));
   });
   for (const LineId id : to) say_answer(id, answer);
-  if (!(named & roster_->nodes[node_].ranks).empty()) step_.answers.push_back(answer);
+  const RankSet& own = roster_->nodes[node_].ranks;
+  if ((named & own).empty()) return;
+  step_.answers.push_back(answer);
+  for (const Refusal& each : refusals_.over(answer, own)) hear_refusal(each);
 }
 
 void Relay::answered(const Gatherings::Answer& answer, LineId from) {
@@ -233,14 +237,20 @@ bool Relay::hear_part(LineId id, ByteReader& in) {
 
 Relay::Step Relay::gather(const Gatherings::Key& key, const Gathering& part, Time now) {
   return step(now, [&] {
-    if (const auto over = gatherings_.add(key, part, now)) step_.answers.push_back(*over);
+    Gathering own = part;
+    if ((part.flags & kMakesGroup) != 0) own.refused = refusals_.numbers(part.arrived);
+    if (const auto over = gatherings_.add(key, own, now)) step_.answers.push_back(*over);
   });
 }
 
 void Relay::answer_due() {
   if (state_ == State::kOver || (state_ == State::kRoot && held_)) return;
   const RankSet gone = ranks_of(tree_.gone());
-  const auto due = gatherings_.due({ranks_of(below()), gone, state_ == State::kRoot}, now_);
+  Gatherings::Place place{ranks_of(below()), gone, state_ == State::kRoot};
+  for (const auto& [key, open] : gatherings_.open()) {
+    if (refusals_.find(open.sum)) place.vain.insert(key);
+  }
+  const auto due = gatherings_.due(place, now_);
   for (const auto& each : due.answers) tell_answer(each, kNoLine);
   for (const auto& [key, sum] : due.parts) {
     if (parent_ != kNoLine) send(parent_, Kind::kPart, body_of(key, sum, nullptr));
@@ -277,6 +287,25 @@ Relay::Step Relay::ends(std::uint32_t rank, const std::string& last, Time now) {
   return say_up(Kind::kEnds, out, now);
 }
 
+Relay::Step Relay::refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number,
+                           std::string text, Time now) {
+  return step(now, [&] { hear_refusal(refusals_.refuse(rank, scope, number, std::move(text))); });
+}
+
+void Relay::hear_refusal(const Refusal& refusal) {
+  if (news_.verdicts.count({refusal.scope, Status::kNobody}) != 0) return;
+  if (!refusals_.heard(refusal, now_)) return;
+  if (verdicts_) verdicts_->refused(refusal, now_);
+  say_refusal(refusal);
+}
+
+void Relay::say_refusal(const Refusal& refusal) {
+  if (parent_ == kNoLine || refusal.times == 0) return;
+  ByteWriter out;
+  put(out, refusal);
+  send(parent_, Kind::kRefusedCall, out.bytes());
+}
+
 Relay::Step Relay::waits(const Wait& wait, Time now) {
   ByteWriter out;
   put(out, wait);
@@ -298,6 +327,10 @@ bool Relay::hear_up(Kind kind, std::string_view body) {
     at->second.waiting |= wait->waiting;
     at->second.awaited |= wait->awaited;
     return true;
+  }
+  if (kind == Kind::kRefusedCall) {
+    const auto refusal = get_refusal(in, static_cast<std::uint32_t>(roster_->node_of.size()));
+    return refusal && in.finished() && (hear_refusal(*refusal), true);
   }
   const auto up = get_up(kind, in);
   if (!up) return false;
@@ -327,6 +360,7 @@ bool Relay::keep(Kind kind, const Up& up) const {
 }
 
 void Relay::forget_decided() {
+  refusals_.forget(news_);
   std::erase_if(kept_, [this](const auto& each) {
     return !keep(each.first, *get_up(each.first, ByteReader(each.second)));
   });

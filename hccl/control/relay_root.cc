@@ -28,6 +28,7 @@ void Relay::become_root() {
   spread({}, {}, kNoLine);
   const auto kept = kept_;
   for (const auto& [kind, body] : kept) decide(kind, *get_up(kind, ByteReader(body)));
+  for (const auto& [key, known] : refusals_.all()) verdicts_->refused(known.refusal, now_);
 }
 
 // Another node is the root. What this one has decided last, nobody has heard if it has no child.
@@ -107,6 +108,7 @@ void Relay::judge_gatherings() {
   const RankSet dead = ranks_of(news_.dead);
   for (const auto& [key, open] : gatherings_.open()) {
     auto why = verdicts_->vain(open, now_);
+    if (!why && now_ - open.since >= kForgiving) why = refusals_.find(open.sum, now_ - kForgiving);
     const RankSet died = open.sum.awaited() & dead;
     if (!why && !died.empty()) {
       const auto death = news_.verdicts.find({kEverything, static_cast<int>(died.lowest())});
@@ -114,7 +116,10 @@ void Relay::judge_gatherings() {
     }
     if (why) vain.emplace_back(key, *why);
   }
-  for (const auto& [key, why] : vain) tell_answer(gatherings_.fail(key, why), kNoLine);
+  for (const auto& [key, why] : vain) {
+    const auto refused = refusals_.numbers(gatherings_.open().at(key).sum.awaited());
+    tell_answer(gatherings_.fail(key, why, refused), kNoLine);
+  }
 }
 
 }  // namespace hccl::control

@@ -10,8 +10,6 @@ namespace {
 
 // A connection may end because of a death. The root learns of a death in this time.
 constexpr std::chrono::seconds kDeathIsKnown{2};
-// In this time a rank whose call was refused may make the right call, which it reports at once.
-constexpr std::chrono::milliseconds kForgiving{500};
 
 std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }
 
@@ -114,12 +112,11 @@ News Verdicts::waits(const Wait& wait, Time now) {
   return tell(wait.scope, *why);
 }
 
-void Verdicts::refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number,
-                       std::string text, Time now) {
+void Verdicts::refused(const Refusal& refusal, Time now) {
+  const Uuid& scope = refusal.scope;
+  if (scope == kEverything || is_known(scope)) return;
   if (refusals_.size() >= kScopesCap && refusals_.count(scope) == 0) refusals_.clear();
-  Refusal& refusal = refusals_[scope][rank];
-  const std::uint32_t times = refusal.number == number ? refusal.times + 1 : 1;
-  refusal = {number, times, std::move(text), now};
+  refusals_[scope].insert_or_assign(refusal.rank, Refusals::Known{refusal, now});
 }
 
 // The error for a rank that is awaited and that has refused more calls in the place of the
@@ -131,11 +128,14 @@ std::optional<Status> Verdicts::refused_one(const Wait& wait, Time now) const {
   const RankSet awaited = waits_.at(wait.scope, wait.number)->awaited();
   const auto times = [&](std::uint32_t rank) {
     const auto its = at->second.find(rank);
-    return its == at->second.end() || its->second.number != wait.number ? 0 : its->second.times;
+    const bool here = its != at->second.end() && its->second.refusal.number == wait.number;
+    return here ? its->second.refusal.times : 0;
   };
   const std::vector<std::uint32_t> waiting = wait.waiting.ranks();
-  for (const auto& [rank, its] : at->second) {
-    if (its.number != wait.number || !awaited.contains(rank) || now - its.at < kForgiving) continue;
+  for (const auto& [rank, known] : at->second) {
+    const Refusal& its = known.refusal;
+    if (its.number != wait.number || !awaited.contains(rank)) continue;
+    if (now - known.at < kForgiving) continue;
     const auto witness =
         std::ranges::find_if(waiting, [&](auto each) { return times(each) < its.times; });
     if (witness == waiting.end()) continue;
@@ -174,13 +174,15 @@ std::optional<Status> Verdicts::gone_one(const Wait& wait) const {
 
 std::optional<Status> Verdicts::vain(const Gatherings::Open& gathering, Time now) const {
   const RankSet awaited = gathering.sum.awaited();
+  const bool makes_group = (gathering.sum.flags & kMakesGroup) != 0;
   for (const auto& [rank, since] : gone_) {
     if (!awaited.contains(rank) || now - std::max(since, gathering.since) < kForgiving) continue;
-    return Status(Code::kRemote,
-                  name_of(rank) + how_it_left(rank) + "; " +
-                      rank_text(gathering.sum.arrived.lowest()) + " called for a group with " +
-                      rank_text(rank) + " (world ranks)",
-                  static_cast<int>(rank));
+    return Status(
+        Code::kRemote,
+        name_of(rank) + how_it_left(rank) + "; " + rank_text(gathering.sum.arrived.lowest()) +
+            (makes_group ? " called for a group with " : " opens connections in a group with ") +
+            rank_text(rank) + " (world ranks)",
+        static_cast<int>(rank));
   }
   return std::nullopt;
 }

@@ -13,6 +13,7 @@
 
 #include "hccl/control/gatherings.h"
 #include "hccl/control/news.h"
+#include "hccl/control/refusals.h"
 #include "hccl/control/roster.h"
 #include "hccl/control/waits.h"
 
@@ -30,10 +31,8 @@ class Verdicts {
   /// about kEverything is not heeded.
   News report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   News waits(const Wait& wait, Time now);
-  /// A rank has refused a call in the place of this operation. Without a text, the rank has
-  /// destroyed its communicator.
-  void refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number, std::string text,
-               Time now);
+  /// A rank has refused calls in the place of an operation; this is its last refusal.
+  void refused(const Refusal& refusal, Time now);
   /// The rank's program ends without HcclCommDestroy; `last` is its last operation.
   void ends(std::uint32_t rank, std::string last, Time now);
   /// Ranks have left in good order.
@@ -57,12 +56,6 @@ class Verdicts {
   News release();
 
  private:
-  struct Refusal {
-    std::uint64_t number = 0;  // of the operation
-    std::uint32_t times = 0;
-    std::string text;  // of the last one
-    Time at{};
-  };
   // Closed connections that ranks of one communicator have seen.
   struct Broken {
     std::map<std::uint32_t, Status> reports;  // by rank
@@ -90,7 +83,7 @@ class Verdicts {
   std::map<std::uint32_t, Time> gone_;         // left, or the program ends: since when
   std::map<std::uint32_t, std::string> ends_;  // the last operation
   Waits waits_;
-  std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;  // by rank
+  std::map<Uuid, std::map<std::uint32_t, Refusals::Known>> refusals_;  // by rank
   std::map<Uuid, Broken> broken_;
 };
 

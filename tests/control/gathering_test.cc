@@ -30,6 +30,7 @@ Gathering random_part(std::mt19937_64& random) {
   part.flags = ~(1U << random() % 8);
   part.patience = std::chrono::nanoseconds(random() % 1000);
   if (chance(20)) part.failed.emplace(rank, Status(Code::kMemory, chance(50) ? "a" : "b", 3));
+  if (chance(30)) part.refused[1 + random() % 2] = {rank};
   if (chance(50)) part.blobs[rank] = "blob " + std::to_string(random() % 2);
   return part;
 }
@@ -151,10 +152,13 @@ TEST(Gathering, AnUntrueNumberOfBlobsTakesNoMemory) {
   Gathering sum;
   sum.arrived = RankSet::range(0, kSize);
   put(out, sum);
-  std::string bytes = out.take();
-  bytes.replace(bytes.size() - 4, 4, "\xff\xff\xff\xff");
-  ByteReader in(bytes);
-  EXPECT_FALSE(get_gathering(in, kSize));
+  const std::string bytes = out.take();
+  for (const std::size_t from_end : {8U, 4U}) {  // of blobs, and of refused calls
+    std::string wrong = bytes;
+    wrong.replace(bytes.size() - from_end, 4, "\xff\xff\xff\xff");
+    ByteReader in(wrong);
+    EXPECT_FALSE(get_gathering(in, kSize));
+  }
 }
 
 }  // namespace

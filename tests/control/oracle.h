@@ -70,6 +70,17 @@ class Oracle : public World {
       schedule(kWaitsEach, [=, this] { this->wait(rank, scope, call, until); });
     });
   }
+  /// The rank refuses a call for a group, or in the place in which others wait. `alone`: others do
+  /// not make the same mistake.
+  void refuse(std::uint32_t rank, const Uuid& scope, bool alone) {
+    const std::uint32_t node = roster_->node_of[rank];
+    at(node, [=, this] {
+      if (lives_[node].leaves != kNever) return;
+      say("rank " + std::to_string(rank) + " refuses a call");
+      if (alone) refused_[{scope, rank}].push_back(now_);
+      take(node, relay(node).refused(rank, scope, scope == kEverything ? 0 : 7, "bad", time()));
+    });
+  }
   /// Something has happened after which the tree may need repair_ to be right again.
   void fault(const std::string& what) {
     ++counts_.events[what];
@@ -97,6 +108,7 @@ class Oracle : public World {
       say(name(node) + " hears: " + verdict.why.message());
       require(is_true(key.first, verdict.why), "nobody caused: " + verdict.why.message());
       if (!heard.failures.emplace(key.first, std::pair{now_, verdict.why}).second) continue;
+      if (is_refusal(verdict.why)) ++counts_.events["verdicts on refused calls"];
       ++counts_.events["verdicts"];
     }
   }
@@ -182,11 +194,15 @@ class Oracle : public World {
     require(life.died != kNever || out_of_reach(dead) || (may_miss_leaves_ && life.left != kNever),
             name(dead) + " lives and is called dead, says " + name(node));
   }
+  static bool is_refusal(const Status& why) {
+    return why.message().find("was refused: bad") != std::string::npos;
+  }
   bool is_true(const Uuid& scope, const Status& why) const {
     if (scope == kWaits || scope == kDiffers) {
       const bool left = lives_[roster_->node_of[awaited_]].leaves != kNever;
-      return (left && why.culprit() == static_cast<int>(awaited_)) ||
-             (scope == kDiffers && why.message().find("EI0005") == 0);
+      const bool refused = is_refusal(why) && refused_.count({scope, awaited_}) != 0;
+      return ((left || refused) && why.culprit() == static_cast<int>(awaited_)) ||
+             (scope == kDiffers && why.message().find("EI0005") == 0 && !is_refusal(why));
     }
     return std::ranges::any_of(reports_, [&](const Reported& each) {
       return each.scope == scope && why.message().find(each.text) == 0;
@@ -227,6 +243,14 @@ class Oracle : public World {
       require(answer.sum.blobs.at(rank) == std::to_string(rank), "a gathering with a wrong part");
       last = std::max(last, call->second.said);
     }
+    for (const std::uint32_t one : (members & roster_->nodes[node].ranks).ranks()) {
+      const nanoseconds said = calls_.at({answer.key, one}).said;
+      schedule(2 * reach(), [=, this] {  // the root knows
+        for (const std::uint32_t other : members.ranks()) {
+          met_[{one, other}] = std::max(met_[{one, other}], said);
+        }
+      });
+    }
     in_time(node, last, seconds(0), "an answer");
   }
   void check_reason(std::uint32_t node, std::uint32_t rank, const Gatherings::Answer& answer) {
@@ -242,6 +266,7 @@ class Oracle : public World {
           "a reason that names a member that lives");
       return in_time(node, own, kWordsGoUp + milliseconds(600), "a reason");
     }
+    if (is_refusal(answer.why)) return check_refusal(node, own, answer);
     require(answer.why.code() == Code::kTimeout, "a wrong reason: " + answer.why.message());
     nanoseconds first = own;
     for (const std::uint32_t each : members.ranks()) {
@@ -267,6 +292,23 @@ class Oracle : public World {
               "rank " + std::to_string(each) + " came, and is said to be absent");
     }
     in_time(node, own, kPatience, "a deadline");
+  }
+  // An awaited rank has refused a call since it and one that has come last met.
+  void check_refusal(std::uint32_t node, nanoseconds own, const Gatherings::Answer& answer) {
+    ++counts_.events["gatherings that a refused call ends"];
+    const auto culprit = static_cast<std::uint32_t>(answer.why.culprit());
+    require(answer.sum.awaited().contains(culprit), "a refused call of a rank that has come");
+    const auto refused = refused_.find({kEverything, culprit});
+    require(refused != refused_.end(), "a refused call that nobody made alone");
+    const RankSet came = answer.sum.arrived;
+    first_of_.try_emplace(answer.key, now_);
+    const bool since = std::ranges::any_of(came.ranks(), [&](std::uint32_t each) {
+      return refused->second.back() > met_[{culprit, each}];
+    });
+    require(since || first_of_[answer.key] < now_ - 2 * reach() || last_fault() != nanoseconds(0),
+            "a refused call of long ago");
+    in_time(node, std::max(own, refused->second.front()), kWordsGoUp + milliseconds(600),
+            "a refused call");
   }
   void check_heard(std::uint32_t node, std::uint32_t first) {
     const Heard &its = heard_[node], &other = heard_[first];
@@ -311,6 +353,11 @@ class Oracle : public World {
       const nanoseconds since = std::max(life.left, fault);
       require(since == kNever || !still(waits_[kWaits][1], since), "some wait for one that left");
     }
+    const auto refused = refused_.find({kWaits, awaited_});
+    if (refused != refused_.end() && !life.was_absent(nanoseconds(0), kNever - seconds(1))) {
+      const nanoseconds since = std::max(refused->second.front() + milliseconds(500), fault);
+      require(!still(waits_[kWaits][1], since), "some wait for one that refused a call");
+    }
     auto& calls = waits_[kDiffers];
     require(!still(calls[1], fault) || !still(calls[2], fault), "some wait in different calls");
   }
@@ -336,6 +383,11 @@ class Oracle : public World {
   std::vector<nanoseconds> faults_;
   std::map<std::pair<Gatherings::Key, std::uint32_t>, Call> calls_;
   std::vector<Reported> reports_;
+  // By scope and rank: when it refused calls alone. By ranks: when the first last called for a
+  // group with the second, and got it.
+  std::map<std::pair<Uuid, std::uint32_t>, std::vector<nanoseconds>> refused_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, nanoseconds> met_;
+  std::map<Gatherings::Key, nanoseconds> first_of_;  // when it was first heard of a refused call
   // By communicator and call: nodes that wait, and when they last said so.
   std::map<Uuid, std::map<int, std::map<std::uint32_t, nanoseconds>>> waits_;
 };

@@ -47,6 +47,7 @@ class WrongBytes : public World {
       take(node, relay(node).gather({{phase}, 1}, part, time()));
       take(node, relay(node).report(node, {phase, 5}, {Code::kMemory, "none", 1}, time()));
       take(node, relay(node).waits({{7}, 1, {1}, "call", {node}, {5}}, time()));
+      take(node, relay(node).refused(node, {}, 0, "bad", time()));
       take(node, relay(node).ends(node, "the last", time()));
     });
   }
@@ -87,15 +88,15 @@ class WrongBytes : public World {
 
 TEST(Relay, WrongBytesEndTheLineAndTellNothing) {
   std::map<Kind, int> seen, closed;
-  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
     WrongBytes world(seed);
     world.run();
     for (const auto& [kind, count] : world.seen) seen[kind] += count;
     for (const auto& [kind, count] : world.closed) closed[kind] += count;
   }
-  for (const Kind kind :
-       {Kind::kAdopt, Kind::kOffer, Kind::kWelcome, Kind::kRefused, Kind::kNews, Kind::kAnswer,
-        Kind::kBelow, Kind::kPart, Kind::kWait, Kind::kReport, Kind::kEnds, Kind::kLeave}) {
+  for (const Kind kind : {Kind::kAdopt, Kind::kOffer, Kind::kWelcome, Kind::kRefused, Kind::kNews,
+                          Kind::kAnswer, Kind::kBelow, Kind::kPart, Kind::kWait, Kind::kRefusedCall,
+                          Kind::kReport, Kind::kEnds, Kind::kLeave}) {
     const int number = static_cast<int>(kind);
     EXPECT_GT(seen[kind], 0) << "no frame of kind " << number;
     // The rest came on lines whose other end did not know better.

@@ -45,11 +45,22 @@ class Tree : public Oracle {
                std::uint32_t culprit = 0) {
     schedule(when - now_, [=, this] { report(rank, 0, code, culprit); });
   }
-  void gathers(const RankSet& ranks, nanoseconds when) {
+  void groups(const RankSet& members) { groups_ = {members}; }
+  void gathers(const RankSet& ranks, nanoseconds when, std::uint64_t number = 1) {
     if (groups_.empty()) groups_.emplace_back();
     groups_[0] |= ranks;
     for (const std::uint32_t rank : ranks.ranks()) {
-      schedule(when - now_, [=, this] { gather(0, rank, 1); });
+      schedule(when - now_, [=, this] { gather(0, rank, number); });
+    }
+  }
+  /// The rank refuses a call for a group or, where ranks wait for it, another call.
+  void refuses(std::uint32_t rank, nanoseconds when, bool group = true) {
+    awaited_ = rank;
+    schedule(when, [=, this] { refuse(rank, group ? kEverything : kWaits, true); });
+  }
+  void waits(const RankSet& ranks, nanoseconds when) {
+    for (const std::uint32_t rank : ranks.ranks()) {
+      schedule(when, [=, this] { wait(rank, kWaits, 1, seconds(20)); });
     }
   }
 
@@ -72,6 +83,8 @@ class Tree : public Oracle {
   Root root(std::uint32_t node) const { return relay(node).root(); }
   /// Gatherings that some rank has heard to be whole.
   std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
+  /// Gatherings of which some rank has heard that a refused call ends them.
+  std::uint64_t refused() const { return counts_.events["gatherings that a refused call ends"]; }
 
  private:
   static Counts& counted() {
@@ -221,6 +234,93 @@ TEST(Relay, AnAnswerPassesADeadNode) {
     tree.dies(5, milliseconds(3000) + microseconds(after));
     tree.ends();
     EXPECT_EQ(tree.whole(), 2U);
+  }
+}
+
+// The relay above the two ranks else waits two seconds for the second one.
+TEST(Relay, ARefusedCallForAGroupEndsItSoon) {
+  Tree tree(7, 2);
+  tree.groups({3, 4});
+  tree.gathers({3}, milliseconds(3000));
+  tree.refuses(4, milliseconds(3100));
+  tree.until(milliseconds(3550));
+  EXPECT_EQ(tree.refused(), 0U) << "the right call may follow";
+  tree.until(milliseconds(3750));
+  EXPECT_EQ(tree.refused(), 1U);
+  tree.ends();
+}
+
+TEST(Relay, ARefusedCallForAGroupThatIsMadeRightHarmsNobody) {
+  for (const int refused : {2000, 3100}) {  // long before the others call, or after that
+    Tree tree(7, 2);
+    tree.groups({3, 4, 6});
+    tree.gathers({3, 6}, milliseconds(3000));
+    tree.refuses(4, milliseconds(refused));
+    tree.gathers({4}, milliseconds(refused == 2000 ? 3450 : 3550));
+    tree.ends();
+    EXPECT_EQ(tree.whole(), 3U);
+  }
+}
+
+TEST(Relay, TheNextRootKnowsRefusedCalls) {
+  for (const std::uint32_t refuser : {3U, 6U}) {  // below the next root before, or only then
+    Tree tree(7, 2);
+    tree.groups({refuser, 4, 5});
+    tree.refuses(refuser, milliseconds(2900));
+    tree.refuses(refuser, milliseconds(2950), false);
+    tree.dies(0, milliseconds(3000));
+    tree.gathers({4, 5}, milliseconds(5000));
+    tree.waits({4, 5}, milliseconds(5000));
+    tree.until(milliseconds(6500));
+    EXPECT_EQ(tree.refused(), 2U);
+    EXPECT_NE(tree.verdict(4).find("was refused"), std::string::npos);
+    tree.ends();
+  }
+}
+
+// Ranks 4 and 6 make one mistake each. What ends the first group is the mistake of 4, and not more
+// than that of 6, which waits for it later.
+TEST(Relay, ARefusedCallThatWasToldCountsForThoseThatHadFewer) {
+  Tree tree(7, 2);
+  tree.groups({3, 4, 6});
+  tree.refuses(4, milliseconds(2900));
+  tree.refuses(6, milliseconds(2900));
+  tree.gathers({3}, milliseconds(3000));
+  tree.until(milliseconds(3700));
+  EXPECT_EQ(tree.refused(), 1U);
+  tree.refuses(4, milliseconds(100));
+  tree.gathers({6}, milliseconds(4000), 2);
+  tree.until(milliseconds(4700));
+  EXPECT_EQ(tree.refused(), 2U);
+  tree.ends();
+}
+
+// Node 4 answers the first gathering, so that no root hears of it.
+TEST(Relay, TheNextRootKnowsWhoHasMetSinceARefusedCall) {
+  Tree tree(13, 2);
+  tree.groups({9, 10});
+  tree.refuses(10, milliseconds(2900));
+  tree.gathers({9, 10}, milliseconds(2950));
+  tree.dies(0, milliseconds(3000));
+  tree.gathers({9}, milliseconds(5000), 2);
+  tree.gathers({10}, milliseconds(8500), 2);
+  tree.ends();
+  EXPECT_EQ(tree.whole(), 4U);
+}
+
+TEST(Relay, ANewParentHearsRefusedCalls) {
+  for (const bool again : {false, true}) {
+    Tree tree(7, 1);
+    tree.groups({0, 6});
+    tree.stops(4, milliseconds(3000), again ? nanoseconds(seconds(2)) : kNever);
+    tree.refuses(6, milliseconds(3050));
+    tree.refuses(6, milliseconds(3060), false);
+    tree.gathers({0}, milliseconds(3100));
+    tree.waits({0}, milliseconds(3100));
+    tree.until(milliseconds(5500));
+    EXPECT_EQ(tree.refused(), 1U);
+    EXPECT_NE(tree.verdict(0).find("was refused"), std::string::npos);
+    tree.ends();
   }
 }
 

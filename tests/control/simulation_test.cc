@@ -156,6 +156,9 @@ class Simulation : public Oracle {
         if (group == 0 || random_.percent(40)) members.push_back(rank);
       }
       groups_.emplace_back(std::move(members));
+      refuse_at_.push_back(1 + random_.below(12));
+      refuser_.push_back(random_.percent(25) ? random_.below(ranks) : ranks);
+      again_.push_back(random_.percent(60));
       for (const std::uint32_t rank : groups_[group].ranks()) went_on(group, rank, 1);
     }
     for (std::uint32_t i = random_.below(24); i > 0; --i) {
@@ -165,7 +168,14 @@ class Simulation : public Oracle {
       schedule(sometime(), [=, this] { report(rank, scope, code, culprit); });
     }
     awaited_ = random_.below(ranks);
-    const bool differ = random_.percent(30) && ranks > 2;
+    const bool differ = random_.percent(30) && ranks > 2, same = random_.percent(30);
+    for (std::uint32_t rank = 0; rank < ranks && same; ++rank) {
+      refuse(rank, kEverything, false);  // all make one mistake
+      refuse(rank, kWaits, false);
+    }
+    if (random_.percent(25)) {
+      schedule(sometime(), [this] { refuse(awaited_, kWaits, true); });
+    }
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       if (rank == awaited_) continue;
       const std::uint8_t call = differ && rank + 1 == ranks ? 2 : 1;
@@ -174,13 +184,24 @@ class Simulation : public Oracle {
                [=, this] { wait(rank, scope, call, kActions + seconds(5)); });
     }
   }
+  // In some groups one rank refuses a call, after which it calls again or not.
   void went_on(std::uint32_t group, std::uint32_t rank, std::uint64_t number) override {
     if (now_ > kActions) return;
     const nanoseconds when = random_.percent(4)
                                  ? seconds(3)
                                  : random_.up_to(milliseconds(random_.percent(50) ? 5 : 900));
-    schedule(when, [=, this] { gather(group, rank, number); });
+    if (rank != refuser_[group] || number != refuse_at_[group]) {
+      return schedule(when, [=, this] { gather(group, rank, number); });
+    }
+    schedule(when, [=, this] { refuse(rank, kEverything, true); });
+    if (!again_[group]) return;
+    schedule(when + milliseconds(100), [=, this] { gather(group, rank, number); });
   }
+
+  // By group.
+  std::vector<std::uint64_t> refuse_at_;
+  std::vector<std::uint32_t> refuser_;
+  std::vector<bool> again_;
 };
 
 TEST(Simulation, HoldsWhateverHappens) {

@@ -153,7 +153,9 @@ class Twins {
     const std::uint64_t number = 1 + random_() % 2;
     const std::string text = random_() % 3 == 0 ? "" : "a count is negative";
     send(rank, ByteWriter().put(Kind::kRefusal).put(scope).put(number).put_text(text));
-    verdicts_.refused(rank, scope, number, text, now_);
+    const Refusal refusal = refusals_.refuse(rank, scope, number, text);
+    EXPECT_TRUE(refusals_.heard(refusal, now_));
+    verdicts_.refused(refusal, now_);
   }
   void report(std::uint32_t rank, const Uuid& scope, std::uint32_t other) {
     const std::string words = random_() % 2 == 0 ? " closed its connection to rank " : " is late";
@@ -181,6 +183,7 @@ class Twins {
   std::uint32_t size_;
   Membership membership_;
   Verdicts verdicts_;
+  Refusals refusals_;
   Time now_{};
   std::vector<std::uint32_t> here_;
   Told theirs_, ours_;
@@ -218,7 +221,8 @@ TEST(Verdicts, OnMergedReportsAreThoseOnTheReportsOfEachRank) {
       event(merged);
     };
     const int reason = round % 3;
-    if (reason == 0) both([&](Verdicts& all) { all.refused(late, scope_of(1), 5, "bad", now); });
+    if (reason == 0)
+      both([&](Verdicts& all) { all.refused({scope_of(1), late, 1, 5, 1, "bad", {}}, now); });
     if (reason == 1) both([&](Verdicts& all) { all.ends(late, last, now); });
     if (reason == 2) both([&](Verdicts& all) { all.left({late}, now); });
     std::vector<Verdict> apart, together;

@@ -316,6 +316,7 @@ class World {
                                          "a part",
                                          "a wait",
                                          "silent",
+                                         "a refused call",
                                          "a report",
                                          "ends",
                                          "leave"};

@@ -62,7 +62,7 @@ class Harness {
       const bool fails = what < 48 || !open(id);
       deliver(fails ? relay_.failed(node, what % 2 == 0, now_) : relay_.opened(id, node, now_));
     } else if (what < 64) {
-      own(what % 4);
+      own(what % 5);
     } else if (closed_.count(id) == 0) {
       open(id);
       deliver(relay_.frame(id, what < 80 ? std::string(input_.blob()) : frame(id), now_));
@@ -74,11 +74,12 @@ class Harness {
     if (what == 1) deliver(relay_.gather({scope(), 1}, sum(), now_));
     if (what == 2) deliver(relay_.waits({scope(), 1, scope(), "call", {own_}, {0, 1}}, now_));
     if (what == 3) deliver(relay_.leave(now_));
+    if (what == 4) deliver(relay_.refused(own_, scope(), 1, "bad", now_));
   }
 
   /// A frame as neighbours make it, but for some of its numbers.
   std::string frame(LineId id) {
-    const auto kind = static_cast<Kind>(input_.below(18));
+    const auto kind = static_cast<Kind>(input_.below(19));
     ByteWriter out;
     const std::uint32_t missed = input_.byte() % 16 == 0 ? input_.below(8) : 0;
     out.put(kind).put(lines_[id] - missed);
@@ -111,15 +112,21 @@ class Harness {
       put(out, sum());
     }
     if (kind == Kind::kWait) put(out, Wait{scope(), 1, scope(), "call", some(), some()});
+    if (kind == Kind::kRefusedCall) put(out, refusal());
     if (kind == Kind::kReport) put(out.put(scope()).put(input_.below(8)), status());
     if (kind == Kind::kEnds) out.put(input_.below(8)).put_text("the last");
     if (kind == Kind::kSilent || kind == Kind::kLeave) out.put(input_.below(8));
+  }
+  Refusal refusal() {
+    return {scope(),         input_.below(8), input_.byte(), input_.below(3),
+            input_.below(4), "bad",           {{1, some()}}};
   }
   Gathering sum() {
     Gathering all;
     all.arrived = some();
     all.members.add({input_.below(kNodes), some()});
     all.patience = std::chrono::nanoseconds(input_.get<std::int64_t>());
+    all.refused[input_.below(4)] = some();
     for (const std::uint32_t rank : all.arrived.ranks()) all.blobs[rank] = input_.bytes(3);
     return all;
   }
