@@ -113,6 +113,14 @@ class Relay {
   bool hear_known(LineId id, ByteReader& in);
   bool hear_answer(LineId id, ByteReader& in);
   bool hear_part(LineId id, ByteReader& in);
+  void put_known(ByteWriter& out) const;
+  ByteWriter adopt_body() const;
+  void send(LineId id, Kind kind, std::string_view body = {});
+  void say_answer(LineId to, const Gatherings::Answer& answer);
+  void tell_answer(const Gatherings::Answer& answer, LineId from);
+  void answered(const Gatherings::Answer& answer, LineId from);
+
+  // What goes up (relay_up.cc).
   bool hear_up(Kind kind, std::string_view body);
   void hear_refusal(const Refusal& refusal);
   void say_refusal(const Refusal& refusal);
@@ -122,12 +130,6 @@ class Relay {
   bool keep(Kind kind, const Up& up) const;
   void forget_decided();
   void pass_on(const Wait& wait);
-  void put_known(ByteWriter& out) const;
-  ByteWriter adopt_body() const;
-  void send(LineId id, Kind kind, std::string_view body = {});
-  void say_answer(LineId to, const Gatherings::Answer& answer);
-  void tell_answer(const Gatherings::Answer& answer, LineId from);
-  void answered(const Gatherings::Answer& answer, LineId from);
 
   // The tree (relay.cc), and the root (relay_root.cc).
   void obey(const Root& root, LineId from);

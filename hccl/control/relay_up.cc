@@ -1,0 +1,129 @@
+// What ranks and nodes say to the root: the frames go up, and each node keeps what the root has not
+// decided yet.
+#include "hccl/control/relay.h"
+#include "hccl/control/wire.h"
+
+namespace hccl::control {
+namespace {
+
+constexpr std::chrono::milliseconds kMergeWaits{100};
+constexpr std::size_t kKeptCap = 2 * kScopesCap;
+
+}  // namespace
+
+std::optional<Relay::Up> Relay::get_up(Kind kind, ByteReader in) const {
+  Up up;
+  if (kind == Kind::kReport) up.scope = in.get<Uuid>();
+  up.number = in.get<std::uint32_t>();
+  if (kind == Kind::kReport) up.why = get_status(in);
+  if (kind == Kind::kEnds) up.last = in.get_text(kTextCap);
+  const bool rank = kind == Kind::kReport || kind == Kind::kEnds;
+  const std::size_t end = rank ? roster_->node_of.size() : roster_->nodes.size();
+  return in.finished() && up.number < end ? std::optional(std::move(up)) : std::nullopt;
+}
+
+Relay::Step Relay::say_up(Kind kind, const ByteWriter& out, Time now) {
+  return step(now, [&] { static_cast<void>(hear_up(kind, out.bytes())); });
+}
+
+Relay::Step Relay::report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
+  ByteWriter out;
+  put(out.put(scope).put(rank), why);
+  return say_up(Kind::kReport, out, now);
+}
+
+Relay::Step Relay::ends(std::uint32_t rank, const std::string& last, Time now) {
+  ByteWriter out;
+  out.put(rank).put_text(std::string_view(last).substr(0, kTextCap));
+  return say_up(Kind::kEnds, out, now);
+}
+
+Relay::Step Relay::refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number,
+                           std::string text, Time now) {
+  return step(now, [&] { hear_refusal(refusals_.refuse(rank, scope, number, std::move(text))); });
+}
+
+void Relay::hear_refusal(const Refusal& refusal) {
+  if (news_.verdicts.count({refusal.scope, Status::kNobody}) != 0) return;
+  if (!refusals_.heard(refusal, now_)) return;
+  if (verdicts_) verdicts_->refused(refusal, now_);
+  say_refusal(refusal);
+}
+
+void Relay::say_refusal(const Refusal& refusal) {
+  if (parent_ == kNoLine || refusal.times == 0) return;
+  ByteWriter out;
+  put(out, refusal);
+  send(parent_, Kind::kRefusedCall, out.bytes());
+}
+
+Relay::Step Relay::waits(const Wait& wait, Time now) {
+  ByteWriter out;
+  put(out, wait);
+  return say_up(Kind::kWait, out, now);
+}
+
+Relay::Step Relay::leave(Time now) { return say_up(Kind::kLeave, ByteWriter().put(node_), now); }
+
+// Waits are merged for a moment. What each rank says once is kept, for the next parent or root.
+bool Relay::hear_up(Kind kind, std::string_view body) {
+  ByteReader in(body);
+  if (kind == Kind::kWait) {
+    const auto wait = get_wait(in, static_cast<std::uint32_t>(roster_->node_of.size()));
+    if (!wait || !in.finished()) return false;
+    if (state_ == State::kRoot) return pass_on(*wait), true;
+    if (waits_.empty()) waits_at_ = now_ + kMergeWaits;
+    if (waits_.size() >= kScopesCap) waits_.clear();
+    const auto [at, added] = waits_.try_emplace({wait->scope, wait->number, wait->digest}, *wait);
+    at->second.waiting |= wait->waiting;
+    at->second.awaited |= wait->awaited;
+    return true;
+  }
+  if (kind == Kind::kRefusedCall) {
+    const auto refusal = get_refusal(in, static_cast<std::uint32_t>(roster_->node_of.size()));
+    return refusal && in.finished() && (hear_refusal(*refusal), true);
+  }
+  const auto up = get_up(kind, in);
+  if (!up) return false;
+  if (kind >= Kind::kReport && keep(kind, *up) && kept_.size() < kKeptCap) {
+    kept_.emplace(kind, body);
+  }
+  if (state_ == State::kRoot) {
+    decide(kind, *up);
+  } else if (parent_ != kNoLine) {
+    send(parent_, kind, body);
+  }
+  return true;
+}
+
+void Relay::pass_on(const Wait& wait) {
+  if (state_ == State::kRoot) return learn({}, verdicts_->waits(wait, now_), kNoLine);
+  ByteWriter out;
+  put(out, wait);
+  send(parent_, Kind::kWait, out.bytes());
+}
+
+// Whether the root's decision on it is not known yet.
+bool Relay::keep(Kind kind, const Up& up) const {
+  if (kind == Kind::kReport) return news_.verdicts.count({up.scope, Status::kNobody}) == 0;
+  if (kind == Kind::kLeave) return !(news_.left | news_.dead).contains(up.number);
+  return tree_.lives(roster_->node_of[up.number]);
+}
+
+void Relay::forget_decided() {
+  refusals_.forget(news_);
+  std::erase_if(kept_, [this](const auto& each) {
+    return !keep(each.first, *get_up(each.first, ByteReader(each.second)));
+  });
+}
+
+// At the root.
+void Relay::decide(Kind kind, const Up& up) {
+  if (kind == Kind::kReport)
+    learn({}, verdicts_->report(up.number, up.scope, up.why, now_), kNoLine);
+  if (kind == Kind::kEnds) verdicts_->ends(up.number, up.last, now_);
+  if (kind == Kind::kLeave) learn({}, {{}, {up.number}, {}}, kNoLine);
+  if (kind == Kind::kSilent) suspects_.try_emplace(up.number, now_ + 2 * Neighbours::kBeats);
+}
+
+}  // namespace hccl::control
