@@ -54,6 +54,7 @@ void Gathering::merge(const Gathering& more) {
   agreement.merge(more.agreement);
   flags &= more.flags;
   patience = std::min(patience, more.patience);
+  waited = std::max(waited, more.waited);
   if (more.failed && (!failed || before(*more.failed, *failed))) failed = more.failed;
   for (const auto& [rank, blob] : more.blobs) {
     const auto [at, added] = blobs.try_emplace(rank, blob);
@@ -72,6 +73,7 @@ void put(ByteWriter& out, const Gathering& sum) {
   put(out, sum.members);
   put(out, sum.agreement);
   out.put(sum.flags).put(std::int64_t{sum.patience.count()});
+  out.put(std::int64_t{sum.waited.count()});
   out.put(static_cast<std::uint8_t>(sum.failed.has_value()));
   if (sum.failed) {
     out.put(sum.failed->first);
@@ -90,6 +92,7 @@ std::optional<Gathering> get_gathering(ByteReader& in, std::uint32_t size) {
   sum.arrived = std::move(*arrived);
   sum.flags = in.get<std::uint32_t>();
   sum.patience = nanoseconds(std::max<std::int64_t>(0, in.get<std::int64_t>()));
+  sum.waited = nanoseconds(std::max<std::int64_t>(0, in.get<std::int64_t>()));
   if (in.get<std::uint8_t>() != 0) {
     const auto rank = in.get<std::uint32_t>();
     sum.failed.emplace(rank, get_status(in));

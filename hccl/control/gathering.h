@@ -51,6 +51,7 @@ struct Gathering {
   Statements<std::string> agreement;                       ///< see Config::agreement()
   std::uint32_t flags = ~0U;                               ///< the AND of all flags
   std::chrono::nanoseconds patience{INT64_MAX};            ///< the least; what is left of it
+  std::chrono::nanoseconds waited{0};                      ///< the most, by one that has arrived
   std::optional<std::pair<std::uint32_t, Status>> failed;  ///< the lowest rank that failed
   std::map<std::uint32_t, std::string> blobs;              ///< by rank
   /// If they make a group: the ranks that have refused calls for groups, by how many; see Relay.

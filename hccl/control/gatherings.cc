@@ -40,9 +40,11 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
   const auto [at, added] = open_.try_emplace(key);
   Open& open = at->second;
   const Time deadline = part.patience > Time::max() - now ? Time::max() : now + part.patience;
-  if (added) open = {{}, now, deadline, now + kFirstWord, false, false, {}};
+  if (added) open = {{}, now, deadline, Time::max(), false, false, false, {}};
   open.deadline = std::min(open.deadline, deadline);
   open.word = open.word || is_word;
+  open.since = std::min<Time>(open.since, now - part.waited);
+  if (!open.late) open.next_word = open.since + kFirstWord;
   open.sum.merge(part);
   open.said -= part.arrived;  // the node below has moved, so that the answer may have missed it
   return std::nullopt;
@@ -78,6 +80,7 @@ Gatherings::Due Gatherings::due(const Place& place, Time now) {
       open.up = true;
       open.said = open.sum.arrived;
       open.sum.patience = std::max(nanoseconds(0), open.deadline - now);
+      open.sum.waited = now - open.since;
       due.parts.emplace_back(key, open.sum);
     }
   }
@@ -127,8 +130,9 @@ std::vector<Gatherings::Late> Gatherings::late(Time now) {
   std::vector<Late> all;
   for (auto& [key, open] : open_) {
     if (now < open.next_word) continue;
-    open.next_word = now + kNextWord;
-    all.push_back({key, open.sum.arrived, open.sum.awaited()});
+    const bool told = std::exchange(open.late, true);
+    open.next_word = told ? now + kNextWord : now + kWordsMeet;
+    if (told) all.push_back({key, open.sum.arrived, open.sum.awaited()});
   }
   return all;
 }

@@ -36,10 +36,11 @@ class Gatherings {
   };
   struct Open {
     Gathering sum;
-    Time since{}, deadline{}, next_word{};
-    bool word = false;  ///< a node below has said what it has
-    bool up = false;    ///< the parent knows of it, so that a node above answers
-    RankSet said;       ///< the ranks in the sum that the parent has heard
+    Time since{}, deadline{}, next_word{};  ///< since: the first part, at its rank
+    bool word = false;                      ///< a node below has said what it has
+    bool late = false;                      ///< it is open for longer than kFirstWord
+    bool up = false;  ///< the parent knows of it, so that a node above answers
+    RankSet said;     ///< the ranks in the sum that the parent has heard
   };
   /// The node's place in the tree.
   struct Place {
@@ -54,11 +55,14 @@ class Gatherings {
   };
   struct Late {
     Key key;
-    RankSet arrived, awaited;
+    RankSet arrived;  ///< or those of them that log the others
+    RankSet awaited;
   };
   /// A relay that waits longer for members below it says what it has.
   static constexpr std::chrono::seconds kFirstWord{2};
   static constexpr std::chrono::seconds kNextWord{30};
+  /// Words of several relays come to the root in this time.
+  static constexpr std::chrono::milliseconds kWordsMeet{200};
 
   /// Adds a part or a sum from below. Returns the answer if the gathering is over. `is_word`: the
   /// node below still waits for members, and has said what it has; this node does so, too.

@@ -29,7 +29,8 @@ enum class Kind : std::uint8_t {
   kRefused,  ///< the answer to kAdopt or kOffer
   kNews,     ///< from here on both up and down
   kAnswer,
-  kBelow,  ///< from here on up only
+  kAwaited,  ///< down only: members of a gathering that are late
+  kBelow,    ///< from here on up only
   kPart,
   kWait,
   kSilent,

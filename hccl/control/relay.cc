@@ -66,6 +66,9 @@ void Relay::settle() {
   tell_ranks();
   say_below();  // before parts, so that the way of their answers is known
   answer_due();
+  std::erase_if(step_.late, [this](const auto& each) {
+    return gatherings_.open().count(each.key) == 0;  // its ranks have got the answer meanwhile
+  });
   if (now_ >= waits_at_ && state_ != State::kOrphan) {
     waits_at_ = Time::max();
     for (const auto& [key, wait] : std::exchange(waits_, {})) pass_on(wait);

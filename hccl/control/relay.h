@@ -37,6 +37,7 @@ class Relay {
     std::vector<std::uint32_t> dials;         ///< nodes; then opened() or failed()
     News heard;                               ///< what was new to this node
     std::vector<Gatherings::Answer> answers;  ///< a rank heeds the first of a key
+    std::vector<Gatherings::Late> late;       ///< each rank in `arrived` logs `awaited`
   };
 
   /// The node begins with the lines of joining, which seated() names. A node without a line to its
@@ -113,12 +114,14 @@ class Relay {
   bool hear_known(LineId id, ByteReader& in);
   bool hear_answer(LineId id, ByteReader& in);
   bool hear_part(LineId id, ByteReader& in);
+  bool hear_awaited(ByteReader& in);
   void put_known(ByteWriter& out) const;
   ByteWriter adopt_body() const;
   void send(LineId id, Kind kind, std::string_view body = {});
   void say_answer(LineId to, const Gatherings::Answer& answer);
   void tell_answer(const Gatherings::Answer& answer, LineId from);
   void answered(const Gatherings::Answer& answer, LineId from);
+  void tell_late(const Gatherings::Late& late);
 
   // What goes up (relay_up.cc).
   bool hear_up(Kind kind, std::string_view body);
@@ -150,6 +153,7 @@ class Relay {
   void rule();
   void census();
   void judge_gatherings();
+  RankSet speakers(const Gatherings::Late& late) const;
   void answer_due();
   void say_below();
   void go_if_told();

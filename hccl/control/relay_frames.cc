@@ -80,6 +80,7 @@ bool Relay::hear(LineId id, Line& line, Kind kind, std::string_view body) {
   if (kind == Kind::kRefused && id != parent_) return hear_known(id, in) && (close(id), true);
   if (kind == Kind::kNews) return !kin || hear_known(id, in);
   if (kind == Kind::kAnswer) return !kin || hear_answer(id, in);
+  if (kind == Kind::kAwaited) return id != parent_ || hear_awaited(in);
   if (!child) return true;
   if (kind == Kind::kPart) return hear_part(id, in);
   if (kind > Kind::kPart) return hear_up(kind, body);
@@ -250,7 +251,32 @@ void Relay::answer_due() {
   for (const auto& [key, sum] : due.parts) {
     if (parent_ != kNoLine) send(parent_, Kind::kPart, body_of(key, sum, nullptr));
   }
-  static_cast<void>(gatherings_.late(now_));
+  for (const auto& each : gatherings_.late(now_)) {
+    if (state_ == State::kRoot) tell_late({each.key, speakers(each), each.awaited});
+  }
+}
+
+// To the nodes of the ranks that have arrived, which log who is late.
+void Relay::tell_late(const Gatherings::Late& late) {
+  ByteWriter out;
+  out.put(late.key.group).put(late.key.number);
+  put(out, late.arrived);
+  put(out, late.awaited);
+  for (const auto& [id, line] : neighbours_.lines()) {
+    const bool down = line.role == Role::kChild && !(ranks_of(line.below) & late.arrived).empty();
+    if (down) send(id, Kind::kAwaited, out.bytes());
+  }
+  const RankSet own = late.arrived & roster_->nodes[node_].ranks;
+  if (!own.empty()) step_.late.push_back({late.key, own, late.awaited});
+}
+
+bool Relay::hear_awaited(ByteReader& in) {
+  const auto size = static_cast<std::uint32_t>(roster_->node_of.size());
+  const Gatherings::Key key{in.get<Uuid>(), in.get<std::uint64_t>()};
+  const auto arrived = get_ranks(in, size), awaited = get_ranks(in, size);
+  if (!arrived || !awaited || !in.finished()) return false;
+  tell_late({key, *arrived, *awaited});
+  return true;
 }
 
 }  // namespace hccl::control

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::chrono::seconds kOfferAgain{1};
 constexpr std::size_t kOffers = 32;  // in one turn
+constexpr std::size_t kMany = 8;     // so many late ranks are named on each rank that waits
 
 }  // namespace
 
@@ -101,6 +102,18 @@ void Relay::census() {
     if (nodes.size() > kOffers) nodes.resize(kOffers);
     for (const std::uint32_t node : nodes) dial(node, Why::kOffer);
   }
+}
+
+// The lowest rank of each host, if many ranks are late: each speaker logs a line.
+RankSet Relay::speakers(const Gatherings::Late& late) const {
+  if (late.awaited.count() <= kMany) return late.arrived;
+  std::map<std::uint32_t, std::uint32_t> first;  // by host
+  for (const std::uint32_t rank : late.arrived.ranks()) {
+    first.try_emplace(roster_->nodes[roster_->node_of[rank]].host, rank);
+  }
+  std::vector<std::uint32_t> all;
+  for (const auto& [host, rank] : first) all.push_back(rank);
+  return RankSet(std::move(all));
 }
 
 void Relay::judge_gatherings() {

@@ -29,6 +29,7 @@ Gathering random_part(std::mt19937_64& random) {
   part.agreement.add({rank, chance(70) ? "same" : std::string(1 + random() % 3, 'x')});
   part.flags = ~(1U << random() % 8);
   part.patience = std::chrono::nanoseconds(random() % 1000);
+  part.waited = std::chrono::nanoseconds(random() % 1000);
   if (chance(20)) part.failed.emplace(rank, Status(Code::kMemory, chance(50) ? "a" : "b", 3));
   if (chance(30)) part.refused[1 + random() % 2] = {rank};
   if (chance(50)) part.blobs[rank] = "blob " + std::to_string(random() % 2);
@@ -94,12 +95,15 @@ TEST(Gathering, IsWhatOneWouldFindBySorting) {
     }
     std::uint32_t flags = ~0U;
     std::size_t blobs = 0;
+    std::chrono::nanoseconds waited{0};
     for (const Gathering& each : parts) {
       flags &= each.flags;
       blobs += each.blobs.size();
+      waited = std::max(waited, each.waited);
       for (const auto& [rank, blob] : each.blobs) ASSERT_EQ(sum.blobs.at(rank), blob);
     }
     ASSERT_EQ(sum.flags, flags);
+    ASSERT_EQ(sum.waited, waited);
     ASSERT_EQ(sum.blobs.size(), blobs);
   }
 }

@@ -9,6 +9,7 @@
 namespace hccl::control {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Key = Gatherings::Key;
 
@@ -77,10 +78,11 @@ TEST(Gatherings, AnOpenerWhoIsAloneGoesToTheRootAfterTwoSeconds) {
   ASSERT_EQ(due.parts.size(), 1u);
   EXPECT_EQ(due.parts[0].second.patience, seconds(58));
   EXPECT_FALSE(root.add(kFirst, due.parts[0].second, kStart + seconds(2)));
-  const auto late = root.late(kStart + seconds(4));
+  EXPECT_TRUE(root.late(kStart + seconds(2)).empty()) << "other relays say a word at this time";
+  const auto late = root.late(kStart + milliseconds(2200));
   ASSERT_EQ(late.size(), 1u);
   EXPECT_EQ(late[0].awaited, RankSet{3});
-  EXPECT_TRUE(root.late(kStart + seconds(33)).empty());
+  EXPECT_TRUE(root.late(kStart + seconds(32)).empty());
   EXPECT_FALSE(relay.add(kFirst, part_of(3, {1, 3}), kStart + seconds(5)));
   const auto grown = relay.due(kRelay, kStart + seconds(5));
   EXPECT_TRUE(grown.answers.empty());
@@ -165,6 +167,19 @@ TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
   EXPECT_TRUE(relay.due(kRelay, kStart).parts.empty());
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart, true));
   EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
+}
+
+// The members below the first relay come just before its time is over, so that its part is no word.
+TEST(Gatherings, RelaysDoNotWaitOneAfterTheOther) {
+  Gatherings low, high;
+  EXPECT_FALSE(low.add(kFirst, part_of(0, {0, 1, 2, 7}), kStart));
+  EXPECT_FALSE(low.add(kFirst, part_of(1, {0, 1, 2, 7}), kStart + milliseconds(1900)));
+  const auto due = low.due({{0, 1}, {}, false}, kStart + milliseconds(1900));
+  ASSERT_EQ(due.parts.size(), 1u);
+  EXPECT_FALSE(high.add(kFirst, due.parts[0].second, kStart + milliseconds(1900)));
+  EXPECT_TRUE(high.due(kRelay, kStart + milliseconds(1999)).parts.empty()) << "rank 2 is awaited";
+  EXPECT_LE(high.next(), kStart + seconds(2));
+  EXPECT_EQ(high.due(kRelay, kStart + seconds(2)).parts.size(), 1u);
 }
 
 // A member below has moved here, so that the answer from above may have missed it.

@@ -129,6 +129,21 @@ class Oracle : public World {
       }
     }
   }
+  void hear(std::uint32_t node, const Gatherings::Late& late) override {
+    ++counts_.events["words on late ranks"];
+    for (const std::uint32_t rank : late.arrived.ranks()) {
+      const auto call = calls_.find({late.key, rank});
+      require(call != calls_.end() && call->second.node == node && !call->second.answered,
+              "a word on late ranks for one that does not wait");
+    }
+    for (const std::uint32_t rank : late.awaited.ranks()) {
+      const auto call = calls_.find({late.key, rank});
+      const bool came = call != calls_.end() && call->second.said + kWordsGoUp + repair_ < now_;
+      require(!came || last_fault() != nanoseconds(0),
+              "rank " + std::to_string(rank) + " came, and is said to be late");
+      require(groups_[late.key.group[0] - 1u].contains(rank), "a late rank is no member");
+    }
+  }
   void over(std::uint32_t node) override {
     const Life& life = lives_[node];
     require(life.leaves != kNever || out_of_reach(node), name(node) + " was expelled");

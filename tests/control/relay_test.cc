@@ -15,15 +15,17 @@ constexpr seconds kLong{30};
 
 class Tree : public Oracle {
  public:
-  Tree(std::uint32_t nodes, std::uint32_t fan_out, std::uint64_t seed = 1)
-      : Oracle(seed, false, counted()) {
+  Tree(std::uint32_t nodes, std::uint32_t fan_out, std::uint32_t hosts = 1)
+      : Oracle(1, false, counted()) {
     delay_ = milliseconds(1);
     repair_ = seconds(3);
     Roster roster;
-    roster.hosts.push_back({"here", "", {"10.0.0.1"}});
+    for (std::uint32_t host = 0; host < hosts; ++host) {
+      roster.hosts.push_back({"host " + std::to_string(host), "", {"10.0.0.1"}});
+    }
     for (std::uint32_t node = 0; node < nodes; ++node) {
       const std::uint32_t parent = node == 0 ? 0 : (node - 1) / fan_out;
-      roster.nodes.push_back({0, parent, 100 + node, 0, 0, {node}});
+      roster.nodes.push_back({node % hosts, parent, 100 + node, 0, 0, {node}});
       roster.node_of.push_back(node);
       heard_[node] = {};
     }
@@ -80,6 +82,9 @@ class Tree : public Oracle {
     for (const auto& [which, when] : heard_.at(node).gone) all.insert(which);
     return all;
   }
+  /// The ranks that log who is late.
+  RankSet loggers() const { return loggers_; }
+  RankSet late() const { return late_; }
   Root root(std::uint32_t node) const { return relay(node).root(); }
   /// Gatherings that some rank has heard to be whole.
   std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
@@ -93,6 +98,15 @@ class Tree : public Oracle {
     return counts;
   }
   void went_on(std::uint32_t, std::uint32_t, std::uint64_t) override {}
+  using Oracle::hear;
+  void hear(std::uint32_t node, const Gatherings::Late& late) override {
+    Oracle::hear(node, late);
+    EXPECT_TRUE((loggers_ & late.arrived).empty()) << "once is enough";
+    loggers_ |= late.arrived;
+    late_ |= late.awaited;
+  }
+
+  RankSet loggers_, late_;
 };
 
 /// Nodes 0, 1 and 2 die when 5 and 6 have heard what 3 and 4 have not, since 1 is stopped.
@@ -320,6 +334,21 @@ TEST(Relay, ANewParentHearsRefusedCalls) {
     tree.until(milliseconds(5500));
     EXPECT_EQ(tree.refused(), 1U);
     EXPECT_NE(tree.verdict(0).find("was refused"), std::string::npos);
+    tree.ends();
+  }
+}
+
+TEST(Relay, RanksThatWaitHearWhoIsLate) {
+  for (const std::uint32_t late : {8U, 9U}) {
+    Tree tree(14, 3, 2);
+    tree.groups(RankSet::range(0, 13));
+    const RankSet came = late == 8 ? RankSet{1, 2, 4, 7, 12} : RankSet{1, 2, 4, 7};
+    tree.gathers(came, milliseconds(3000));
+    tree.until(milliseconds(4900));
+    EXPECT_TRUE(tree.loggers().empty());
+    tree.until(milliseconds(6900));
+    EXPECT_EQ(tree.loggers(), late == 8 ? came : (RankSet{1, 2})) << "one rank of each host";
+    EXPECT_EQ(tree.late(), RankSet::range(0, 13) - came);
     tree.ends();
   }
 }

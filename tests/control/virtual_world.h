@@ -74,6 +74,7 @@ class World {
  protected:
   virtual void hear(std::uint32_t node, const News& news) = 0;
   virtual void hear(std::uint32_t node, const Gatherings::Answer& answer) = 0;
+  virtual void hear(std::uint32_t, const Gatherings::Late&) {}
   virtual void over(std::uint32_t node) = 0;
   /// Just before a frame comes to a node's relay.
   virtual void comes(std::uint32_t, LineId, const std::string&) {}
@@ -168,6 +169,7 @@ class World {
     for (const std::uint32_t to : step.dials) dial(node, to);
     hear(node, step.heard);
     for (const auto& answer : step.answers) hear(node, answer);
+    for (const auto& late : step.late) hear(node, late);
     const Root root = process.relay->root();
     require(!process.root.is_later_than(root), name(node) + " obeys an earlier root again");
     if (!(root == process.root) && root.node == node) {
@@ -312,6 +314,7 @@ class World {
                                          "no",
                                          "news",
                                          "an answer",
+                                         "who is awaited",
                                          "below",
                                          "a part",
                                          "a wait",

@@ -79,7 +79,7 @@ class Harness {
 
   /// A frame as neighbours make it, but for some of its numbers.
   std::string frame(LineId id) {
-    const auto kind = static_cast<Kind>(input_.below(19));
+    const auto kind = static_cast<Kind>(input_.below(20));
     ByteWriter out;
     const std::uint32_t missed = input_.byte() % 16 == 0 ? input_.below(8) : 0;
     out.put(kind).put(lines_[id] - missed);
@@ -111,6 +111,11 @@ class Harness {
       if (kind == Kind::kAnswer) put(out, status());
       put(out, sum());
     }
+    if (kind == Kind::kAwaited) {
+      out.put(scope()).put(std::uint64_t{1});
+      put(out, some());
+      put(out, some());
+    }
     if (kind == Kind::kWait) put(out, Wait{scope(), 1, scope(), "call", some(), some()});
     if (kind == Kind::kRefusedCall) put(out, refusal());
     if (kind == Kind::kReport) put(out.put(scope()).put(input_.below(8)), status());
@@ -127,6 +132,7 @@ class Harness {
     all.members.add({input_.below(kNodes), some()});
     all.patience = std::chrono::nanoseconds(input_.get<std::int64_t>());
     all.refused[input_.below(4)] = some();
+    all.waited = std::chrono::nanoseconds(input_.get<std::int64_t>());
     for (const std::uint32_t rank : all.arrived.ranks()) all.blobs[rank] = input_.bytes(3);
     return all;
   }
@@ -147,6 +153,7 @@ class Harness {
   // As Control's sockets do.
   bool open(LineId id) { return closed_.count(id) == 0 && lines_.try_emplace(id, 0).second; }
   void deliver(const Relay::Step& step) {
+    for (const auto& late : step.late) PROMISE(late.arrived == RankSet{own_});
     PROMISE(step.outs.size() <= 8000);
     for (const auto& out : step.outs) {
       PROMISE(lines_.count(out.line) != 0);
