@@ -185,6 +185,42 @@ TEST(TcpLinks, AnEndedPeerIsNamedWithoutAConnection) {
   }
 }
 
+// The rank of the ended mesh lives on, and says at its door that the mesh has ended. A rank that
+// has to conclude this from closed connections tries again for a second, and adds the reason.
+TEST(TcpLinks, TheDoorSaysThatAMeshHasEnded) {
+  for (const Wire wire : {Wire::kPlain, Wire::kTls}) {
+    run_ranks(2, [wire](Rank& rank) {
+      const auto doors = std::make_shared<Doors>();
+      std::vector<std::unique_ptr<Mesh>> meshes;
+      for (std::uint8_t i = 0; i < 2; ++i) {
+        OpenArgs args = rank.open_args(soon());
+        Config config = *args.config;
+        config.wire = wire;
+        args.config = &config;
+        args.doors = doors;
+        args.key[0] = i;
+        auto mesh = open_tcp(args);
+        ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+        meshes.push_back(std::move(*mesh));
+      }
+      rank.barrier();
+      if (rank.rank() == 1) meshes[0].reset();
+      rank.barrier();
+      if (rank.rank() == 0) {
+        Bytes bytes(100);
+        Request request;
+        meshes[0]->send(request, 1, 0, bytes);
+        const Status status = wait_one(*meshes[0], request);
+        EXPECT_EQ(status.code(), Code::kRemote) << status.message();
+        EXPECT_EQ(status.culprit(), 1) << status.message();
+        EXPECT_EQ(status.message().find('('), std::string::npos) << status.message();
+      }
+      pass_around_ring(*meshes[1]);
+      rank.barrier();
+    });
+  }
+}
+
 /// A port whose kernel answers no new connection, as behind a firewall that drops packets.
 struct DeadPort {
   DeadPort() {

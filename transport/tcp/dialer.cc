@@ -124,6 +124,7 @@ void Dialer::step(Calls::iterator at) {
   auto& [peer, call] = *at;
   PendingConnection& pending = *call.pending;
   const Status status = pending.advance();
+  if (status.code() == Code::kNotFound) return ended(at);
   if (!status.ok()) return failed(peer, call, status);
   if (pending.greeted()) return greet(at);
   if (pending.wants_write() == call.wants_write) return;
@@ -158,10 +159,17 @@ void Dialer::greet(Calls::iterator at) {
     case Answer::kEnded:
       break;
   }
-  return give_up(at, Status(Code::kRemote,
-                            "rank " + std::to_string(peer) + std::string(kClosedByPeer) +
-                                std::to_string(inbox_->rank()),
-                            peer));
+  return ended(at);
+}
+
+/// Ends the call, because the peer's process says that the mesh, or the pair's connection, has
+/// ended.
+void Dialer::ended(Calls::iterator at, const std::string& reason) {
+  const int peer = at->first;
+  give_up(at, Status(Code::kRemote,
+                     "rank " + std::to_string(peer) + std::string(kClosedByPeer) +
+                         std::to_string(inbox_->rank()) + reason,
+                     peer));
 }
 
 void Dialer::look() {
@@ -179,10 +187,7 @@ void Dialer::look() {
       continue;
     }
     if (call.ended && call.ended->expired()) {
-      give_up(current, Status(Code::kRemote,
-                              "rank " + std::to_string(peer) + std::string(kClosedByPeer) +
-                                  std::to_string(inbox_->rank()) + " (" + call.reason + ")",
-                              peer));
+      ended(current, " (" + call.reason + ")");
       continue;
     }
     if (call.end.expired() && !committed) {

@@ -80,6 +80,7 @@ class Dialer {
   void watch(int peer, Call& call, int operation);
   void step(Calls::iterator at);
   void greet(Calls::iterator at);
+  void ended(Calls::iterator at, const std::string& reason = {});
   void give_up(Calls::iterator at, Status why);
   std::string where(int peer) const;
 

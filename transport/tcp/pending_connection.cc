@@ -17,7 +17,12 @@ namespace {
 // The first byte of a TLS client's first record.
 constexpr char kTlsRecord = 0x16;
 
-Status unknown() { return Status(Code::kTcpConnect, "no mesh of this process has this name"); }
+// The door's answer if the mesh has ended, as long as the proof in whose place it comes. It needs
+// no proof: whoever can send it could as well close the connection.
+constexpr std::array<char, 64> kZeroes{};
+constexpr std::string_view kNoSuchMesh(kZeroes.data(), kZeroes.size());
+
+Status unknown() { return Status(Code::kNotFound, "no mesh of the process has this name"); }
 
 }  // namespace
 
@@ -97,7 +102,8 @@ Status PendingConnection::look_at_first_byte() {
 Status PendingConnection::prove() {
   while (stage_ == Stage::kProving) {
     if (connection_.tls() != nullptr) {
-      HCCL_RETURN_IF_ERROR(connection_.tls()->handshake());
+      const Status status = connection_.tls()->handshake();
+      if (!status.ok()) return status.code() == Code::kUnavail ? unknown() : status;
       if (!connection_.tls()->finished()) return {};
       begin_greeting();
       return {};
@@ -109,10 +115,15 @@ Status PendingConnection::prove() {
     if (in_.size() < wanted) return {};
     if (!handshake_) {
       inbox_ = find_(Handshake::id_in(in_));
-      if (inbox_ == nullptr || inbox_->encrypted()) return unknown();
+      if (inbox_ == nullptr || inbox_->encrypted()) {
+        out_ = kNoSuchMesh;
+        static_cast<void>(flush());
+        return unknown();
+      }
       handshake_.emplace(Handshake::Side::kServer, inbox_->key(), inbox_->id(),
                          purpose(inbox_->rank()));
     }
+    if (in_ == kNoSuchMesh) return unknown();
     HCCL_ASSIGN_OR_RETURN(const std::string reply, handshake_->step(in_));
     spoken_ = true;
     in_.clear();

@@ -44,7 +44,7 @@ class PendingConnection {
 
   int fd() const { return connection_.fd(); }
   /// Advances as far as possible without blocking, until greeted(). kUnavail if nobody listens at
-  /// the other end.
+  /// the other end; kNotFound if the other end's process has no mesh of this name any more.
   Status advance();
   /// Whether the whole hello of an authenticated peer has arrived.
   bool greeted() const { return stage_ == Stage::kGreeting && in_.size() == sizeof(Hello); }
