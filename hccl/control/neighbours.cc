@@ -16,7 +16,7 @@ constexpr seconds kRecent{10};
 }  // namespace
 
 Neighbours::Line& Neighbours::add(LineId id, Role role, std::uint32_t node, Time now) {
-  return lines_[id] = {.role = role, .node = node, .below = {}, .heard = now, .beat = now + kBeats};
+  return lines_[id] = {.role = role, .node = node, .below = {}, .heard = now, .beat = now + beats_};
 }
 
 Neighbours::Line* Neighbours::find(LineId id) {
@@ -31,7 +31,7 @@ std::string Neighbours::seal(Line& line, Kind kind, const Root& root, std::strin
   line.owes = Time::max();
   if (kind != Kind::kAck) {
     line.unheeded.push_back(now);
-    line.beat = now + kBeats;
+    line.beat = now + beats_;
   }
   return out.take().append(body);
 }

@@ -2,6 +2,7 @@
 // silence. A node that was stopped or starved blames itself for the time in which it did not run.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -58,9 +59,13 @@ class Neighbours {
   };
   static constexpr std::size_t kHeadBytes = 13;        ///< before the body of a frame
   static constexpr std::uint32_t kEpochCap = 1 << 30;  ///< no tree has so many roots
-  static constexpr std::chrono::milliseconds kSkip{300}, kAckIn{50}, kBeats{1000};
+  static constexpr std::chrono::milliseconds kSkip{300}, kAckIn{50};
 
-  explicit Neighbours(std::chrono::nanoseconds peer_timeout) : peer_timeout_(peer_timeout) {}
+  explicit Neighbours(std::chrono::nanoseconds peer_timeout)
+      : peer_timeout_(peer_timeout),
+        beats_(std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), peer_timeout / 4)) {}
+  /// The time between two beats on a line.
+  std::chrono::nanoseconds beats() const { return beats_; }
 
   Line& add(LineId id, Role role, std::uint32_t node, Time now);
   Line* find(LineId id);
@@ -99,7 +104,7 @@ class Neighbours {
  private:
   Time skip_at(const Line& line) const;
 
-  std::chrono::nanoseconds peer_timeout_, lateness_{};
+  std::chrono::nanoseconds peer_timeout_, beats_, lateness_{};
   Time late_until_{};
   std::map<LineId, Line> lines_;
 };

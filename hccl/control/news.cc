@@ -25,11 +25,17 @@ bool News::merge(const Verdict& verdict) {
 }
 
 News News::merge(const News& more) {
-  News fresh{more.dead - dead, more.left - left, {}};
+  News fresh{more.dead - dead, more.left - left, {}, {}};
   dead |= more.dead;
   left |= more.left;
   for (const auto& [key, verdict] : more.verdicts) {
     if (merge(verdict)) fresh.verdicts.emplace(key, verdict);
+  }
+  for (const Uuid& scope : more.summons) {
+    if (summons.count(scope) != 0) continue;
+    if (summons.size() >= kScopesCap) summons.clear();
+    summons.insert(scope);
+    fresh.summons.insert(scope);
   }
   return fresh;
 }
@@ -42,12 +48,14 @@ void put(ByteWriter& out, const News& news) {
     out.put(verdict.scope).put(verdict.epoch);
     put(out, verdict.why);
   }
+  out.put(static_cast<std::uint32_t>(news.summons.size()));
+  for (const Uuid& scope : news.summons) out.put(scope);
 }
 
 std::optional<News> get_news(ByteReader& in, std::uint32_t nodes) {
   auto dead = get_ranks(in, nodes), left = get_ranks(in, nodes);
   if (!dead || !left) return std::nullopt;
-  News news{std::move(*dead), std::move(*left), {}};
+  News news{std::move(*dead), std::move(*left), {}, {}};
   const auto verdicts = in.get<std::uint32_t>();
   if (verdicts > kVerdictsCap) return std::nullopt;
   for (std::uint32_t i = 0; i < verdicts; ++i) {
@@ -56,6 +64,9 @@ std::optional<News> get_news(ByteReader& in, std::uint32_t nodes) {
     if (!in.ok() || (verdict.scope == kEverything && culprit >= kRanksCap)) return std::nullopt;
     news.merge(verdict);
   }
+  const auto summons = in.get<std::uint32_t>();
+  if (summons > kScopesCap) return std::nullopt;
+  for (std::uint32_t i = 0; i < summons && in.ok(); ++i) news.summons.insert(in.get<Uuid>());
   return in.ok() ? std::optional(std::move(news)) : std::nullopt;
 }
 

@@ -1,10 +1,12 @@
-// News, which reach all nodes of the control tree: the nodes that died or left, and the verdicts.
+// News, which reach all nodes of the control tree: the nodes that died or left, the verdicts, and
+// the communicators whose ranks are summoned to open connections for messages.
 // News only grow. Nodes merge what they hear in any order, and tell their neighbours what was new.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "hccl/base/bytes.h"
@@ -33,12 +35,13 @@ struct Verdict {
 struct News {
   RankSet dead, left;  ///< numbers of nodes
   std::map<Verdict::Key, Verdict> verdicts;
+  std::set<Uuid> summons{};  ///< communicators; at most kScopesCap
 
   /// Commutative, associative and idempotent. Returns what was new. Once there are kVerdictsCap
-  /// verdicts, those of communicators make room: they only save messages.
+  /// verdicts, those of communicators make room: they only save messages. So do all summons.
   News merge(const News& more);
   bool merge(const Verdict& verdict);
-  bool empty() const { return dead.empty() && left.empty() && verdicts.empty(); }
+  bool empty() const { return dead.empty() && left.empty() && verdicts.empty() && summons.empty(); }
 };
 
 void put(ByteWriter& out, const News& news);

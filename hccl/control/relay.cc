@@ -42,7 +42,7 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   const auto late = neighbours_.ran(next_, now);
   for (auto& [since, news] : untold_) since += late;
   const Line* parent = neighbours_.find(parent_);
-  if (parent != nullptr && slept > Neighbours::kBeats + kAwake) {  // so a beat is due
+  if (parent != nullptr && slept > neighbours_.beats() + kAwake) {  // so a beat is due
     proof_ = parent->heeded + parent->unheeded.size() + 1;
   }
   if (stopped && state_ == State::kRoot) {
@@ -239,6 +239,14 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
   if (!news_.dead.contains(node_)) return;
   if (state_ != State::kRoot) tell_ranks();
   go();
+}
+
+Relay::Step Relay::summon(const Uuid& scope, Time now) {
+  return step(now, [&] {
+    News news;
+    news.summons.insert(scope);
+    learn({}, news, kNoLine);
+  });
 }
 
 // A root may stop before anybody hears what it has decided. So its own ranks hear it when all

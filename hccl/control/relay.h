@@ -70,6 +70,8 @@ class Relay {
   /// text, the rank has destroyed its communicator.
   Step refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number, std::string text,
                Time now);
+  /// All nodes hear that this communicator's ranks are needed for messages.
+  Step summon(const Uuid& scope, Time now);
   /// The process leaves. state() is kOver once it may exit, a second later at most.
   Step leave(Time now);
 

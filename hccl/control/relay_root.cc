@@ -9,6 +9,8 @@ namespace {
 constexpr std::chrono::seconds kOfferAgain{1};
 constexpr std::size_t kOffers = 32;  // in one turn
 constexpr std::size_t kMany = 8;     // so many late ranks are named on each rank that waits
+constexpr const char* kSilence =
+    " has given no sign of life (HCCL_PEER_TIMEOUT): it is stopped, or cut off";
 
 }  // namespace
 
@@ -72,13 +74,15 @@ void Relay::rule() {
   });
   census();
   if (held_ || leaves) return;
-  RankSet dead = tree_.gone() - news_.dead - news_.left;
+  RankSet silent;
   for (const auto& [node, when] : suspects_) {
-    if (now_ >= when) dead |= {node};
+    if (now_ >= when) silent |= {node};
   }
-  if (!dead.empty()) {
-    News news{dead, {}, {}};
-    news.merge(verdicts_->died(ranks_of(dead)));
+  const RankSet ended = tree_.gone() - news_.dead - news_.left;
+  if (!(ended | silent).empty()) {
+    News news{ended | silent, {}, {}};
+    news.merge(verdicts_->died(ranks_of(ended)));
+    news.merge(verdicts_->died(ranks_of(silent), kSilence));
     learn({}, news, kNoLine);
   }
   learn({}, verdicts_->tick(now_), kNoLine);

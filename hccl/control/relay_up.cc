@@ -123,7 +123,7 @@ void Relay::decide(Kind kind, const Up& up) {
     learn({}, verdicts_->report(up.number, up.scope, up.why, now_), kNoLine);
   if (kind == Kind::kEnds) verdicts_->ends(up.number, up.last, now_);
   if (kind == Kind::kLeave) learn({}, {{}, {up.number}, {}}, kNoLine);
-  if (kind == Kind::kSilent) suspects_.try_emplace(up.number, now_ + 2 * Neighbours::kBeats);
+  if (kind == Kind::kSilent) suspects_.try_emplace(up.number, now_ + neighbours_.beats());
 }
 
 }  // namespace hccl::control

@@ -249,6 +249,17 @@ Status Seek::differs(const std::string& name, std::uint32_t size, const std::str
           "EI0016: " + name + says(size, agreement) + ", " + first_ + says(size_, agreement_)};
 }
 
+Seek::Step Seek::bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
+                       Time now) {
+  return step(now, [&] {
+    if (!joining()) return;
+    own_.nodes[0].ranks = {rank};
+    const Status why = differs(name_of(own_), size, agreement);
+    if (!why.ok()) return end(why);
+    rebuild();
+  });
+}
+
 void Seek::add(LineId id, const Roster& sub, bool whole) {
   RosterDraft& draft = children_.at(id);
   if (whole) draft = RosterDraft(top_of(sub));

@@ -45,6 +45,8 @@ class Seek {
   /// `gone`: the process there has ended. `why`: for people.
   Step failed(bool gone, std::string why, Time now);
   Step frame(LineId line, std::string_view bytes, Time now);
+  /// At the root: a rank of this process joins at its node. Once.
+  Step bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement, Time now);
   /// The other end has closed the line.
   Step closed(LineId line, Time now);
   /// Whenever next() has come, or later.

@@ -65,12 +65,13 @@ void Control::post(NodeId node, std::function<void(ControlNode&)> what) {
   ring();
 }
 
-void Control::remove(NodeId node) {
+void Control::remove(NodeId node, std::chrono::nanoseconds lingers) {
   const MutexLock lock(turn_);
   const auto at = nodes_.find(node);
   if (at == nodes_.end()) return;
   at->second.node->detach();
-  at->second.ends = Clock::now() + kLastWords;
+  at->second.lingers = lingers.count() != 0;
+  at->second.ends = Clock::now() + std::max<std::chrono::nanoseconds>(lingers, kLastWords);
   ring();
 }
 
@@ -131,8 +132,9 @@ void Control::serve() {
   const auto now = Clock::now();
   for (auto& [id, entry] : nodes_) guarded(*entry.node, [&entry = entry] { entry.node->turn(); });
   std::erase_if(nodes_, [now](const auto& each) {
-    const auto& [node, ends] = each.second;
-    return ends != control::Time::max() && (now >= ends || !node->lines().unsent());
+    const auto& [node, ends, lingers] = each.second;
+    if (ends == control::Time::max()) return false;
+    return now >= ends || (!lingers && !node->lines().unsent());
   });
 }
 

@@ -34,8 +34,9 @@ class Control {
   /// The thread does this soon. No effect once the node is over.
   void post(NodeId node, std::function<void(ControlNode&)> what);
   /// The node's owner hears nothing more once this returns. The node closes its lines when they
-  /// have taken all frames, kLastWords later at most. Never call it in the control thread.
-  void remove(NodeId node);
+  /// have taken all frames, kLastWords later at most; one that `lingers`, only after this time.
+  /// Never call it in the control thread.
+  void remove(NodeId node, std::chrono::nanoseconds lingers = {});
   /// Waits until the neighbours of the node have acknowledged all that it has said, or for
   /// `at_most`.
   void flush(NodeId node, std::chrono::nanoseconds at_most);
@@ -49,6 +50,7 @@ class Control {
   struct Entry {
     std::unique_ptr<ControlNode> node;
     control::Time ends = control::Time::max();  // of a node that was removed
+    bool lingers = false;
   };
   explicit Control(std::unique_ptr<EpollSleeper> sleeper) : sleeper_(std::move(sleeper)) {}
   void run();

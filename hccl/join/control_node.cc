@@ -113,6 +113,15 @@ void ControlNode::say(const std::function<Relay::Step(Relay&, Time)>& what) {
   settle();
 }
 
+void ControlNode::bring(Owner& owner, std::uint32_t rank, std::uint32_t size,
+                        const std::string& agreement) {
+  owner_ = &owner;
+  if (told_) return owner.failed(seek_.why());
+  const Time now = Clock::now();
+  apply(seek_.bring(rank, size, agreement, now), now);
+  settle();
+}
+
 void ControlNode::give_up(const Status& why) {
   const Time now = Clock::now();
   apply(seek_.give_up(why, now), now);

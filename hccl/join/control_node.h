@@ -59,6 +59,8 @@ class ControlNode {
   }
   /// Whether the neighbours have acknowledged all that this node has said.
   bool is_heeded() const;
+  /// At the root, which has no rank: the owner's rank joins here. Once.
+  void bring(Owner& owner, std::uint32_t rank, std::uint32_t size, const std::string& agreement);
   /// The owner hears nothing more.
   void detach() { owner_ = &nobody_; }
   void abandon() { lines_->abandon(); }

@@ -84,19 +84,30 @@ World::World(std::shared_ptr<Control> control, const RootInfo& info, int size, i
 
 World::~World() {
   if (node_ == 0) return;
-  control_->flush(node_, kLeaves);
-  control_->remove(node_);
+  if (lingers_.count() == 0) control_->flush(node_, kLeaves);
+  control_->remove(node_, lingers_);
 }
 
 Result<std::shared_ptr<World>> World::join(std::shared_ptr<Control> control, const RootInfo& info,
                                            int size, int rank, const Config& config, Logger log,
-                                           const Begun& begun, Result<std::string> boot) {
+                                           const std::shared_ptr<Root>& here, const Begun& begun,
+                                           Result<std::string> boot) {
   HCCL_RETURN_IF_ERROR(boot.status());
+  std::shared_ptr<World> world(new World(std::move(control), info, size, rank, std::move(log)));
+  if (const auto node = here ? here->take() : std::nullopt) {
+    world->node_ = *node;
+    if (begun) HCCL_RETURN_IF_ERROR(begun(world));
+    world->control_->post(*node, [&world = *world, agreement = config.agreement()](auto& its) {
+      its.bring(world, static_cast<std::uint32_t>(world.rank_),
+                static_cast<std::uint32_t>(world.size_), agreement);
+    });
+    HCCL_RETURN_IF_ERROR(world->await_roster(config));
+    return world;
+  }
   const Deadline deadline = Deadline::after(config.connect_timeout);
-  HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline, log));
+  HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline, world->log_));
   HCCL_ASSIGN_OR_RETURN(const Endpoint own, local_endpoint(line.fd()));
   HCCL_ASSIGN_OR_RETURN(const Endpoint root, peer_endpoint(line.fd()));
-  std::shared_ptr<World> world(new World(std::move(control), info, size, rank, std::move(log)));
   {
     const MutexLock lock(world->mutex_);
     world->to_root_.emplace(std::move(line));
@@ -106,7 +117,7 @@ Result<std::shared_ptr<World>> World::join(std::shared_ptr<Control> control, con
   return world;
 }
 
-Status World::enter(const std::string& address, std::uint16_t port, const Config& config,
+Status World::enter(const std::string& address, std::uint16_t root_port, const Config& config,
                     const std::string& boot) {
   HCCL_ASSIGN_OR_RETURN(Listener listener, listen_tcp(address, 0));
   HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
@@ -116,15 +127,19 @@ Status World::enter(const std::string& address, std::uint16_t port, const Config
         .own = part_of(address, listener.port, {static_cast<std::uint32_t>(rank_)}, boot),
         .size = static_cast<std::uint32_t>(size_),
         .agreement = config.agreement(),
-        .root = control::Seek::Place{info_.address, port},
+        .root = control::Seek::Place{info_.address, root_port},
         .to_root = std::move(to_root_),
         .patience = config.connect_timeout,
         .peer_timeout = config.peer_timeout};
     to_root_.reset();
-    auto lines =
-        std::make_unique<Lines>(info_, std::move(listener), std::move(context), epoll, tags, log_);
+    auto lines = std::make_unique<Lines>(info_, std::move(listener), std::move(context), epoll,
+                                         tags, log_);
     return std::make_unique<ControlNode>(std::move(args), std::move(lines), *this);
   });
+  return await_roster(config);
+}
+
+Status World::await_roster(const Config& config) {
   const auto decided = [this] {
     const MutexLock lock(mutex_);
     return roster_ != nullptr || dead_.has_value();
@@ -133,8 +148,9 @@ Status World::enter(const std::string& address, std::uint16_t port, const Config
                       .policy = kSleepAtOnce};
   const bool in_time = waiter.until(decided, bell_) == Waited::kReady;
   const MutexLock lock(mutex_);
-  if (!in_time) return Status(Code::kTimeout, "joining: no word from the root");
-  return roster_ != nullptr ? Status() : *dead_;
+  if (roster_ != nullptr) return {};
+  lingers_ = config.connect_timeout;
+  return in_time ? *dead_ : Status(Code::kTimeout, "joining: no word from the root");
 }
 
 void World::abandon() {
@@ -324,7 +340,7 @@ void World::leave() {
 
 // ---- the first root ----
 
-Result<std::unique_ptr<Root>> Root::start(std::shared_ptr<Control> control, RootInfo& info,
+Result<std::shared_ptr<Root>> Root::start(std::shared_ptr<Control> control, RootInfo& info,
                                           const Config& config, Logger log,
                                           Result<std::string> boot) {
   HCCL_RETURN_IF_ERROR(boot.status());
@@ -332,28 +348,24 @@ Result<std::unique_ptr<Root>> Root::start(std::shared_ptr<Control> control, Root
   info.port = listener.port;
   info.ports = 1;
   HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
-  std::unique_ptr<Root> root(new Root(std::move(control), info.id));
+  std::shared_ptr<Root> root(new Root(std::move(control), info.id));
   root->node_ = root->control_->add([&](int epoll, std::uint64_t tags) {
     ControlNode::Args args{.own = part_of(info.address, info.port, {}, *boot),
                            .patience = config.connect_timeout,
                            .peer_timeout = config.peer_timeout};
     auto lines = std::make_unique<Lines>(info, std::move(listener), std::move(context), epoll, tags,
                                          std::move(log));
-    return std::make_unique<ControlNode>(std::move(args), std::move(lines), *root);
+    return std::make_unique<ControlNode>(std::move(args), std::move(lines), root->nobody_);
   });
   return root;
 }
 
 Root::~Root() {
-  if (node_ == 0) return;
-  control_->post(node_, [](ControlNode& node) {
-    node.say([](Relay& relay, control::Time now) { return relay.leave(now); });
-  });
-  const Waiter waiter{.deadline = Deadline::after(2 * kLeaves),
-                      .policy = {.spin = {}, .longest_nap = std::chrono::milliseconds(2)}};
-  Doorbell nothing_rings;
-  static_cast<void>(waiter.until([this] { return finished(); }, nothing_rings));
-  control_->remove(node_);
+  if (node_ != 0 && !taken()) control_->remove(node_);
+}
+
+std::optional<Control::NodeId> Root::take() {
+  return taken_.exchange(true) ? std::nullopt : std::optional(node_);
 }
 
 void Root::give_up(const Status& why) {

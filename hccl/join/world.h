@@ -2,6 +2,7 @@
 // failed, left or died. The rank is a node of the world's control tree.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -24,16 +25,20 @@
 
 namespace hccl::join {
 
+class Root;
+
 /// Any thread may call.
 class World final : public ControlNode::Owner {
  public:
   /// Finds the root, proves itself (TLS), and waits until all `size` ranks have joined. kTimeout
   /// with the absent ranks after config.connect_timeout; kPara when the ranks disagree on version,
   /// size or configuration. `begun` gets the world before that wait: a forked child has to
-  /// abandon() it. An error of `begun` ends joining. `boot`: of this host.
+  /// abandon() it. An error of `begun` ends joining. `here`: the world's root, if it is in this
+  /// process: the first rank that joins has its node. `boot`: of this host.
   using Begun = std::function<Status(const std::shared_ptr<World>&)>;
   static Result<std::shared_ptr<World>> join(std::shared_ptr<Control> control, const RootInfo& info,
                                              int size, int rank, const Config& config, Logger log,
+                                             const std::shared_ptr<Root>& here = {},
                                              const Begun& begun = {},
                                              Result<std::string> boot = boot_id());
   /// A rank that has not called leave() has died, unless it has called ended().
@@ -67,6 +72,20 @@ class World final : public ControlNode::Owner {
   /// This rank's program ends without leaving; `last`: its last operation.
   void ended(const std::string& last);
 
+  /// This rank refused a call in the place of this operation, with the error's text. If other ranks
+  /// then wait for this rank in the operation, all get the error. No text: this rank has destroyed
+  /// the communicator.
+  void refused(const Uuid& scope, std::uint64_t sequence, const std::string& text);
+  /// The same for a call that would have made a group of any ranks.
+  void refused_group(const std::string& text) { refused(Uuid{}, 0, text); }
+  /// Tells the listeners of all ranks that this communicator's ranks are needed for messages.
+  void summon(const Uuid& scope);
+  /// Tells all ranks that this rank has destroyed the communicator whose messages these are. Those
+  /// that wait for it in opening connections get an error.
+  void absent(const Uuid& messages);
+  /// Answers every later summons to these messages in this way.
+  void will_not_come(const Uuid& messages) noexcept;
+
   /// Whether this rank hears and says nothing any more.
   bool is_lost() const;
   /// Whether this world rank has left in good order.
@@ -95,6 +114,7 @@ class World final : public ControlNode::Owner {
   World(std::shared_ptr<Control> control, const RootInfo& info, int size, int rank, Logger log);
   Status enter(const std::string& address, std::uint16_t root_port, const Config& config,
                const std::string& boot);
+  Status await_roster(const Config& config);
   void say(std::function<control::Relay::Step(control::Relay&, control::Time)> what);
 
   void joined(const std::shared_ptr<const control::Roster>& roster) override;
@@ -113,6 +133,7 @@ class World final : public ControlNode::Owner {
   const Logger log_;
   std::vector<wire::Member> members_;  // does not change once the rank has joined
   Control::NodeId node_ = 0;
+  std::chrono::nanoseconds lingers_{0};  // of a root that could not join
   mutable Mutex mutex_{LockLevel::kControlLine};
   Doorbell bell_;
   std::optional<Line> to_root_ HCCL_GUARDED_BY(mutex_);  // until the control thread has it
@@ -120,38 +141,41 @@ class World final : public ControlNode::Owner {
   std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
   std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
   std::set<int> left_ HCCL_GUARDED_BY(mutex_);
+  std::set<Uuid> not_coming_ HCCL_GUARDED_BY(mutex_);
   bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
   std::vector<Status> deaths_ HCCL_GUARDED_BY(mutex_);  // of other ranks
   std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank hears nothing any more
 };
 
-/// The node that begins as the root of a world, in the process that made the root info. It has no
-/// rank. Any thread may call.
-class Root final : public ControlNode::Owner {
+/// The node that begins as the root of a world, in the process that made the root info. Any thread
+/// may call.
+class Root {
  public:
   /// Listens on info.address, at info.port or one of the ports after it (info.ports). Port 0 means
   /// any free port. Sets info.port. `boot`: of this host.
-  static Result<std::unique_ptr<Root>> start(std::shared_ptr<Control> control, RootInfo& info,
+  static Result<std::shared_ptr<Root>> start(std::shared_ptr<Control> control, RootInfo& info,
                                              const Config& config, Logger log,
                                              Result<std::string> boot = boot_id());
-  /// Leaves. Another node is the root of the world from then on.
-  ~Root() override;
+  /// The node has died, unless a rank has taken it.
+  ~Root();
+  Root(const Root&) = delete;
+  Root& operator=(const Root&) = delete;
 
   const Uuid& id() const { return id_; }
+  /// For a rank of this process: the node is the rank's from then on. Nothing if it is taken.
+  std::optional<Control::NodeId> take();
+  bool taken() const { return taken_.load(std::memory_order_acquire); }
   /// Refuses all ranks with this reason, unless all have joined already.
   void give_up(const Status& why);
-  /// Whether nobody can join any more, or the node has left.
-  bool finished() const { return finished_.load(std::memory_order_acquire); }
 
  private:
   Root(std::shared_ptr<Control> control, const Uuid& id) : control_(std::move(control)), id_(id) {}
-  void failed(const Status&) override { finished_.store(true, std::memory_order_release); }
-  void over() override { finished_.store(true, std::memory_order_release); }
 
   const std::shared_ptr<Control> control_;
   const Uuid id_;
+  ControlNode::Owner nobody_;
   Control::NodeId node_ = 0;
-  std::atomic<bool> finished_{false};
+  std::atomic<bool> taken_{false};
 };
 
 }  // namespace hccl::join

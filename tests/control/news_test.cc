@@ -30,6 +30,7 @@ News random_news(std::mt19937_64& random) {
   News news;
   if (random() % 2 == 0) news.dead = {node(), node()};
   if (random() % 3 == 0) news.left = {node()};
+  if (random() % 4 == 0) news.summons = {Uuid{static_cast<std::uint8_t>(random() % 9)}};
   for (auto verdicts = random() % 3; verdicts > 0; --verdicts) {
     const Uuid scope{static_cast<std::uint8_t>(random() % 4)};
     const std::string text = random() % 2 == 0 ? "one" : "other";

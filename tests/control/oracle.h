@@ -279,7 +279,11 @@ class Oracle : public World {
       require(
           life.died != kNever || life.leaves != kNever || out_of_reach(roster_->node_of[culprit]),
           "a reason that names a member that lives");
-      return in_time(node, own, kWordsGoUp + milliseconds(600), "a reason");
+      nanoseconds since = own;  // a node that is stopped counts as dead after its silence
+      for (const auto& [from, to] : life.stops) {
+        if (to - from > kPeerTimeout) since = std::max<nanoseconds>(since, from + kPeerTimeout);
+      }
+      return in_time(node, since, kWordsGoUp + milliseconds(600), "a reason");
     }
     if (is_refusal(answer.why)) return check_refusal(node, own, answer);
     require(answer.why.code() == Code::kTimeout, "a wrong reason: " + answer.why.message());

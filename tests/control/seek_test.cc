@@ -11,6 +11,7 @@ class Seeking : public JoiningWorld {
  public:
   explicit Seeking(std::uint64_t seed = 1) : JoiningWorld(seed, false) {}
   using JoiningWorld::add;
+  using JoiningWorld::bring;
   using JoiningWorld::die;
   using JoiningWorld::is_open;
   using JoiningWorld::processes_;
@@ -48,6 +49,33 @@ TEST(Seek, EightChildrenSitAtANodeAndOthersBelowThem) {
     ASSERT_TRUE(world.is_in(number));
     EXPECT_EQ(world.of(number).node(), number);  // by rank
   }
+}
+
+TEST(Seek, ARankOfTheRootsProcessMayJoinAtItsNode) {
+  for (const nanoseconds late : {milliseconds(5), milliseconds(500)}) {
+    Seeking world;
+    world.add({}, 0, seconds(0));
+    world.add({1}, 3, milliseconds(10));
+    world.add({2}, 3, milliseconds(12));
+    world.bring(0, 3, late);
+    world.run_until(seconds(1));
+    ASSERT_TRUE(world.is_in(0) && world.is_in(1) && world.is_in(2));
+    EXPECT_EQ(world.of(0).roster()->node_of, (std::vector<std::uint32_t>{0, 1, 2}));
+  }
+  Seeking other;
+  other.add({}, 0, seconds(0));
+  other.add({1}, 3, milliseconds(10));
+  other.bring(0, 2, milliseconds(500));
+  other.run_until(seconds(1));
+  for (const std::uint32_t number : {0, 1}) {
+    EXPECT_NE(other.hears(number).find("says 2 ranks"), std::string::npos) << other.hears(number);
+  }
+  Seeking twice;
+  twice.add({}, 0, seconds(0));
+  twice.add({0}, 2, milliseconds(10));
+  twice.bring(0, 2, milliseconds(500));
+  twice.run_until(seconds(1));
+  EXPECT_NE(twice.hears(1).find("rank 0"), std::string::npos) << twice.hears(1);
 }
 
 TEST(Seek, TheRootMayHaveNoRankAndNotKnowTheSize) {

@@ -44,6 +44,11 @@ class JoiningWorld {
     schedule(starts - now_, [this, number] { start(number); });
     return number;
   }
+  /// A rank of the root's process joins at its node.
+  void bring(std::uint32_t rank, std::uint32_t size, nanoseconds when) {
+    schedule(when - now_,
+             [=, this] { take(0, processes_[0].seek->bring(rank, size, "same", time())); });
+  }
   void die(std::uint32_t number) {
     if (!runs(number)) return;
     say(name(number) + " dies");

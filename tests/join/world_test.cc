@@ -40,7 +40,7 @@ class Ear final : public join::FailureListener {
 // One rank in its process.
 struct Member {
   std::shared_ptr<Control> control;
-  std::unique_ptr<Root> root;
+  std::shared_ptr<Root> root;
   std::shared_ptr<World> world;
 
   Status join(Board& board, int size, int rank, const Config& config) {
@@ -57,7 +57,7 @@ struct Member {
     }
     if (!eventually([&] { return board.open.load(); })) return {Code::kTimeout, "no root info"};
     HCCL_ASSIGN_OR_RETURN(const auto info, join::RootInfo::decode(board.info));
-    HCCL_ASSIGN_OR_RETURN(world, World::join(control, info, size, rank, config, log));
+    HCCL_ASSIGN_OR_RETURN(world, World::join(control, info, size, rank, config, log, root));
     return {};
   }
   /// All ranks but those in `absent` gather their numbers. Returns whether each rank's is right.
