@@ -1,13 +1,27 @@
 #include "hccl/join/control_node.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "hccl/base/process.h"
+#include "hccl/join/host.h"
 
 namespace hccl::join {
 
 using control::Relay;
 using control::Seek;
 using Clock = std::chrono::steady_clock;
+
+control::Roster own_part(const std::string& address, std::uint16_t port, control::RankSet ranks,
+                         const std::string& boot) {
+  control::Roster own;
+  own.hosts.push_back({host_identity(boot), core_mask(), {address}});
+  own.nodes.push_back(
+      {0, 0, static_cast<std::uint32_t>(::getpid()), port, start_of(::getpid()), std::move(ranks)});
+  return own;
+}
 
 ControlNode::ControlNode(Args args, std::unique_ptr<Lines> lines, Owner& owner)
     : peer_timeout_(args.peer_timeout),
@@ -20,13 +34,13 @@ ControlNode::ControlNode(Args args, std::unique_ptr<Lines> lines, Owner& owner)
 void ControlNode::turn() {
   if (over_) return;
   const Time now = Clock::now();
-  for (Lines::Event& event : lines_->turn(now)) handle(event, now);
+  for (const Lines::Event& event : lines_->turn(now)) handle(event, now);
   if (now >= seek_.next()) apply(seek_.tick(now), now);
   if (relay_ && now >= relay_->next()) apply(relay_->tick(now));
   settle();
 }
 
-void ControlNode::handle(Lines::Event& event, Time now) {
+void ControlNode::handle(const Lines::Event& event, Time now) {
   if (event.what == Lines::What::kFrame) return take(event, now);
   if (event.what == Lines::What::kClosed) {
     apply(seek_.closed(event.line, now), now);
@@ -39,9 +53,7 @@ void ControlNode::handle(Lines::Event& event, Time now) {
   if (const auto node = dial.mapped()) {
     apply(opened ? relay_->opened(event.line, *node, now) : relay_->failed(*node, event.gone, now));
   } else {
-    apply(opened ? seek_.opened(event.line, now)
-                 : seek_.failed(event.gone, std::move(event.text), now),
-          now);
+    apply(opened ? seek_.opened(event.line, now) : seek_.failed(event.gone, event.text, now), now);
   }
 }
 
@@ -88,6 +100,7 @@ void ControlNode::apply(const Relay::Step& step) {
   }
   if (!step.heard.empty()) owner_->heard(step.heard);
   for (const auto& answer : step.answers) owner_->answered(answer);
+  for (const auto& late : step.late) owner_->late(late);
 }
 
 // A root that has refused all goes on telling those that come later.

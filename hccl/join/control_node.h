@@ -14,6 +14,10 @@
 
 namespace hccl::join {
 
+/// What this process says of itself: its host and itself, with these ranks. `boot`: of this host.
+control::Roster own_part(const std::string& address, std::uint16_t port, control::RankSet ranks,
+                         const std::string& boot);
+
 /// Nothing blocks. For one thread, which is Control's; in a forked child only abandon().
 class ControlNode {
  public:
@@ -27,6 +31,7 @@ class ControlNode {
     virtual void failed(const Status&) {}
     virtual void heard(const control::News&) {}
     virtual void answered(const control::Gatherings::Answer&) {}
+    virtual void late(const control::Gatherings::Late&) {}
     /// The node has left, or all others believe that it has died. It does nothing more.
     virtual void over() {}
   };
@@ -66,7 +71,7 @@ class ControlNode {
   void abandon() { lines_->abandon(); }
 
  private:
-  void handle(Lines::Event& event, Time now);
+  void handle(const Lines::Event& event, Time now);
   void take(const Lines::Event& frame, Time now);
   void apply(const control::Seek::Step& step, Time now);
   void apply(const control::Relay::Step& step);

@@ -1,12 +1,9 @@
 #include "hccl/join/world.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "hccl/base/auth.h"
-#include "hccl/base/process.h"
 #include "hccl/base/socket.h"
 #include "hccl/join/find_root.h"
 
@@ -22,25 +19,6 @@ using control::Roster;
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::seconds kLeaves{1};
 constexpr std::uint64_t kOnce = 1;  // a key serves for one gathering
-
-Result<Listener> listen(RootInfo& info) {
-  Result<Listener> listener(Status(Code::kUnavail, "no port"));
-  for (int i = 0; i < info.ports; ++i) {
-    const auto port = static_cast<std::uint16_t>(info.port == 0 ? 0 : info.port + i);
-    listener = listen_tcp(info.address, port);
-    if (listener.ok() || listener.status().code() != Code::kUnavail) break;
-  }
-  return listener;
-}
-
-Roster part_of(const std::string& address, std::uint16_t port, RankSet ranks,
-               const std::string& boot) {
-  Roster own;
-  own.hosts.push_back({host_identity(boot), core_mask(), {address}});
-  own.nodes.push_back(
-      {0, 0, static_cast<std::uint32_t>(::getpid()), port, start_of(::getpid()), std::move(ranks)});
-  return own;
-}
 
 RankSet ranks_of(const std::string& set, int size) {
   if (set.empty()) return RankSet::range(0, static_cast<std::uint32_t>(size));
@@ -124,7 +102,7 @@ Status World::enter(const std::string& address, std::uint16_t root_port, const C
   node_ = control_->add([&](int epoll, std::uint64_t tags) {
     const MutexLock lock(mutex_);
     ControlNode::Args args{
-        .own = part_of(address, listener.port, {static_cast<std::uint32_t>(rank_)}, boot),
+        .own = own_part(address, listener.port, {static_cast<std::uint32_t>(rank_)}, boot),
         .size = static_cast<std::uint32_t>(size_),
         .agreement = config.agreement(),
         .root = control::Seek::Place{info_.address, root_port},
@@ -132,8 +110,8 @@ Status World::enter(const std::string& address, std::uint16_t root_port, const C
         .patience = config.connect_timeout,
         .peer_timeout = config.peer_timeout};
     to_root_.reset();
-    auto lines = std::make_unique<Lines>(info_, std::move(listener), std::move(context), epoll,
-                                         tags, log_);
+    auto lines =
+        std::make_unique<Lines>(info_, std::move(listener), std::move(context), epoll, tags, log_);
     return std::make_unique<ControlNode>(std::move(args), std::move(lines), *this);
   });
   return await_roster(config);
@@ -192,6 +170,7 @@ void World::lose(const Status& why) {
 }
 
 void World::heard(const control::News& news) {
+  for (const Uuid& scope : news.summons) summoned(scope);
   const MutexLock lock(mutex_);
   for (const std::uint32_t node : news.left.ranks()) {
     for (const std::uint32_t rank : roster_->nodes[node].ranks.ranks()) {
@@ -204,6 +183,25 @@ void World::heard(const control::News& news) {
     finish(verdict.scope, verdict.why);
   }
   bell_.ring();
+}
+
+void World::summoned(const Uuid& scope) {
+  {
+    const MutexLock lock(mutex_);
+    for (FailureListener* each : listeners_) each->on_summons(scope);
+    if (not_coming_.count(scope) == 0) return;
+  }
+  absent(scope);
+}
+
+void World::late(const Gatherings::Late& late) {
+  const MutexLock lock(mutex_);
+  const auto at = pending_.find(late.key.group);
+  if (at == pending_.end()) return;
+  const auto waits = Deadline::Clock::now() - at->second->since;
+  log_->warn("{}: rank {} waits for rank{} {} in opening it, for {} s so far (world ranks)",
+             at->second->name, rank_, late.awaited.count() == 1 ? "" : "s", late.awaited.text(),
+             std::chrono::duration_cast<std::chrono::seconds>(waits).count());
 }
 
 void World::answered(const Gatherings::Answer& answer) {
@@ -235,12 +233,14 @@ void World::say(std::function<Relay::Step(Relay&, control::Time)> what) {
 Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t size,
                                                  std::uint32_t index, const std::string& mine,
                                                  Deadline deadline, const AbortFlag& abort,
-                                                 const std::string&, const std::string& members,
-                                                 bool, const std::function<void()>& waits) {
+                                                 const std::string& name,
+                                                 const std::string& members, bool makes_group,
+                                                 const std::function<void()>& waits) {
   if (mine.size() > wire::kBlobCap - sizeof index) {
     return Status(Code::kInternal, "an exchange of too many bytes");
   }
   auto pending = std::make_shared<Pending>();
+  pending->name = name;
   pending->size = size;
   {
     const MutexLock lock(mutex_);
@@ -252,6 +252,7 @@ Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t 
   part.arrived = {rank};
   part.members.add({rank, ranks_of(members, size_)});
   part.patience = deadline.left();
+  if (!makes_group) part.flags &= ~control::kMakesGroup;
   part.blobs[rank] = ByteWriter().put(index).take() + mine;
   say([key, part](Relay& relay, control::Time now) {
     return relay.gather({key, kOnce}, part, now);
@@ -302,6 +303,35 @@ void World::ended(const std::string& last) {
   });
 }
 
+void World::refused(const Uuid& scope, std::uint64_t sequence, const std::string& text) {
+  say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
+    return relay.refused(rank, scope, sequence, text.substr(0, wire::kTextCap), now);
+  });
+}
+
+void World::summon(const Uuid& scope) {
+  say([scope](Relay& relay, control::Time now) { return relay.summon(scope, now); });
+}
+
+void World::absent(const Uuid& messages) {
+  const wire::Member& me = members_[static_cast<std::size_t>(rank_)];
+  report(messages, Status(Code::kRemote,
+                          "rank " + std::to_string(rank_) + " (" + me.address + " pid " +
+                              std::to_string(me.pid) +
+                              ") has destroyed the communicator in which another rank opens "
+                              "connections for messages (world ranks)",
+                          rank_));
+}
+
+void World::will_not_come(const Uuid& messages) noexcept {
+  const MutexLock lock(mutex_);
+  try {
+    if (not_coming_.size() >= wire::kScopesCap) not_coming_.clear();
+    not_coming_.insert(messages);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): those that wait meet their deadline
+  }
+}
+
 bool World::is_lost() const {
   const MutexLock lock(mutex_);
   return dead_.has_value();
@@ -336,42 +366,6 @@ void World::leave() {
   };
   const Waiter waiter{.deadline = Deadline::after(2 * kLeaves), .policy = kSleepAtOnce};
   static_cast<void>(waiter.until(gone, bell_));
-}
-
-// ---- the first root ----
-
-Result<std::shared_ptr<Root>> Root::start(std::shared_ptr<Control> control, RootInfo& info,
-                                          const Config& config, Logger log,
-                                          Result<std::string> boot) {
-  HCCL_RETURN_IF_ERROR(boot.status());
-  HCCL_ASSIGN_OR_RETURN(Listener listener, listen(info));
-  info.port = listener.port;
-  info.ports = 1;
-  HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
-  std::shared_ptr<Root> root(new Root(std::move(control), info.id));
-  root->node_ = root->control_->add([&](int epoll, std::uint64_t tags) {
-    ControlNode::Args args{.own = part_of(info.address, info.port, {}, *boot),
-                           .patience = config.connect_timeout,
-                           .peer_timeout = config.peer_timeout};
-    auto lines = std::make_unique<Lines>(info, std::move(listener), std::move(context), epoll, tags,
-                                         std::move(log));
-    return std::make_unique<ControlNode>(std::move(args), std::move(lines), root->nobody_);
-  });
-  return root;
-}
-
-Root::~Root() {
-  if (node_ != 0 && !taken()) control_->remove(node_);
-}
-
-std::optional<Control::NodeId> Root::take() {
-  return taken_.exchange(true) ? std::nullopt : std::optional(node_);
-}
-
-void Root::give_up(const Status& why) {
-  control_->post(node_, [why](ControlNode& node) {
-    if (!node.is_in()) node.give_up(why);
-  });
 }
 
 }  // namespace hccl::join

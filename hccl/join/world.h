@@ -2,7 +2,6 @@
 // failed, left or died. The rank is a node of the world's control tree.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -17,15 +16,13 @@
 #include "hccl/base/log.h"
 #include "hccl/base/mutex.h"
 #include "hccl/base/waiter.h"
-#include "hccl/join/control.h"
 #include "hccl/join/control_line.h"
 #include "hccl/join/host.h"
+#include "hccl/join/root.h"
 #include "hccl/join/root_info.h"
 #include "hccl/join/wire.h"
 
 namespace hccl::join {
-
-class Root;
 
 /// Any thread may call.
 class World final : public ControlNode::Owner {
@@ -54,8 +51,9 @@ class World final : public ControlNode::Owner {
 
   /// Gathers one blob from each rank of the set `members` (wire::set_of; empty: all ranks of the
   /// world), in order of `index`. All use one key, which serves once. kTimeout names the absent
-  /// ranks; a rank that has left or died ends it. Ends early when `abort` is raised. `name`: of the
-  /// communicator that is opened, for the log. `waits` is called every 0.4 s meanwhile.
+  /// ranks; a rank that has left or died ends it; a rank that refused to make a group ends it if it
+  /// `makes_group`. Ends early when `abort` is raised. `name`: of the communicator that is opened,
+  /// for the log. `waits` is called every 0.4 s meanwhile.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
                                             Deadline deadline, const AbortFlag& abort,
@@ -106,7 +104,9 @@ class World final : public ControlNode::Owner {
 
  private:
   struct Pending {
+    std::string name;
     std::uint32_t size = 0;
+    Deadline::Clock::time_point since = Deadline::Clock::now();
     bool done = false;
     Result<std::vector<std::string>> result{Status(Code::kTimeout, "no answer")};
   };
@@ -121,8 +121,10 @@ class World final : public ControlNode::Owner {
   void failed(const Status& why) override;
   void heard(const control::News& news) override;
   void answered(const control::Gatherings::Answer& answer) override;
+  void late(const control::Gatherings::Late& late) override;
   void over() override;
 
+  void summoned(const Uuid& scope);
   void lose(const Status& why) HCCL_REQUIRES(mutex_);
   void finish(const Uuid& key, Result<std::vector<std::string>> result) HCCL_REQUIRES(mutex_);
 
@@ -145,37 +147,6 @@ class World final : public ControlNode::Owner {
   bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
   std::vector<Status> deaths_ HCCL_GUARDED_BY(mutex_);  // of other ranks
   std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank hears nothing any more
-};
-
-/// The node that begins as the root of a world, in the process that made the root info. Any thread
-/// may call.
-class Root {
- public:
-  /// Listens on info.address, at info.port or one of the ports after it (info.ports). Port 0 means
-  /// any free port. Sets info.port. `boot`: of this host.
-  static Result<std::shared_ptr<Root>> start(std::shared_ptr<Control> control, RootInfo& info,
-                                             const Config& config, Logger log,
-                                             Result<std::string> boot = boot_id());
-  /// The node has died, unless a rank has taken it.
-  ~Root();
-  Root(const Root&) = delete;
-  Root& operator=(const Root&) = delete;
-
-  const Uuid& id() const { return id_; }
-  /// For a rank of this process: the node is the rank's from then on. Nothing if it is taken.
-  std::optional<Control::NodeId> take();
-  bool taken() const { return taken_.load(std::memory_order_acquire); }
-  /// Refuses all ranks with this reason, unless all have joined already.
-  void give_up(const Status& why);
-
- private:
-  Root(std::shared_ptr<Control> control, const Uuid& id) : control_(std::move(control)), id_(id) {}
-
-  const std::shared_ptr<Control> control_;
-  const Uuid id_;
-  ControlNode::Owner nobody_;
-  Control::NodeId node_ = 0;
-  std::atomic<bool> taken_{false};
 };
 
 }  // namespace hccl::join
