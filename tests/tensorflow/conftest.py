@@ -1,5 +1,12 @@
-"""What the tests of TensorFlow share: ranks as processes of this Python."""
+"""What the tests of TensorFlow share: ranks as processes of this Python.
 
+They are forked from servers that have imported TensorFlow, which takes longer than most tests. Python itself starts
+those with `-m` or with a variable that an import may read, and, with fresh=True, the tests of imports and some of each
+kind of program, because a user's ranks start so.
+"""
+
+import functools
+import itertools
 import os
 import pathlib
 import re
@@ -7,25 +14,43 @@ import socket
 import subprocess
 import sys
 
+import forks
+
 HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT = 120  # seconds; for a hang, not for speed
 os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 QUIET = {"HCCL_LOG": "off", "OMP_NUM_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
+NOT_FOR_IMPORTS = ("ASCEND_", "CM_", "HCCL_", "NPU_", "RANK_")  # TensorFlow reads none of them
 
 
-def run(*command, timeout=TIMEOUT, **environment):
+@functools.cache
+def servers():
+    """Two by turns, whose hash seeds differ: ranks must not depend on an order of hashes."""
+    both = [forks.Server(["tensorflow"], {**os.environ, **QUIET}) for _ in range(2)]
+    return itertools.cycle(both)
+
+
+def starter(command, fresh, environment):
+    """What starts the command with more variables."""
+    command, variables = [*map(str, command)], {**os.environ, **QUIET, **environment}
+    if not fresh and command[0] != "-m" and all(name.startswith(NOT_FOR_IMPORTS) for name in environment):
+        return lambda more: forks.Process(next(servers()), command, {**variables, **more})
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return lambda more: subprocess.Popen([sys.executable, *command], env={**variables, **more}, **pipes)
+
+
+def run(*command, fresh=False, **environment):
     """One process of this Python; its outcome with what it has printed."""
-    return subprocess.run(
-        [sys.executable, *map(str, command)],
-        env={**os.environ, **QUIET, **environment},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    process = starter(command, fresh, environment)({})
+    try:
+        output, errors = process.communicate(timeout=TIMEOUT)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
-def start(size, *command, **environment):
+def start(size, *command, fresh=False, **environment):
     """Processes with the variables of torchrun, which nobody ends if one of them dies."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -37,16 +62,8 @@ def start(size, *command, **environment):
         **{"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "GROUP_WORLD_SIZE": "1"},
         **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": port},
     }
-    return [
-        subprocess.Popen(
-            [sys.executable, *map(str, command)],
-            env={**os.environ, **QUIET, **common, **place, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for place in places
-    ]
+    rank = starter(command, fresh, environment)
+    return [rank({**common, **place, **environment}) for place in places]
 
 
 def printed(ranks):
@@ -66,9 +83,9 @@ def said(output):
     return re.findall(r"^said: (.*)", output, re.MULTILINE)
 
 
-def on_ranks(size, *command, **environment):
+def on_ranks(size, *command, **options):
     """What each rank has printed; all of them must end well."""
-    ranks = start(size, *command, **environment)
+    ranks = start(size, *command, **options)
     outputs = printed(ranks)
     for number, (rank, output) in enumerate(zip(ranks, outputs)):
         assert rank.returncode == 0, f"rank {number}: {output[-6000:]}"

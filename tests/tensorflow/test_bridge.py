@@ -12,15 +12,15 @@ ESTIMATOR = tf.__version__.startswith("2.15")
 BEGIN = "from npu_bridge.npu_init import *\n"
 
 
-def outcome(text, **environment):
-    done = run("-c", BEGIN + text, **environment)
+def outcome(text, **options):
+    done = run("-c", BEGIN + text, **options)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.split()
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_ranks(size):
-    assert all("all well" in output for output in on_ranks(size, RANKS / "bridge.py"))
+    assert all("all well" in output for output in on_ranks(size, RANKS / "bridge.py", fresh=size == 2))
 
 
 def test_branches_loops_and_their_gradients_keep_the_order():
@@ -111,7 +111,7 @@ if __name__ == "__main__":
 def test_tensorflow_one_is_there_whatever_was_imported_first():
     text = "tf.compat.v1.Session is tf.Session and tf.placeholder(tf.float32).graph is not None"
     for order in ("import tensorflow as tf\nimport npu_bridge\n", "import npu_bridge\nimport tensorflow as tf\n"):
-        done = run("-c", f"{order}print({text})")
+        done = run("-c", f"{order}print({text})", fresh=True)
         assert done.stdout.strip() == "True", done.stderr
 
 
@@ -128,7 +128,7 @@ print(model.get_weights()[0].round(3))
 
 def test_keras_imported_by_name_is_that_of_sessions():
     environment = {} if ESTIMATOR else {"TF_USE_LEGACY_KERAS": "1"}
-    assert outcome(KERAS, **environment)[-1] == "[[0.5]]"  # Adam's first step is its rate
+    assert outcome(KERAS, fresh=True, **environment)[-1] == "[[0.5]]"  # Adam's first step is its rate
 
 
 LOOP = """
@@ -208,12 +208,12 @@ def test_the_log_has_no_more_than_its_level(environment):
 
 
 def test_the_log_of_the_library_goes_where_ascends_variables_say():
-    ascend = {"HCCL_LOG": "EmptyString", "ASCEND_GLOBAL_LOG_LEVEL": "1"}
+    program, ascend = "import hccl; hccl.init()", {"HCCL_LOG": "EmptyString", "ASCEND_GLOBAL_LOG_LEVEL": "1"}
     for to_output in ("1", "0"):
-        done = run("-c", "import hccl; hccl.init()", ASCEND_SLOG_PRINT_TO_STDOUT=to_output, **ascend)
+        done = run("-c", program, ASCEND_SLOG_PRINT_TO_STDOUT=to_output, fresh=True, **ascend)
         log, other = (done.stdout, done.stderr) if to_output == "1" else (done.stderr, done.stdout)
         assert re.search(r"^hccl [\d:.]+ I rank 0: ", log, re.MULTILINE) and not other, done.stderr[-3000:]
-    done = run("-c", "import hccl; hccl.init()", **{**ascend, "ASCEND_GLOBAL_LOG_LEVEL": "5"})
+    done = run("-c", program, fresh=True, **{**ascend, "ASCEND_GLOBAL_LOG_LEVEL": "5"})
     assert "ASCEND_GLOBAL_LOG_LEVEL" in done.stderr and done.returncode == 1, done.stderr[-3000:]
 
 
@@ -343,7 +343,7 @@ for kind in (tf.Session, tf.InteractiveSession):
     except RuntimeError as error:
         print(error)
 """
-    done = run("-c", BEGIN + text)
+    done = run("-c", BEGIN + text, fresh=True)
     assert done.stdout.split() == "no compiler no compiler".split(), done.stderr[-3000:]
     assert "Exception ignored" not in done.stderr, done.stderr[-3000:]
 

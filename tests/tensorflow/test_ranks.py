@@ -15,7 +15,7 @@ RANKS = HERE / "ranks"
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_collectives_are_numpys(size):
-    assert all("all well" in output for output in on_ranks(size, RANKS / "collectives.py"))
+    assert all("all well" in output for output in on_ranks(size, RANKS / "collectives.py", fresh=size == 2))
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -102,7 +102,7 @@ def test_a_killed_rank_is_named_in_fit():
 
 def test_a_killed_rank_ends_sessions_and_estimators_of_every_kind(tmp_path):
     """TensorFlow's own begin again, without end, after errors that it takes for a preemption."""
-    ranks = start(2, RANKS / "sessions.py", tmp_path)
+    ranks = start(2, RANKS / "sessions.py", tmp_path, fresh=True)
     output, _ = printed(ranks)
     errors = said(output)
     assert ranks[0].returncode == 0 and len(errors) == (7 if tf.__version__.startswith("2.15") else 5), output[-3000:]
@@ -134,7 +134,7 @@ def test_names_are_not_compared_on_request():
 @pytest.mark.parametrize("how", ["fit", "session", "loop"])
 def test_ctrl_c_ends_a_wait_for_other_ranks(how):
     """Where another rank does not call; that one hears so, too."""
-    ranks = start(2, RANKS / "interrupted.py", how)
+    ranks = start(2, RANKS / "interrupted.py", how, fresh=how == "session")
     output, other = printed(ranks)
     assert "waits" in output, output[-3000:]
     (error,) = said(other)
@@ -164,7 +164,7 @@ def test_a_real_ascend_installation_wins(tmp_path):
     (tmp_path / "npu_device" / "__init__.py").write_text("real = True")
     text = "import npu_device; print(getattr(npu_device, 'real', False))"
     assert run("-c", text, PYTHONPATH=str(tmp_path)).stdout.strip() == "True"
-    assert run("-c", text).stdout.strip() == "False"
+    assert run("-c", text, fresh=True).stdout.strip() == "False"
 
 
 TRACE = """
@@ -197,7 +197,7 @@ def test_protobuf_stays_apart(first, tmp_path):
     path = tmp_path / "trace.pb.json"
     torch = HERE.parents[1] / ".venv-torch/lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     others, trace = OTHERS.replace("TORCH", repr(str(torch))), TRACE.replace("PATH", repr(str(path)))
-    done = run("-c", others + trace if first == "frameworks" else trace + others)
+    done = run("-c", others + trace if first == "frameworks" else trace + others, fresh=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "weights" in path.read_text()
 
@@ -217,7 +217,7 @@ with hccl.init() as comm:
 
 def test_ranks_with_and_without_tensorflow_meet():
     """TensorFlow exports cryptography of its own under the names of OpenSSL's."""
-    assert [output.split()[-1] for output in on_ranks(2, "-c", MEETS)] == ["3.0", "3.0"]
+    assert [output.split()[-1] for output in on_ranks(2, "-c", MEETS, fresh=True)] == ["3.0", "3.0"]
 
 
 def test_import_is_quick_and_silent():
@@ -225,6 +225,6 @@ def test_import_is_quick_and_silent():
         "import os, tensorflow; a = os.times(); import npu_device; b = os.times()\n"
         "print(b.user + b.system - a.user - a.system)"
     )
-    done = run("-c", text)
+    done = run("-c", text, fresh=True)
     assert float(done.stdout) < 0.3, done.stdout  # of the processor's time; a tenth of it is taken
     assert not re.search("^hccl[ :]", done.stderr, re.MULTILINE), done.stderr  # so begins what the library says
