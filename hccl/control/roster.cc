@@ -17,8 +17,16 @@ std::optional<Roster::Host> get_host(ByteReader& in) {
 }
 
 std::optional<Roster::Node> get_node(ByteReader& in) {
-  Roster::Node node{in.get<std::uint32_t>(), in.get<std::uint32_t>(), in.get<std::uint32_t>(),
-                    in.get<std::uint16_t>(), in.get<std::uint64_t>(), {}};
+  Roster::Node node{in.get<std::uint32_t>(),
+                    in.get<std::uint32_t>(),
+                    in.get<std::uint32_t>(),
+                    in.get<std::uint16_t>(),
+                    in.get<std::uint64_t>(),
+                    {},
+                    {}};
+  const auto agents = in.get<std::uint8_t>();
+  if (agents != 0) node.attempt = {in.get<std::uint32_t>(), in.get<std::uint32_t>()};
+  if (agents != (node.attempt.agent != 0)) return std::nullopt;
   auto ranks = get_ranks(in);
   if (!ranks) return std::nullopt;
   node.ranks = std::move(*ranks);
@@ -40,20 +48,19 @@ bool is_tree(const Roster& roster) {
   return reached.size() == nodes.size();
 }
 
-// Fills node_of if the ranks are all of 0 to the highest. Returns whether no rank occurs twice.
-bool index_ranks(Roster& roster) {
+// Fills node_of if the ranks are all of 0 to the highest, and none occurs twice.
+void index_ranks(Roster& roster) {
   std::vector<std::uint32_t> node_of;
   std::size_t count = 0;
   for (std::uint32_t number = 0; number < roster.nodes.size(); ++number) {
     for (const std::uint32_t rank : roster.nodes[number].ranks.ranks()) {
       if (rank >= node_of.size()) node_of.resize(rank + 1, kNodesCap);
-      if (node_of[rank] != kNodesCap) return false;
+      if (node_of[rank] != kNodesCap) return;
       node_of[rank] = number;
       ++count;
     }
   }
   if (count == node_of.size()) roster.node_of = std::move(node_of);
-  return true;
 }
 
 }  // namespace
@@ -88,6 +95,8 @@ void put(ByteWriter& out, const Roster& roster) {
   out.put(static_cast<std::uint32_t>(roster.nodes.size()));
   for (const auto& node : roster.nodes) {
     out.put(node.host).put(node.parent).put(node.pid).put(node.port).put(node.started);
+    out.put(static_cast<std::uint8_t>(node.attempt.agent != 0));
+    if (node.attempt.agent != 0) out.put(node.attempt.agent).put(node.attempt.number);
     put(out, node.ranks);
   }
 }
@@ -111,7 +120,8 @@ std::optional<Roster> get_roster(ByteReader& in) {
     if (ranks > kRanksCap) return std::nullopt;
     roster.nodes.push_back(std::move(*node));
   }
-  if (!is_tree(roster) || !index_ranks(roster)) return std::nullopt;
+  if (!is_tree(roster)) return std::nullopt;
+  index_ranks(roster);
   return roster;
 }
 
@@ -134,28 +144,7 @@ std::uint32_t RosterDraft::host_of(const Roster::Host& host) {
   return at->second;
 }
 
-// The error of a process that claims a rank of another one.
-Status RosterDraft::claims(const Roster& sub) const {
-  for (std::uint32_t number = 0; number < sub.nodes.size(); ++number) {
-    const Roster::Node& node = sub.nodes[number];
-    if ((node.ranks & ranks_).empty()) continue;
-    const auto first = std::ranges::find_if(
-        roster_.nodes, [&](const auto& each) { return !(each.ranks & node.ranks).empty(); });
-    const bool same = roster_.hosts[first->host].machine == sub.hosts[node.host].machine &&
-                      first->pid == node.pid && first->port == node.port;
-    if (same) continue;
-    const std::uint32_t rank = (first->ranks & node.ranks).lowest();
-    return {Code::kPara,
-            "EI0016: two processes claim rank " + std::to_string(rank) + ": " +
-                roster_.name(static_cast<std::uint32_t>(first - roster_.nodes.begin())) + " and " +
-                sub.name(number),
-            static_cast<int>(rank)};
-  }
-  return {};
-}
-
 Status RosterDraft::add(const Roster& sub) {
-  HCCL_RETURN_IF_ERROR(claims(sub));
   if (roster_.nodes.size() + sub.nodes.size() > kNodesCap) {
     return {Code::kUnavail, "more than " + std::to_string(kNodesCap) + " processes join"};
   }
@@ -179,8 +168,8 @@ Status RosterDraft::add(const Roster& sub) {
   return {};
 }
 
-Result<Roster> RosterDraft::finished(std::uint32_t size) const {
-  const RankSet absent = RankSet::range(0, size) - ranks_;
+Result<Roster> RosterDraft::finished(std::uint32_t size, const RankSet& refused) const {
+  const RankSet absent = RankSet::range(0, size) - (ranks_ - refused);
   if (!absent.empty() || ranks_.count() != size) {
     return Status(Code::kTimeout, "EI0015: " + std::to_string(absent.count()) + " of " +
                                       std::to_string(size) +

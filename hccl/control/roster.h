@@ -22,6 +22,13 @@ inline constexpr std::size_t kCoresCap = 32768;            ///< bytes: 2^18 core
 inline constexpr std::size_t kAddressCap = 64;             ///< bytes of an address
 inline constexpr std::size_t kAddressesCap = 8;            ///< addresses of a host
 
+/// The launcher's agent that has started a process, and the number of the agent's attempt to run
+/// the job. Each agent counts its own attempts.
+struct Attempt {
+  std::uint32_t agent = 0;  ///< 0: no agent
+  std::uint32_t number = 0;
+};
+
 struct Roster {
   struct Host {
     std::string machine;                 ///< processes with the same one may share memory
@@ -36,6 +43,7 @@ struct Roster {
     std::uint16_t port = 0;     ///< on which it listens
     std::uint64_t started = 0;  ///< see Process::started; 0: not known
     RankSet ranks;
+    Attempt attempt = {};
   };
 
   std::vector<Host> hosts;
@@ -51,8 +59,9 @@ struct Roster {
 };
 
 void put(ByteWriter& out, const Roster& roster);
-/// Nothing if the bytes end early or pass a limit, if the nodes are not a tree, or if two nodes
-/// have one rank. Memory grows with the bytes that came, not with the numbers in them.
+/// Nothing if the bytes end early or pass a limit, or if the nodes are not a tree. If two nodes
+/// have one rank, node_of is empty. Memory grows with the bytes that came, not with the numbers in
+/// them.
 std::optional<Roster> get_roster(ByteReader& in);
 
 /// The processes below one node that have joined so far. For one thread.
@@ -61,19 +70,19 @@ class RosterDraft {
   /// The node itself; `own` has one host and one node.
   explicit RosterDraft(Roster own);
   /// Processes that a child has announced: node 0 is the child, others are below it. Processes that
-  /// are known already only name the place of the others. An error names two processes that claim
-  /// one rank; then nothing is added.
+  /// are known already only name the place of the others. Processes may claim one rank; the root
+  /// decides between them. Too many processes are an error; then nothing is added.
   Status add(const Roster& sub);
   const Roster& roster() const { return roster_; }
   const RankSet& ranks() const { return ranks_; }
   /// The roster of a whole world of `size` ranks. Nodes are numbered by their lowest ranks, after
-  /// the root; nodes without ranks come last. An error names the ranks that are absent.
-  Result<Roster> finished(std::uint32_t size) const;
+  /// the root; nodes without ranks come last. An error names the ranks that are absent, or that
+  /// refused processes claim.
+  Result<Roster> finished(std::uint32_t size, const RankSet& refused = {}) const;
 
  private:
   using Process = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;  // host, pid, port
   std::uint32_t host_of(const Roster::Host& host);
-  Status claims(const Roster& sub) const;
 
   Roster roster_;
   RankSet ranks_;

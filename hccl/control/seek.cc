@@ -42,7 +42,7 @@ std::string name_of(const Roster& process) {
 }  // namespace
 
 Seek::Seek(Roster own, std::uint32_t size, std::string agreement, std::optional<Place> root,
-           std::chrono::nanoseconds patience, Time now)
+           std::chrono::nanoseconds patience, Time now, Claimants claimants)
     : own_(std::move(own)),
       size_(size),
       agreement_(std::move(agreement)),
@@ -54,7 +54,8 @@ Seek::Seek(Roster own, std::uint32_t size, std::string agreement, std::optional<
       next_(now),
       deadline_(size == 0 ? Time::max() : now + patience),
       all_(own_),
-      fresh_(own_) {}
+      fresh_(own_),
+      claimants_(std::move(claimants)) {}
 
 Seek::Step Seek::step(Time now, const std::function<void()>& event) {
   now_ = now;
@@ -65,6 +66,7 @@ Seek::Step Seek::step(Time now, const std::function<void()>& event) {
 }
 
 void Seek::settle() {
+  if (!wrong_.ok()) return end(wrong_);
   if (now_ >= deadline_) {
     const std::string where = to_.address + ":" + std::to_string(to_.port);
     return end(reached_ ? Status(Code::kTimeout, "joining: no word from the root; " + last_)
@@ -76,17 +78,6 @@ void Seek::settle() {
   next_ = deadline_;
   if (above_ == kNoLine && !dialing_) next_ = std::min(next_, seek_at_);
   if (state_ == State::kSeated) next_ = std::min(next_, say_at_);
-}
-
-void Seek::settle_root() {
-  next_ = deadline_;
-  if (!wrong_.ok()) return end(wrong_);
-  if (size_ == 0 || (all_.ranks().count() < size_ && now_ < deadline_)) return;
-  auto roster = all_.finished(size_);
-  if (roster.ok()) return come_in(std::make_shared<const Roster>(std::move(*roster)), false);
-  const RankSet went = went_ - all_.ranks();
-  const std::string died = went.empty() ? "" : "; died while joining: " + went.text();
-  end({roster.status().code(), roster.status().message() + died});
 }
 
 // ---- up: the root, and the nodes to which it sends this process ----
@@ -115,7 +106,7 @@ Seek::Step Seek::opened(LineId id, Time now) {
     send(id, out);
     fresh_ = RosterDraft(own_);
     whole_ = false;
-    say_at_ = wrong_.ok() ? Time::max() : now_;
+    say_at_ = Time::max();
   });
 }
 
@@ -134,8 +125,15 @@ Seek::Step Seek::failed(bool gone, std::string why, Time now) {
 bool Seek::hear_above(Kind kind, ByteReader& in) {
   if (!joining()) return true;
   if (kind == Kind::kRefused) {
+    const auto alone = in.get<std::uint8_t>();
     const Status why = get_status(in);
-    return in.finished() && (end(why), true);
+    return in.finished() && alone <= 1 && (end(why, alone != 0), true);
+  }
+  if (kind == Kind::kAway) {
+    const Process process{in.get_text(kMachineCap), in.get<std::uint32_t>(),
+                          in.get<std::uint16_t>(), in.get<std::uint64_t>()};
+    const Status why = get_status(in);
+    return state_ == State::kSeated && in.finished() && (pass_away(process, why), true);
   }
   const auto keeps = in.get<std::uint8_t>();
   if (kind == Kind::kRoster) {
@@ -160,11 +158,7 @@ bool Seek::hear_above(Kind kind, ByteReader& in) {
 void Seek::say_above() {
   say_at_ = Time::max();
   ByteWriter out;
-  if (!wrong_.ok()) {
-    put(out.put(Kind::kWrong), wrong_);
-  } else {
-    put(out.put(Kind::kBelow).put(std::uint8_t{whole_}), whole_ ? all_.roster() : fresh_.roster());
-  }
+  put(out.put(Kind::kBelow).put(std::uint8_t{whole_}), whole_ ? all_.roster() : fresh_.roster());
   send(above_, out);
   fresh_ = RosterDraft(own_);
   whole_ = false;
@@ -185,11 +179,6 @@ bool Seek::hear_below(LineId id, Kind kind, ByteReader& in) {
   const auto child = children_.find(id);
   if (child == children_.end()) return kind == Kind::kAsk && hear_ask(id, in);
   if (!joining()) return true;
-  if (kind == Kind::kWrong) {
-    const Status why = get_status(in);
-    if (in.finished()) note(why);
-    return in.finished();
-  }
   const auto whole = in.get<std::uint8_t>();
   const auto sub = get_roster(in);
   if (kind != Kind::kBelow || !sub || !in.finished() || whole > 1) return false;
@@ -203,7 +192,7 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
   const auto sub = get_roster(in);
   const bool good = sub && in.finished() && !sub->hosts[sub->nodes[0].host].addresses.empty();
   const std::string name = good ? name_of(*sub) : "a process";
-  if (version == kJoinVersion && !good) return false;
+  if ((version == kJoinVersion && !good) || alone_) return false;
   Status why = why_;
   if (version != kJoinVersion) {
     why = {Code::kPara, "EI0008: version mismatch: " + name + " speaks protocol " +
@@ -273,10 +262,12 @@ void Seek::add(LineId id, const Roster& sub, bool whole) {
 
 // Processes below have gone, or have another place.
 void Seek::rebuild() {
-  const RankSet before = all_.ranks();
+  const RankSet before = taken_;
   all_ = fresh_ = RosterDraft(own_);
   for (const auto& [id, draft] : children_) note(all_.add(draft.roster()));
-  went_ |= before - all_.ranks();
+  judged_ = 0;
+  if (!root_) recount();
+  went_ |= before - taken_;
   whole_ = true;
   say_at_ = std::min<Time>(say_at_, now_ + kBatch);
 }
@@ -284,7 +275,6 @@ void Seek::rebuild() {
 void Seek::note(const Status& why) {
   if (why.ok() || !wrong_.ok()) return;
   wrong_ = why;
-  say_at_ = now_;
 }
 
 Seek::Step Seek::closed(LineId id, Time now) {
@@ -330,11 +320,14 @@ void Seek::send_roster(LineId id, const Roster& process) {
   if (keeps) lines_.emplace_back(id, *node);
 }
 
-void Seek::end(const Status& why) {
+void Seek::end(const Status& why, bool alone) {
   if (!joining()) return;
   state_ = State::kOver;
   why_ = why;
-  for (const auto& [id, draft] : children_) refuse(id, why);
+  alone_ = alone;
+  for (const auto& [id, draft] : children_) {
+    alone ? step_.outs.push_back({id, {}, true}) : refuse(id, why);
+  }
   if (above_ != kNoLine) step_.outs.push_back({std::exchange(above_, kNoLine), {}, true});
 }
 
@@ -342,10 +335,35 @@ void Seek::send(LineId id, ByteWriter& frame, bool close) {
   step_.outs.push_back({id, frame.take(), close});
 }
 
-void Seek::refuse(LineId id, const Status& why) {
+void Seek::refuse(LineId id, const Status& why, bool alone) {
   ByteWriter out;
-  put(out.put(Kind::kRefused), why);
+  put(out.put(Kind::kRefused).put(std::uint8_t{alone}), why);
   send(id, out, true);
+}
+
+Seek::Process Seek::process_of(const Roster& all, std::uint32_t node) {
+  const Roster::Node& its = all.nodes[node];
+  return {all.hosts[its.host].machine, its.pid, its.port, its.started};
+}
+
+// Refuses a process below this one, and forgets it; those below it come again. If it is not here,
+// it has gone, or has just moved.
+void Seek::pass_away(const Process& process, const Status& why) {
+  for (const auto& [id, draft] : children_) {
+    const Roster& roster = draft.roster();
+    std::uint32_t node = 0;
+    while (node < roster.nodes.size() && process_of(roster, node) != process) ++node;
+    if (node == roster.nodes.size()) continue;
+    if (node == 0) {
+      refuse(id, why, true);
+      return lose(id);
+    }
+    const auto& [machine, pid, port, started] = process;
+    ByteWriter out;
+    out.put(Kind::kAway).put_text(machine).put(pid).put(port).put(started);
+    put(out, why);
+    return send(id, out);
+  }
 }
 
 }  // namespace hccl::control

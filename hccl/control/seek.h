@@ -8,11 +8,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "hccl/control/claims.h"
 #include "hccl/control/relay.h"
 
 namespace hccl::control {
@@ -36,9 +39,10 @@ class Seek {
 
   /// `own`: this process, with one host that has an address, and one node. `size`: ranks of the
   /// world; the root may say 0, and takes the first newcomer's size and agreement. All ranks must
-  /// come within `patience`. `root`: nothing if this process is the root. tick() begins.
+  /// come within `patience`. `root`: nothing if this process is the root. `claimants`: the root's.
+  /// tick() begins.
   Seek(Roster own, std::uint32_t size, std::string agreement, std::optional<Place> root,
-       std::chrono::nanoseconds patience, Time now);
+       std::chrono::nanoseconds patience, Time now, Claimants claimants = {});
 
   /// The dial has opened a line. Lines that others open begin with frame().
   Step opened(LineId line, Time now);
@@ -71,15 +75,16 @@ class Seek {
     kAsk = kFirstJoinKind,
     kSeat,
     kBelow,
-    kWrong,
+    kAway,  ///< down: the process below that is refused alone
     kRoster,
     kRefused
   };
   static constexpr LineId kNoLine = -1;
+  using Process = std::tuple<std::string, std::uint32_t, std::uint16_t, std::uint64_t>;
+  enum class Goes : std::uint8_t { kFirst, kSecond, kBoth };  // of two that claim one rank
 
   Step step(Time now, const std::function<void()>& event);
   void settle();
-  void settle_root();
   bool joining() const { return state_ == State::kSeeking || state_ == State::kSeated; }
   void dial(const Place& to);
   void seek_later();
@@ -94,9 +99,22 @@ class Seek {
   void drop(LineId id);
   void lose(LineId id);
   void come_in(std::shared_ptr<const Roster> roster, bool keeps);
-  void end(const Status& why);
+  void end(const Status& why, bool alone = false);
   void send(LineId id, ByteWriter& frame, bool close = false);
-  void refuse(LineId id, const Status& why);
+  void refuse(LineId id, const Status& why, bool alone = false);
+  void pass_away(const Process& process, const Status& why);
+  static Process process_of(const Roster& all, std::uint32_t node);
+
+  // The root (seek_root.cc).
+  void settle_root();
+  void admit(std::uint32_t node);
+  std::vector<std::uint32_t> admitted() const;
+  void recount();
+  Goes who_goes(const Claim& first, const Claim& second) const;
+  void end_contested(const Status& why);
+  bool stands();
+  void send_away(const Process& process, const Status& why);
+
   void send_roster(LineId id, const Roster& process);
 
   Roster own_;
@@ -116,7 +134,16 @@ class Seek {
   RosterDraft all_, fresh_;                 // of all children; what the parent does not know yet
   bool whole_ = false;                      // the parent must forget what it knows
   RankSet went_;                            // ranks that came, and whose processes ended
-  Status wrong_, why_;                      // for the root to decide; what was decided
+  Status wrong_, why_;                      // why this process must end; what was decided
+  bool alone_ = false;                      // this process is refused, and others go on
+  Claimants claimants_;                     // from here on the root's
+  std::uint32_t judged_ = 0;                // so many nodes of all_ were looked at
+  std::set<Process> admitted_;
+  // By machine and agent: the last attempt of which a process has come.
+  std::map<std::pair<std::string, std::uint32_t>, std::uint32_t> attempts_;
+  std::map<Process, Status> refused_;  // alone
+  RankSet taken_;                      // ranks of admitted processes
+  bool leaving_ = false;               // a refused process is still in all_
   std::shared_ptr<const Roster> roster_;
   std::uint32_t node_ = 0;
   std::vector<std::pair<LineId, std::uint32_t>> lines_;

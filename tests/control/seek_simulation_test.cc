@@ -26,6 +26,7 @@ enum Worlds {
   kSizes,
   kDoubled,
   kLate,
+  kLeftOver,
   kMixed
 };
 
@@ -38,7 +39,7 @@ struct Counts {
 class Simulation : public JoiningWorld {
  public:
   Simulation(std::uint64_t seed, bool trace, Counts& counts)
-      : JoiningWorld(seed, trace), kind_(static_cast<int>(seed % 10)), counts_(counts) {
+      : JoiningWorld(seed, trace), kind_(static_cast<int>(seed % 11)), counts_(counts) {
     plan_processes();
     plan_faults();
   }
@@ -50,7 +51,8 @@ class Simulation : public JoiningWorld {
     }
     if (processes_[0].died == kNever && state == Seek::State::kIn) check_tree();
     check_load();
-    const bool whole = kind_ <= kRestarts || kind_ == kSizes || kind_ == kDoubled;
+    const bool whole =
+        kind_ <= kRestarts || kind_ == kSizes || kind_ == kDoubled || kind_ == kLeftOver;
     if (whole && !bad_) require(state == Seek::State::kIn, "all came in time, but are not in");
     if (bad_ && kind_ == kSizes) require(state == Seek::State::kOver, "a wrong size is not heard");
   }
@@ -132,18 +134,47 @@ class Simulation : public JoiningWorld {
       bad_ = !process.ranks.contains(more);
       process.ranks |= more;
     }
+    if (kind_ == kLeftOver) plan_left_over();
     if (is(kLate) && random_.percent(50)) {
       ++counts_.events["processes too many"];
       add(RankSet{random_.below(size_)}, size_, seconds(2) + random_.up_to(seconds(2)));
     } else if (is(kLate)) {
       ++counts_.events["late processes"];
-      const std::uint32_t late =
-          add(RankSet{size_}, size_ + 1,
-              kConnectTimeout + milliseconds(1000) + random_.up_to(seconds(2)));
-      for (std::uint32_t number = 0; number < late; ++number) {
-        if (processes_[number].size != 0) ++processes_[number].size;
-      }
-      ++size_;
+      add_last(kConnectTimeout + milliseconds(1000) + random_.up_to(seconds(2)));
+    }
+  }
+
+  // Without it the world is not whole.
+  void add_last(nanoseconds starts) {
+    const std::uint32_t last = add(RankSet{size_}, size_ + 1, starts);
+    for (std::uint32_t number = 0; number < last; ++number) {
+      if (processes_[number].size != 0) ++processes_[number].size;
+    }
+    ++size_;
+  }
+  // Processes of an earlier job on the root's machine claim ranks of others; some come first. They
+  // are older than a second, or of an earlier attempt.
+  void plan_left_over() {
+    const auto count = static_cast<std::uint32_t>(processes_.size());
+    const std::string machine = processes_[0].own.hosts[0].machine;
+    const bool attempts = random_.percent(50);
+    add_last(seconds(2));
+    for (auto& each : processes_) {
+      each.own.nodes[0].started = 5000 + random_.below(90);
+      each.own.nodes[0].attempt = {attempts ? 7u : 0u, 1};
+    }
+    // By their ages alone, two of them look like a job that has met this one.
+    for (std::uint32_t i = attempts ? 1 + random_.below(4) : 1; i > 0; --i) {
+      auto& right = processes_[1 + random_.below(count - 1)];
+      if (right.own.nodes[0].ranks.empty()) continue;
+      ++counts_.events["processes that are left over"];
+      right.own.hosts[0].machine = machine;
+      const std::uint32_t old =
+          add({right.own.nodes[0].ranks.lowest()}, size_, random_.up_to(milliseconds(800)));
+      processes_[old].own.hosts[0].machine = machine;
+      if (attempts) processes_[old].own.nodes[0].attempt = {7, 0};
+      if (!attempts) processes_[old].own.nodes[0].started = 4000;
+      left_over_.insert(old);
     }
   }
 
@@ -157,6 +188,7 @@ class Simulation : public JoiningWorld {
     const nanoseconds since = process.reached == kNever ? process.starts : process.reached;
     const nanoseconds from = number == 0 ? nanoseconds(milliseconds(1000)) : since;
     require(process.decided <= from + kConnectTimeout + seconds(1), name(number) + " decides late");
+    if (left_over_.count(number) != 0) return check_left_over(number);
     if (seek.state() == Seek::State::kIn) {
       ++counts_.events["in"];
       require(root_state == Seek::State::kIn, name(number) + " is in, but the root is not");
@@ -183,6 +215,15 @@ class Simulation : public JoiningWorld {
             name(number) + " hears " + why);
     ++counts_.events["heard " + reason];
     if (number == 0 || root.died != kNever) check_reason(why);
+  }
+  void check_left_over(std::uint32_t number) {
+    const std::string& why = processes_[number].seek->why().message();
+    const auto has = [&why](const std::string& text) {
+      return why.find(text) != std::string::npos;
+    };
+    const bool told = has("two processes claim rank") || has("is left over from an earlier");
+    const bool wrong = !told || !has("EI0016") || !has(names(processes_[number]));
+    require(!wrong && !is_in(number), name(number) + " is left over, and hears " + why);
   }
   void check_roster(std::uint32_t number, const Roster& roster) const {
     const Roster::Node& node = roster.nodes.at(processes_[number].seek->node());
@@ -296,6 +337,7 @@ class Simulation : public JoiningWorld {
   std::uint32_t size_ = 0;
   double faults_ = 0;
   bool bad_ = false;
+  std::set<std::uint32_t> left_over_;
 };
 
 TEST(Seek, AllComeInOrHearWhyNot) {

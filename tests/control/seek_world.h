@@ -23,6 +23,7 @@ class JoiningWorld {
     Roster own;
     std::uint32_t size = 0;
     std::string agreement{};
+    Claimants claimants{};  // of the root
     nanoseconds starts{}, died = kNever, decided = kNever, reached = kNever;
     std::unique_ptr<Seek> seek{};
     std::uint64_t ticks = 0;
@@ -120,7 +121,7 @@ class JoiningWorld {
     if (number != 0) root = {processes_[0].own.hosts[0].addresses[0], 1000};
     say(name(number) + " starts with ranks " + process.own.nodes[0].ranks.text());
     process.seek = std::make_unique<Seek>(process.own, process.size, process.agreement, root,
-                                          kConnectTimeout, time());
+                                          kConnectTimeout, time(), process.claimants);
     take(number, process.seek->tick(time()));
   }
   void take(std::uint32_t number, Seek::Step step) {

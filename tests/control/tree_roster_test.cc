@@ -108,17 +108,19 @@ TEST(Roster, HasTheCoresOfAllProcessesOfAHost) {
   EXPECT_EQ(draft.roster().nodes.size(), 3u) << "process 1 came twice";
 }
 
-TEST(Roster, TwoProcessesThatClaimARankAreBothNamed) {
+TEST(Roster, ADraftHoldsBothProcessesThatClaimARank) {
   RosterDraft draft(process(10, {0}, 0));
-  ASSERT_TRUE(draft.add(process(11, RankSet::range(1, 4), 0)).ok());
-  const std::string before = bytes_of(draft.roster());
-  const Status why = draft.add(process(12, RankSet::range(3, 6), 1));
-  EXPECT_EQ(why.code(), Code::kPara);
-  EXPECT_EQ(why.culprit(), 3);
-  for (const std::string_view words : {"claim rank 3", "pid 11", "pid 12"}) {
-    EXPECT_NE(why.message().find(words), std::string::npos) << why.message();
-  }
-  EXPECT_EQ(bytes_of(draft.roster()), before);
+  ASSERT_TRUE(draft.add(process(11, {1, 2}, 0)).ok());
+  ASSERT_TRUE(draft.add(process(12, {2}, 1)).ok());
+  const std::string bytes = bytes_of(draft.roster());
+  ByteReader in(bytes);
+  const auto back = get_roster(in);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->nodes.size(), 3u);
+  EXPECT_TRUE(back->node_of.empty());
+  const auto refused = draft.finished(3, {2});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("absent: 2"), std::string::npos);
 }
 
 TEST(Roster, IsNotFinishedWithoutAllRanks) {
@@ -165,7 +167,6 @@ TEST(Roster, WrongBytesAreRefused) {
   EXPECT_TRUE(wrong([](Roster& r) { r.nodes[1].parent = 1; })) << "a second root";
   EXPECT_TRUE(wrong([](Roster& r) { r.nodes[1].parent = 9; })) << "a parent that is not there";
   EXPECT_TRUE(wrong([](Roster& r) { r.nodes[1].host = 1; })) << "a host that is not there";
-  EXPECT_TRUE(wrong([](Roster& r) { r.nodes[1].ranks = {2}; })) << "a rank of two processes";
   EXPECT_TRUE(wrong([](Roster& r) { r.nodes[1].ranks = {kRanksCap}; })) << "too high a rank";
   EXPECT_TRUE(wrong([](Roster& r) { r.hosts[0].machine.resize(kMachineCap + 1); }));
   EXPECT_TRUE(wrong([](Roster& r) { r.hosts[0].addresses.resize(kAddressesCap + 1); }));

@@ -1,0 +1,44 @@
+// Two processes that claim one rank of a job, and processes of two attempts of one agent.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hccl/base/status.h"
+#include "hccl/control/roster.h"
+
+namespace hccl::control {
+
+/// A process that has come, or will come, as this rank.
+struct Claim {
+  std::uint32_t rank = 0;
+  std::uint32_t pid = 0;
+  std::string machine = {};  ///< see Roster::Host
+  std::string address = {};  ///< for people
+  std::uint64_t started = 0;
+  Attempt attempt = {};
+};
+
+/// Other claims of the job's places.
+struct Claimants {
+  /// Finds live processes of the root's machine that will claim a rank, given the claim of each
+  /// rank that has come, by rank.
+  std::function<std::vector<Claim>(const std::vector<Claim>&, const std::string& machine)> find =
+      {};
+  /// Called before any process learns that two claims have ended the world.
+  std::function<void()> remember = {};
+};
+
+/// The error of two processes that claim one rank.
+Status two_claims(const Claim& first, const Claim& second);
+/// Whether one agent has started both processes, `one` in an earlier attempt than `than`.
+bool is_earlier(const Claim& one, const Claim& than);
+/// The error of the process of the earlier attempt.
+Status earlier_attempt(const Claim& old, const Claim& young);
+/// Whether a process started more than a second before another one of its machine. A smaller
+/// difference shows nothing: two jobs may have been started at once.
+bool is_older(const Claim& one, const Claim& than);
+
+}  // namespace hccl::control

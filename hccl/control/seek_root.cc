@@ -1,0 +1,150 @@
+// The part of a Seek that only the root uses: it admits processes, decides between those that claim
+// one rank, and ends joining.
+#include <algorithm>
+
+#include "hccl/control/seek.h"
+
+namespace hccl::control {
+namespace {
+
+Claim claim_of(const Roster& all, std::uint32_t node, std::uint32_t rank) {
+  const Roster::Node& its = all.nodes[node];
+  const Roster::Host& host = all.hosts[its.host];
+  return {rank,        its.pid,    host.machine, host.addresses.empty() ? "" : host.addresses[0],
+          its.started, its.attempt};
+}
+Claim claim_of(const Roster& all, std::uint32_t node) {
+  const RankSet& ranks = all.nodes[node].ranks;
+  return claim_of(all, node, ranks.empty() ? 0 : ranks.lowest());
+}
+
+}  // namespace
+
+void Seek::settle_root() {
+  next_ = deadline_;
+  if (!wrong_.ok()) return end(wrong_);
+  while (joining() && judged_ < all_.roster().nodes.size()) admit(judged_++);
+  if (!joining() || size_ == 0) return;
+  const bool whole = taken_.count() >= size_ && !leaving_;
+  if (whole ? !stands() : now_ < deadline_) return;
+  auto roster = all_.finished(size_, all_.ranks() - taken_);
+  if (roster.ok()) return come_in(std::make_shared<const Roster>(std::move(*roster)), false);
+  const RankSet went = went_ - taken_;
+  const std::string died = went.empty() ? "" : "; died while joining: " + went.text();
+  end({roster.status().code(), roster.status().message() + died});
+}
+
+std::vector<std::uint32_t> Seek::admitted() const {
+  std::vector<std::uint32_t> nodes;
+  for (std::uint32_t node = 0; node < all_.roster().nodes.size(); ++node) {
+    if (admitted_.count(process_of(all_.roster(), node)) != 0) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+// Processes have gone, or must go, which takes a moment. Who comes again is admitted again.
+void Seek::recount() {
+  const Roster& all = all_.roster();
+  std::set<Process> here;
+  taken_ = {};
+  leaving_ = false;
+  for (std::uint32_t node = 0; node < all.nodes.size(); ++node) {
+    const Process process = process_of(all, node);
+    leaving_ = leaving_ || refused_.count(process) != 0;
+    if (admitted_.count(process) == 0) continue;
+    taken_ |= all.nodes[node].ranks;
+    here.insert(process);
+  }
+  admitted_ = std::move(here);
+}
+
+// All processes that one agent has started must belong to one attempt, and no two may claim one
+// rank. The newcomer is refused, or some that have come before; or the world ends.
+void Seek::admit(std::uint32_t node) {
+  const Roster& all = all_.roster();
+  const Process process = process_of(all, node);
+  if (admitted_.count(process) != 0) return;
+  if (const auto old = refused_.find(process); old != refused_.end()) {
+    return send_away(process, Status(old->second));
+  }
+  const RankSet ranks = all.nodes[node].ranks;
+  std::map<Process, Status> away;
+  const Claim its = claim_of(all, node);
+  const auto last =
+      attempts_.try_emplace({its.machine, its.attempt.agent}, its.attempt.number).first;
+  const bool one = its.attempt.agent == 0 || last->second == its.attempt.number;
+  last->second = std::max(last->second, its.attempt.number);
+  const bool alone = one && (ranks & taken_).empty();  // the usual case takes no time
+  for (const std::uint32_t other : alone ? std::vector<std::uint32_t>() : admitted()) {
+    const Claim first = claim_of(all, other), second = claim_of(all, node);
+    if (is_earlier(second, first)) return send_away(process, earlier_attempt(second, first));
+    const RankSet both = all.nodes[other].ranks & ranks;
+    if (is_earlier(first, second)) {
+      away.emplace(process_of(all, other), earlier_attempt(first, second));
+    } else if (!both.empty()) {
+      const Claim one = claim_of(all, other, both.lowest());
+      const Claim two = claim_of(all, node, both.lowest());
+      const Goes goes = who_goes(one, two);
+      if (goes == Goes::kBoth) return end_contested(two_claims(one, two));
+      if (goes == Goes::kSecond) return send_away(process, two_claims(one, two));
+      away.emplace(process_of(all, other), two_claims(one, two));
+    }
+  }
+  admitted_.insert(process);
+  taken_ |= ranks;
+  for (const auto& [each, why] : away) send_away(each, why);
+}
+
+// A process that is left over from an earlier attempt is refused alone. Otherwise the ranks of two
+// jobs may have met already, and none of them can go on.
+Seek::Goes Seek::who_goes(const Claim& first, const Claim& second) const {
+  const Roster& all = all_.roster();
+  const Claim root = claim_of(all, 0);
+  const std::vector<std::uint32_t> nodes = admitted();
+  const bool left_over =
+      is_older(second, root) && std::ranges::all_of(nodes, [&](std::uint32_t node) {
+        const Claim each = claim_of(all, node);
+        return each.machine != root.machine || is_older(second, each);
+      });
+  if (left_over || is_earlier(second, first)) return Goes::kSecond;
+  const bool replaced = is_older(first, second) && is_older(first, root);
+  return replaced || is_earlier(first, second) ? Goes::kFirst : Goes::kBoth;
+}
+
+void Seek::end_contested(const Status& why) {
+  if (claimants_.remember) claimants_.remember();
+  end(why);
+}
+
+// All ranks have come. A process that has not come yet may claim a place, too: then the world waits
+// for that process, or ends. Returns whether the world begins.
+bool Seek::stands() {
+  if (!claimants_.find) return true;
+  const Roster& all = all_.roster();
+  std::vector<Claim> claims(size_);
+  std::vector<Process> owners(size_);
+  for (const std::uint32_t node : admitted()) {
+    for (const std::uint32_t rank : (all.nodes[node].ranks & RankSet::range(0, size_)).ranks()) {
+      claims[rank] = claim_of(all, node, rank);
+      owners[rank] = process_of(all, node);
+    }
+  }
+  for (const Claim& each : claimants_.find(claims, own_.hosts[0].machine)) {
+    if (each.rank >= size_ || admitted_.count(owners[each.rank]) == 0) continue;
+    const Status why = two_claims(claims[each.rank], each);
+    const Goes goes = who_goes(claims[each.rank], each);
+    if (goes == Goes::kBoth) return end_contested(why), false;
+    if (goes == Goes::kFirst) send_away(owners[each.rank], why);
+  }
+  return taken_.count() >= size_ && !leaving_;
+}
+
+void Seek::send_away(const Process& process, const Status& why) {
+  if (process == process_of(own_, 0)) return end(why);
+  refused_.try_emplace(process, why);
+  admitted_.erase(process);
+  recount();
+  pass_away(process, why);
+}
+
+}  // namespace hccl::control
