@@ -148,7 +148,8 @@ std::vector<Refusal> Refusals::over(const Gatherings::Answer& answer, const Rank
 }
 
 std::optional<Status> Refusals::find(const Gathering& sum, Time until) const {
-  if ((sum.flags & kMakesGroup) == 0) return std::nullopt;
+  const bool none = all_.empty() || all_.begin()->first.first != kEverything;
+  if (none || (sum.flags & kMakesGroup) == 0) return std::nullopt;
   const RankSet awaited = sum.awaited();
   for (const auto& [key, known] : all_) {
     if (key.first != kEverything) break;
