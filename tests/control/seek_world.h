@@ -208,4 +208,34 @@ class JoiningWorld {
   std::set<std::pair<std::uint32_t, LineId>> ended_;
 };
 
+/// Process 0, the root, starts first. All lines take 1 ms or 20 ms.
+class Seeking : public JoiningWorld {
+ public:
+  explicit Seeking(std::uint64_t seed = 1) : JoiningWorld(seed, false) {}
+  using JoiningWorld::add;
+  using JoiningWorld::bring;
+  using JoiningWorld::die;
+  using JoiningWorld::is_open;
+  using JoiningWorld::processes_;
+  using JoiningWorld::run_until;
+  using JoiningWorld::schedule;
+
+  /// Processes of one rank each, one after the other.
+  void add_many(std::uint32_t count, std::uint32_t size) {
+    for (std::uint32_t rank = 0; rank < count; ++rank) add({rank}, size, milliseconds(90 * rank));
+  }
+  const Seek& of(std::uint32_t number) const { return *processes_[number].seek; }
+  /// A process of the root's machine.
+  std::uint32_t add_at_root(RankSet ranks, std::uint32_t size, nanoseconds starts,
+                            std::uint64_t started, Attempt attempt = {}) {
+    const std::uint32_t number = add(std::move(ranks), size, starts);
+    processes_[number].own.hosts[0].machine = processes_[0].own.hosts[0].machine;
+    processes_[number].own.nodes[0].started = started;
+    processes_[number].own.nodes[0].attempt = attempt;
+    return number;
+  }
+  bool is_in(std::uint32_t number) const { return of(number).state() == Seek::State::kIn; }
+  std::string hears(std::uint32_t number) const { return of(number).why().message(); }
+};
+
 }  // namespace hccl::control

@@ -1,0 +1,168 @@
+// Processes that claim one rank, or that belong to several attempts of one agent: who is refused
+// alone, and when the world ends.
+#include <gtest/gtest.h>
+
+#include "tests/control/seek_world.h"
+
+namespace hccl::control {
+namespace {
+
+// At the root, or below another process. It has a child, which gets another seat.
+TEST(Seek, AProcessThatIsLeftOverIsRefusedAlone) {
+  for (const std::uint32_t others : {1u, 9u}) {
+    for (const bool first : {false, true}) {  // it comes before the right one, or after it
+      Seeking world;
+      world.add_many(others, others + 10);
+      for (auto& each : world.processes_) each.own.nodes[0].started = 5000;
+      const auto add = [&](bool old, nanoseconds when) {
+        // If the right one comes last, the world has all ranks while the other one leaves.
+        const RankSet ranks = old || !first ? RankSet{others} : RankSet{others, others + 9};
+        return world.add_at_root(ranks, others + 10, when, old ? 4000 : 5200);
+      };
+      const std::uint32_t one = add(first, milliseconds(1000));
+      std::uint32_t next = others + 1;
+      for (; next < others + 9; ++next) {
+        world.add_at_root({next}, others + 10, milliseconds(1100 + next), 5100);
+      }
+      const std::uint32_t two = add(!first, milliseconds(1400));
+      if (!first) world.add({next}, others + 10, milliseconds(1600));
+      world.run_until(milliseconds(2900));
+      const std::uint32_t left = first ? one : two, right = first ? two : one;
+      for (std::uint32_t number = 0; number < world.processes_.size(); ++number) {
+        EXPECT_EQ(world.is_in(number), number != left) << number << ": " << world.hears(number);
+      }
+      EXPECT_EQ(world.hears(left).find("EI0016: two processes claim rank "), 0u);
+      EXPECT_NE(world.hears(left).find("(started 40 s after the boot)"), std::string::npos);
+      EXPECT_NE(world.hears(left).find("HCCL_JOB_ID"), std::string::npos);
+      ASSERT_TRUE(world.is_in(right));
+      EXPECT_EQ(world.of(right).roster()->nodes.size(), others + (first ? 9 : 10));
+    }
+  }
+}
+
+TEST(Seek, AProcessOlderThanTheRootOnlyIsNotLeftOver) {
+  for (const std::uint64_t other : {3900u, 4950u}) {
+    Seeking world;
+    int remembered = 0;
+    world.add_many(1, 4);
+    world.processes_[0].own.nodes[0].started = 5000;
+    world.processes_[0].claimants.remember = [&] {
+      ++remembered;
+      EXPECT_EQ(world.of(1).state(), Seek::State::kSeated);
+    };
+    world.add_at_root({1}, 4, milliseconds(500), other);  // a little or much older than the third
+    world.add_at_root({2}, 4, milliseconds(600), 5050);
+    world.add_at_root({2}, 4, milliseconds(700), 4000);
+    world.run_until(milliseconds(900));
+    EXPECT_EQ(world.of(3).state(), Seek::State::kOver);
+    EXPECT_EQ(world.of(2).state(), other == 3900 ? Seek::State::kOver : Seek::State::kSeated);
+    EXPECT_EQ(remembered, other == 3900 ? 1 : 0);
+  }
+}
+
+TEST(Seek, OnlyTheLastAttemptOfAnAgentMayJoin) {
+  Seeking world;
+  world.add_many(1, 4);
+  world.add_at_root({1}, 4, milliseconds(100), 0, {7, 0});
+  world.add_at_root({2}, 4, milliseconds(100), 0, {8, 0});
+  world.add_at_root({3}, 4, milliseconds(500), 0, {7, 1});
+  world.add_at_root({1}, 4, milliseconds(600), 0, {7, 0});
+  world.run_until(milliseconds(900));
+  const std::string words =
+      "left over from an earlier attempt of its agent: "
+      "TORCHELASTIC_RESTART_COUNT is higher for rank 3 (10.0.0.0 pid 503, "
+      "restart 1)";
+  EXPECT_EQ(world.hears(1), "EI0016: rank 1 (10.0.0.0 pid 501, restart 0) is " + words);
+  EXPECT_EQ(world.hears(4), "EI0016: rank 1 (10.0.0.0 pid 504, restart 0) is " + words);
+  world.add_at_root({1}, 4, milliseconds(1000), 0, {7, 1});
+  world.run_until(milliseconds(1500));
+  for (const std::uint32_t number : {0u, 2u, 3u, 5u}) EXPECT_TRUE(world.is_in(number)) << number;
+}
+
+TEST(Seek, ARootOfAnEarlierAttemptEndsTheWorld) {
+  Seeking world;
+  world.add_many(2, 4);
+  world.processes_[0].own.nodes[0].attempt = {7, 0};
+  world.add_at_root({3}, 4, milliseconds(500), 0, {7, 1});
+  world.run_until(milliseconds(900));
+  for (const std::uint32_t number : {0u, 1u, 2u}) {
+    EXPECT_EQ(world.hears(number).find("EI0016: rank 0 (10.0.0.0 pid 500, restart 0) is left"), 0u);
+  }
+}
+
+TEST(Seek, AProcessAsYoungAsTheRootIsNotLeftOver) {
+  Seeking world;
+  world.add_many(1, 4);
+  world.processes_[0].own.nodes[0].started = 5000;
+  world.add_at_root({2}, 4, milliseconds(500), 5100);
+  world.add_at_root({2}, 4, milliseconds(600), 5300);
+  world.run_until(milliseconds(900));
+  EXPECT_EQ(world.of(0).state(), Seek::State::kOver);
+  EXPECT_EQ(world.hears(1), world.hears(0));
+}
+
+// A newcomer may be on its way to a process that is refused alone.
+TEST(Seek, AProcessThatIsRefusedAloneRefusesNobody) {
+  Seeking world;
+  world.add_many(1, 4);
+  world.add_at_root({1}, 4, milliseconds(100), 0, {7, 0});
+  world.add_at_root({2}, 4, milliseconds(200), 0, {7, 1});
+  world.run_until(milliseconds(500));
+  Seek refused = world.of(1);
+  ASSERT_EQ(refused.state(), Seek::State::kOver);
+  ByteWriter ask;
+  ask.put(std::uint8_t{64}).put(kJoinVersion).put(std::uint32_t{4}).put_text("same");
+  put(ask, world.processes_[2].own);
+  const auto step = refused.frame(7, ask.bytes(), Time(milliseconds(501)));
+  ASSERT_EQ(step.outs.size(), 1u);
+  EXPECT_TRUE(step.outs[0].close && step.outs[0].frame.empty());
+}
+
+// A process that has not come claims rank 1: it replaces the one that came, or both jobs end.
+TEST(Seek, AProcessThatHasNotComeMayClaimARank) {
+  for (const std::uint64_t started : {3000u, 5200u, 6000u}) {
+    Seeking world;
+    int asked = 0, remembered = 0;
+    world.add_many(1, 3);
+    world.processes_[0].own.nodes[0].started = started == 3000 ? 5000 : 5500;
+    const std::string machine = world.processes_[0].own.hosts[0].machine;
+    world.processes_[0].claimants.remember = [&] { ++remembered; };
+    world.processes_[0].claimants.find = [&](const std::vector<Claim>& came,
+                                             const std::string& where) -> std::vector<Claim> {
+      EXPECT_EQ(where, machine);
+      EXPECT_EQ(came.size(), 3u);
+      EXPECT_EQ(came[1].rank, 1u);
+      if (++asked > 1) return {};
+      return {{1, 900, machine, "this host", started, {}}};
+    };
+    world.add_at_root({1}, 3, milliseconds(100), 5100);
+    world.add_at_root({2}, 3, milliseconds(200), 5600);
+    world.run_until(milliseconds(400));
+    if (started == 3000) {  // it is left over
+      for (const std::uint32_t number : {0u, 1u, 2u}) EXPECT_TRUE(world.is_in(number));
+    } else if (started == 5200) {  // no difference in age
+      EXPECT_NE(world.hears(2).find("this host pid 900 (started 52 s"), std::string::npos);
+      EXPECT_EQ(world.hears(1), world.hears(0));
+      EXPECT_EQ(remembered, 1);
+    } else {  // the one that came is left over
+      EXPECT_EQ(world.of(1).state(), Seek::State::kOver);
+      EXPECT_EQ(world.of(2).state(), Seek::State::kSeated);
+      world.add_at_root({1}, 3, milliseconds(500), 6000);
+      world.run_until(milliseconds(900));
+      for (const std::uint32_t number : {0u, 2u, 3u}) EXPECT_TRUE(world.is_in(number));
+      EXPECT_EQ(asked, 2);
+    }
+  }
+}
+
+TEST(Seek, ARefusedProcessDoesNotCountAsDead) {
+  Seeking world;
+  world.add_many(1, 3);
+  world.add_at_root({1}, 3, milliseconds(100), 0, {7, 0});
+  world.add_at_root({2}, 3, milliseconds(200), 0, {7, 1});
+  world.run_until(milliseconds(3100));
+  EXPECT_EQ(world.hears(0), "EI0015: 1 of 3 ranks did not join; absent: 1");
+}
+
+}  // namespace
+}  // namespace hccl::control
