@@ -245,6 +245,7 @@ Seek::Step Seek::bring(std::uint32_t rank, std::uint32_t size, const std::string
     own_.nodes[0].ranks = {rank};
     const Status why = differs(name_of(own_), size, agreement);
     if (!why.ok()) return end(why);
+    admitted_.erase(process_of(own_, 0));  // it is judged again, with its rank
     rebuild();
   });
 }
