@@ -125,7 +125,7 @@ class Relay {
   void answered(const Gatherings::Answer& answer, LineId from);
   void tell_late(const Gatherings::Late& late);
 
-  // What goes up (relay_up.cc).
+  // Frames towards the root (relay_up.cc).
   bool hear_up(Kind kind, std::string_view body);
   void hear_refusal(const Refusal& refusal);
   void say_refusal(const Refusal& refusal);

@@ -256,7 +256,7 @@ void Relay::answer_due() {
   }
 }
 
-// To the nodes of the ranks that have arrived, which log who is late.
+// Tells the nodes of the ranks that have arrived. These nodes log the late ranks.
 void Relay::tell_late(const Gatherings::Late& late) {
   ByteWriter out;
   out.put(late.key.group).put(late.key.number);

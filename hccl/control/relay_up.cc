@@ -1,4 +1,4 @@
-// What ranks and nodes say to the root: the frames go up, and each node keeps what the root has not
+// The frames of ranks and nodes to the root. Each node keeps those on which the root has not
 // decided yet.
 #include "hccl/control/relay.h"
 #include "hccl/control/wire.h"

@@ -42,7 +42,8 @@ std::vector<std::uint32_t> Seek::admitted() const {
   return nodes;
 }
 
-// Processes have gone, or must go, which takes a moment. Who comes again is admitted again.
+// Processes have gone, or must go, which takes a moment. A process that comes again is admitted
+// again.
 void Seek::recount() {
   const Roster& all = all_.roster();
   std::set<Process> here;

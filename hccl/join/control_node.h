@@ -14,7 +14,7 @@
 
 namespace hccl::join {
 
-/// What this process says of itself: its host and itself, with these ranks. `boot`: of this host.
+/// This process as a part of a roster: its host and itself, with these ranks. `boot`: of this host.
 control::Roster own_part(const std::string& address, std::uint16_t port, control::RankSet ranks,
                          const std::string& boot);
 
@@ -22,7 +22,7 @@ control::Roster own_part(const std::string& address, std::uint16_t port, control
 class ControlNode {
  public:
   using Time = control::Time;
-  /// What the ranks of the node learn. Called in turn() and say().
+  /// Hears the node's news for its ranks. Called in turn() and say().
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -53,7 +53,7 @@ class ControlNode {
   Time next() const;
   Lines& lines() { return *lines_; }
 
-  /// What a rank of the node says, once the node is in: calls one of Relay's functions.
+  /// Calls one of Relay's functions for a rank, once the node is in.
   void say(const std::function<control::Relay::Step(control::Relay&, Time)>& what);
   /// This process cannot join; if it is the root, nobody can.
   void give_up(const Status& why);

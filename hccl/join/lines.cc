@@ -241,7 +241,7 @@ void Lines::ready(std::uint64_t tag, std::uint32_t events) {
   }
 }
 
-// What is not served now stays ready in the epoll set.
+// A connection that is not served in this turn stays ready in the epoll set.
 std::vector<Lines::Event> Lines::turn(Time now) {
   std::size_t steps = kSteps;
   for (const bool open : {true, false}) {

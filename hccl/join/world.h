@@ -1,5 +1,5 @@
-// A world as one of its ranks sees it: who the ranks are, what they gather, and which of them
-// failed, left or died. The rank is a node of the world's control tree.
+// A world as one of its ranks sees it: the list of ranks, gatherings, and failures, leaves and
+// deaths. The rank is a node of the world's control tree.
 #pragma once
 
 #include <chrono>
