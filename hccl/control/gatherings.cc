@@ -17,7 +17,7 @@ Status differing(const Gathering& sum) {
           static_cast<int>(other->first)};
 }
 Status late_error(const RankSet& awaited) {
-  return {Code::kTimeout, "these did not come (world ranks): " + awaited.text(),
+  return {Code::kTimeout, "ranks that did not come: " + awaited.text() + " (world ranks)",
           awaited.count() == 1 ? static_cast<int>(awaited.lowest()) : Status::kNobody};
 }
 

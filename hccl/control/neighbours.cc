@@ -47,7 +47,8 @@ std::optional<Neighbours::Head> Neighbours::unseal(Line& line, ByteReader& frame
   line.heard = now;
   if (head.kind != Kind::kAck) {
     ++line.got;
-    line.owes = std::min(line.owes, now + kAckIn);
+    const bool waits = head.kind == Kind::kNews || head.kind == Kind::kLeave;  // the other end
+    line.owes = std::min(line.owes, waits ? now : Time(now + kAckIn));
   }
   return head;
 }

@@ -45,7 +45,13 @@ enum class Kind : std::uint8_t {
 class Neighbours {
  public:
   enum class Role : std::uint8_t { kStranger, kAsked, kOffered, kParent, kChild };
+  static constexpr std::uint32_t kNotSaid = ~std::uint32_t{0};
   struct Line {
+    /// Frames that were sent so far.
+    std::uint32_t sent() const { return heeded + static_cast<std::uint32_t>(unheeded.size()); }
+    /// Whether the other end knows that this node leaves.
+    bool knows_farewell() const { return unheeded.empty() || heeded >= farewell; }
+
     Role role = Role::kStranger;
     std::uint32_t node = 0;  ///< not known of a stranger
     RankSet below;           ///< of a child: the nodes in its part of the tree, itself included
@@ -53,9 +59,10 @@ class Neighbours {
     std::uint32_t got = 0;   ///< frames that came
     std::deque<Time> unheeded{};  ///< when the frames were sent that the other end has not heeded
     std::uint32_t heeded = 0;     ///< frames that the other end has acknowledged
-    Time told{};                  ///< when the other end was told all that this node knows
-    Time heard{}, beat{};         ///< when the last frame came; when a beat is due
-    Time owes = Time::max();      ///< when an acknowledgement is due
+    std::uint32_t farewell = kNotSaid;  ///< so many of them say that this node leaves
+    Time told{};                        ///< when the other end was told all that this node knows
+    Time heard{}, beat{};               ///< when the last frame came; when a beat is due
+    Time owes = Time::max();            ///< when an acknowledgement is due
   };
   static constexpr std::size_t kHeadBytes = 13;        ///< before the body of a frame
   static constexpr std::uint32_t kEpochCap = 1 << 30;  ///< no tree has so many roots
@@ -64,6 +71,7 @@ class Neighbours {
   explicit Neighbours(std::chrono::nanoseconds peer_timeout)
       : peer_timeout_(peer_timeout),
         beats_(std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), peer_timeout / 4)) {}
+  std::chrono::nanoseconds peer_timeout() const { return peer_timeout_; }
   /// The time between two beats on a line.
   std::chrono::nanoseconds beats() const { return beats_; }
 

@@ -8,7 +8,7 @@ namespace hccl::control {
 
 bool Verdict::counts_before(const Verdict& other) const {
   const auto order = [](const Verdict& each) {
-    return std::tuple(each.epoch, each.why.code(), each.why.culprit());
+    return std::tuple(each.epoch, each.number, each.why.code(), each.why.culprit());
   };
   return order(*this) != order(other) ? order(*this) < order(other)
                                       : why.message() < other.why.message();
@@ -45,7 +45,7 @@ void put(ByteWriter& out, const News& news) {
   put(out, news.left);
   out.put(static_cast<std::uint32_t>(news.verdicts.size()));
   for (const auto& [key, verdict] : news.verdicts) {
-    out.put(verdict.scope).put(verdict.epoch);
+    out.put(verdict.scope).put(verdict.epoch).put(verdict.number);
     put(out, verdict.why);
   }
   out.put(static_cast<std::uint32_t>(news.summons.size()));
@@ -59,7 +59,8 @@ std::optional<News> get_news(ByteReader& in, std::uint32_t nodes) {
   const auto verdicts = in.get<std::uint32_t>();
   if (verdicts > kVerdictsCap) return std::nullopt;
   for (std::uint32_t i = 0; i < verdicts; ++i) {
-    Verdict verdict{in.get<Uuid>(), in.get<std::uint32_t>(), get_status(in)};
+    Verdict verdict{in.get<Uuid>(), in.get<std::uint32_t>(), {}, in.get<std::uint32_t>()};
+    verdict.why = get_status(in);
     const auto culprit = static_cast<std::uint32_t>(verdict.why.culprit());
     if (!in.ok() || (verdict.scope == kEverything && culprit >= kRanksCap)) return std::nullopt;
     news.merge(verdict);

@@ -25,11 +25,16 @@ struct Verdict {
   Uuid scope{};             ///< the communicator that failed, or kEverything
   std::uint32_t epoch = 0;  ///< of the root that decided; each new root has a higher one
   Status why;
+  std::uint32_t number = 0;  ///< so many verdicts this root had told before
 
   using Key = std::pair<Uuid, int>;  ///< the scope; in kEverything, the rank, too
   Key key() const { return {scope, scope == kEverything ? why.culprit() : Status::kNobody}; }
   /// Of two verdicts with one key, that of the earlier root counts, as ranks may know it longer.
   bool counts_before(const Verdict& other) const;
+  /// In the order of the decisions. A later one may be a consequence of an earlier one.
+  bool is_older(const Verdict& than) const {
+    return std::pair(epoch, number) < std::pair(than.epoch, than.number);
+  }
 };
 
 struct News {

@@ -11,6 +11,7 @@ using std::chrono::seconds;
 constexpr milliseconds kAskAgain{300};  // an orphan dials again what has failed
 constexpr seconds kGiveUp{1};           // an orphan that nobody answers passes the root over
 constexpr milliseconds kSoon{5};
+constexpr milliseconds kThreads{20};  // ranks of one process that leave together
 // The root runs so often. If it did not for so long, others may have passed it over.
 constexpr milliseconds kRootRuns{100}, kStopped{200};
 // A node that did not run for so long reads what has come before it finds fault with others.
@@ -28,6 +29,11 @@ Relay::Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
       now_(now),
       next_(now),
       ran_(now) {
+  const Roster::Node& own = roster_->nodes[node];
+  for (std::uint32_t other = 0; other < roster_->nodes.size(); ++other) {
+    const Roster::Node& its = roster_->nodes[other];
+    if (its.pid == own.pid && its.host == own.host) process_ |= {other};
+  }
   if (node != 0) return;
   state_ = State::kRoot;
   verdicts_.emplace(roster_, tree_.root().epoch);
@@ -43,7 +49,7 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   for (auto& [since, news] : untold_) since += late;
   const Line* parent = neighbours_.find(parent_);
   if (parent != nullptr && slept > neighbours_.beats() + kAwake) {  // so a beat is due
-    proof_ = parent->heeded + parent->unheeded.size() + 1;
+    proof_ = parent->sent() + 1;
   }
   if (stopped && state_ == State::kRoot) {
     held_ = true;
@@ -61,6 +67,7 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
 
 void Relay::settle() {
   watch();
+  leave_if_alone();
   if (state_ == State::kOrphan) seek();
   if (state_ == State::kRoot) rule();
   tell_ranks();
@@ -74,7 +81,10 @@ void Relay::settle() {
     for (const auto& [key, wait] : std::exchange(waits_, {})) pass_on(wait);
   }
   go_if_told();
-  next_ = std::min({neighbours_.next(), gatherings_.next(), waits_at_, leave_by_});
+  next_ = std::min({neighbours_.next(), gatherings_.next(), waits_at_, leaves_at_, leave_by_});
+  if (leaves_at_ != Time::max() && now_ < leaves_at_ - kTogether + kThreads) {
+    next_ = std::min<Time>(next_, leaves_at_ - kTogether + kThreads);
+  }
   if (state_ == State::kOrphan) next_ = std::min({next_, seek_at_, give_up_at_});
   if (state_ == State::kRoot) {
     next_ = std::min({next_, Time(now_ + kRootRuns), verdicts_->next()});
@@ -228,6 +238,9 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
     verdicts_->left(ranks_of(fresh.left), now_);
   }
   spread(unknown, fresh, from);
+  if (fresh.left.contains(node_)) {
+    for (auto& [id, line] : neighbours_.lines()) line.farewell = line.sent();
+  }
   untold_.emplace_back(learned_ = now_, fresh);
   seek_at_ = now_;
   // A child that leaves goes once it has heard that all know.
@@ -307,6 +320,16 @@ void Relay::say_below() {
   send(parent_, Kind::kBelow, out.bytes());
 }
 
+void Relay::leave_if_alone() {
+  if (leaves_at_ == Time::max()) return;
+  // One thread may own several ranks, which leave one after the other.
+  const RankSet others = below() - RankSet{node_};
+  const Time until = (others - process_).empty() ? leaves_at_ - kTogether + kThreads : leaves_at_;
+  if (now_ < until && !others.empty()) return;
+  leaves_at_ = Time::max();
+  static_cast<void>(hear_up(Kind::kLeave, ByteWriter().put(node_).take()));
+}
+
 // A process that leaves may go once its neighbours know; if it is the root, once any node does
 // that stays.
 void Relay::go_if_told() {
@@ -316,7 +339,7 @@ void Relay::go_if_told() {
   for (const auto& [id, line] : neighbours_.lines()) {
     if (line.role != Role::kParent && line.role != Role::kChild) continue;
     heeded = heeded && line.unheeded.empty();
-    told_ = told_ || (line.unheeded.empty() && tree_.lives(line.node));
+    told_ = told_ || (line.knows_farewell() && tree_.lives(line.node));
   }
   const bool known = told_ || state_ != State::kRoot || missing().empty();
   if ((heeded && known) || now_ >= leave_by_) go();

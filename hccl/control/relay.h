@@ -72,8 +72,11 @@ class Relay {
                Time now);
   /// All nodes hear that this communicator's ranks are needed for messages.
   Step summon(const Uuid& scope, Time now);
-  /// The process leaves. state() is kOver once it may exit, a second later at most.
+  /// The process leaves. It waits a moment for processes below it that leave, too: they would need
+  /// new parents. state() is kOver once it may exit, kTogether and a second later at most.
   Step leave(Time now);
+
+  static constexpr std::chrono::milliseconds kTogether{300};
 
   State state() const { return state_; }
   const Root& root() const { return tree_.root(); }
@@ -158,6 +161,7 @@ class Relay {
   RankSet speakers(const Gatherings::Late& late) const;
   void answer_due();
   void say_below();
+  void leave_if_alone();
   void go_if_told();
   void go();
   RankSet missing() const;
@@ -187,6 +191,8 @@ class Relay {
   Time waits_at_ = Time::max();
   std::set<std::pair<Kind, std::string>> kept_;  // what went up, until its end is known
   Refusals refusals_;
+  RankSet process_;               // nodes of this node's process
+  Time leaves_at_ = Time::max();  // when the others hear of it
   Time leave_by_ = Time::max();
   bool told_ = false;  // a node that stays knows that this one leaves
 

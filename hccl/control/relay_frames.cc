@@ -69,7 +69,7 @@ bool Relay::hear(LineId id, Line& line, Kind kind, std::string_view body) {
   const bool child = line.role == Role::kChild, kin = child || id == parent_;
   const bool fresh = line.role == Role::kStranger || line.role == Role::kOffered;
   if (kind == Kind::kBye) {
-    const bool heeds = line.unheeded.empty() && news_.left.contains(node_);
+    const bool heeds = line.knows_farewell() && news_.left.contains(node_);
     told_ = told_ || (child && heeds && tree_.lives(line.node));
     close(id);
     return true;

@@ -9,8 +9,6 @@ namespace {
 constexpr std::chrono::seconds kOfferAgain{1};
 constexpr std::size_t kOffers = 32;  // in one turn
 constexpr std::size_t kMany = 8;     // so many late ranks are named on each rank that waits
-constexpr const char* kSilence =
-    " has given no sign of life (HCCL_PEER_TIMEOUT): it is stopped, or cut off";
 
 }  // namespace
 
@@ -82,7 +80,11 @@ void Relay::rule() {
   if (!(ended | silent).empty()) {
     News news{ended | silent, {}, {}};
     news.merge(verdicts_->died(ranks_of(ended)));
-    news.merge(verdicts_->died(ranks_of(silent), kSilence));
+    const auto timeout =
+        std::chrono::duration_cast<std::chrono::seconds>(neighbours_.peer_timeout());
+    news.merge(verdicts_->died(ranks_of(silent),
+                               " has given no sign of life for " + std::to_string(timeout.count()) +
+                                   " s (HCCL_PEER_TIMEOUT): it is stopped, or cut off"));
     learn({}, news, kNoLine);
   }
   learn({}, verdicts_->tick(now_), kNoLine);
@@ -125,6 +127,8 @@ void Relay::judge_gatherings() {
   const RankSet dead = ranks_of(news_.dead);
   for (const auto& [key, open] : gatherings_.open()) {
     auto why = verdicts_->vain(open, now_);
+    const auto known = news_.verdicts.find({key.group, Status::kNobody});  // before all came
+    if (known != news_.verdicts.end()) why = known->second.why;
     if (!why && now_ - open.since >= kForgiving) why = refusals_.find(open.sum, now_ - kForgiving);
     const RankSet died = open.sum.awaited() & dead;
     if (!why && !died.empty()) {

@@ -63,7 +63,11 @@ Relay::Step Relay::waits(const Wait& wait, Time now) {
   return say_up(Kind::kWait, out, now);
 }
 
-Relay::Step Relay::leave(Time now) { return say_up(Kind::kLeave, ByteWriter().put(node_), now); }
+Relay::Step Relay::leave(Time now) {
+  return step(now, [&] {
+    if (!news_.left.contains(node_)) leaves_at_ = now_ + kTogether;
+  });
+}
 
 // Waits are merged for a moment. What each rank says once is kept, for the next parent or root.
 bool Relay::hear_up(Kind kind, std::string_view body) {

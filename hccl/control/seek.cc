@@ -33,10 +33,17 @@ std::optional<std::uint32_t> find(const Roster& all, const Roster& process) {
   return std::nullopt;
 }
 
-std::string name_of(const Roster& process) {
+std::string rank_of(const Roster& process) {
   const RankSet& ranks = process.nodes[0].ranks;
-  return (ranks.empty() ? "a process" : "rank " + std::to_string(ranks.lowest())) + " (" +
-         process.name(0) + ")";
+  return ranks.empty() ? "a process" : "rank " + std::to_string(ranks.lowest());
+}
+
+std::string name_of(const Roster& process) {
+  return rank_of(process) + " (" + process.name(0) + ")";
+}
+
+Status impossible(const Roster& process, std::uint32_t size) {
+  return {Code::kPara, rank_of(process) + " of " + std::to_string(size) + " ranks is impossible"};
 }
 
 }  // namespace
@@ -177,6 +184,11 @@ Seek::Step Seek::frame(LineId id, std::string_view bytes, Time now) {
 
 bool Seek::hear_below(LineId id, Kind kind, ByteReader& in) {
   const auto child = children_.find(id);
+  if (child == children_.end() && kind == Kind::kCannot) {
+    const Status why = get_status(in);
+    if (in.finished() && !root_) end(why);
+    return false;
+  }
   if (child == children_.end()) return kind == Kind::kAsk && hear_ask(id, in);
   if (!joining()) return true;
   const auto whole = in.get<std::uint8_t>();
@@ -200,6 +212,9 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
   } else if (state_ == State::kIn) {
     return send_roster(id, *sub), true;
   } else if (joining() && !root_) {
+    if (size == 0 || !(sub->nodes[0].ranks - RankSet::range(0, size)).empty()) {
+      return refuse(id, impossible(*sub, size), true), true;
+    }
     why = differs(name, size, agreement);
   }
   if (!why.ok()) {
@@ -239,15 +254,23 @@ Status Seek::differs(const std::string& name, std::uint32_t size, const std::str
 }
 
 Seek::Step Seek::bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
-                       Time now) {
+                       Time now, const Attempt& attempt) {
   return step(now, [&] {
     if (!joining()) return;
     own_.nodes[0].ranks = {rank};
+    own_.nodes[0].attempt = attempt;
+    if (rank >= size) return end(impossible(own_, size));
     const Status why = differs(name_of(own_), size, agreement);
     if (!why.ok()) return end(why);
     admitted_.erase(process_of(own_, 0));  // it is judged again, with its rank
     rebuild();
   });
+}
+
+std::string Seek::cannot(const Status& why) {
+  ByteWriter out;
+  put(out.put(Kind::kCannot), why);
+  return out.take();
 }
 
 void Seek::add(LineId id, const Roster& sub, bool whole) {

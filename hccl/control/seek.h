@@ -50,7 +50,8 @@ class Seek {
   Step failed(bool gone, std::string why, Time now);
   Step frame(LineId line, std::string_view bytes, Time now);
   /// At the root: a rank of this process joins at its node. Once.
-  Step bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement, Time now);
+  Step bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement, Time now,
+             const Attempt& attempt = {});
   /// The other end has closed the line.
   Step closed(LineId line, Time now);
   /// Whenever next() has come, or later.
@@ -62,6 +63,9 @@ class Seek {
   Step give_up(const Status& why, Time now) {
     return step(now, [&] { end(why); });
   }
+
+  /// The frame of a process that cannot ask, to the root: then nobody can join.
+  static std::string cannot(const Status& why);
 
   State state() const { return state_; }
   const Status& why() const { return why_; }  ///< of kOver
@@ -77,7 +81,8 @@ class Seek {
     kBelow,
     kAway,  ///< down: the process below that is refused alone
     kRoster,
-    kRefused
+    kRefused,
+    kCannot  ///< to the root, instead of kAsk: a process that lacks something
   };
   static constexpr LineId kNoLine = -1;
   using Process = std::tuple<std::string, std::uint32_t, std::uint16_t, std::uint64_t>;

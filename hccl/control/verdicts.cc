@@ -16,10 +16,11 @@ std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank
 }  // namespace
 
 News Verdicts::tell(const Uuid& scope, const Status& why) {
-  const Verdict verdict{scope, epoch_, why};
+  Verdict verdict{scope, epoch_, why};
   News news;
   if (told_.verdicts.count(verdict.key()) != 0) return news;
   if (!held_) {
+    verdict.number = number_++;
     told_.merge(verdict);
     news.merge(verdict);
   } else if (withheld_.size() < kVerdictsCap) {

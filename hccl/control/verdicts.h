@@ -76,6 +76,7 @@ class Verdicts {
 
   std::shared_ptr<const Roster> roster_;
   std::uint32_t epoch_;
+  std::uint32_t number_ = 0;  // of the next verdict
   bool held_ = false;
   std::vector<Verdict> withheld_;
   News told_;

@@ -83,6 +83,7 @@ TEST(Gatherings, AnOpenerWhoIsAloneGoesToTheRootAfterTwoSeconds) {
   ASSERT_EQ(late.size(), 1u);
   EXPECT_EQ(late[0].awaited, RankSet{3});
   EXPECT_TRUE(root.late(kStart + seconds(32)).empty());
+  EXPECT_EQ(root.late(kStart + milliseconds(32200)).size(), 1u) << "again";
   EXPECT_FALSE(relay.add(kFirst, part_of(3, {1, 3}), kStart + seconds(5)));
   const auto grown = relay.due(kRelay, kStart + seconds(5));
   EXPECT_TRUE(grown.answers.empty());

@@ -147,7 +147,7 @@ class Oracle : public World {
   void over(std::uint32_t node) override {
     const Life& life = lives_[node];
     require(life.leaves != kNever || out_of_reach(node), name(node) + " was expelled");
-    if (life.leaves != kNever) in_time(node, life.leaves, seconds(1), "leave");
+    if (life.leaves != kNever) in_time(node, life.leaves, seconds(1) + Relay::kTogether, "leave");
   }
   /// The rank's gathering was whole, and this is the number of the next one.
   virtual void went_on(std::uint32_t group, std::uint32_t rank, std::uint64_t number) = 0;

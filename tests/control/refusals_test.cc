@@ -154,7 +154,13 @@ TEST(Refusals, OnlyAnOldEnoughOneOfAnAwaitedRankIsFound) {
   sum.arrived = {1};
   sum.members.add({1, {1, 2}});
   EXPECT_FALSE(root.find(sum, then - milliseconds(1)));
-  EXPECT_TRUE(root.find(sum, then));
+  const auto why = root.find(sum, then);
+  ASSERT_TRUE(why);
+  EXPECT_EQ(why->code(), Code::kPara);
+  EXPECT_EQ(why->culprit(), 2);
+  EXPECT_EQ(why->message(),
+            "EI0005: the ranks' calls differ: rank 1 called for a group with rank 2, but a call of "
+            "rank 2 was refused: bad (world ranks)");
   sum.flags &= ~kMakesGroup;
   EXPECT_FALSE(root.find(sum, then)) << "these belong to a group";
   sum.flags = ~0U;

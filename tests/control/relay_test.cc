@@ -66,6 +66,12 @@ class Tree : public Oracle {
     }
   }
 
+  void summons(std::uint32_t node, nanoseconds when) {
+    schedule(when, [=, this] {
+      at(node, [=, this] { take(node, relay(node).summon(Uuid{5}, time())); });
+    });
+  }
+
   void until(nanoseconds when) { run_until(when); }
   void ends() {
     run_until(kLong);
@@ -82,6 +88,8 @@ class Tree : public Oracle {
     for (const auto& [which, when] : heard_.at(node).gone) all.insert(which);
     return all;
   }
+  /// The nodes whose ranks have heard the summons.
+  std::multiset<std::uint32_t> summoned() const { return summoned_; }
   /// The ranks that log who is late.
   RankSet loggers() const { return loggers_; }
   RankSet late() const { return late_; }
@@ -99,6 +107,10 @@ class Tree : public Oracle {
   }
   void went_on(std::uint32_t, std::uint32_t, std::uint64_t) override {}
   using Oracle::hear;
+  void hear(std::uint32_t node, const News& news) override {
+    Oracle::hear(node, news);
+    if (news.summons.count(Uuid{5}) != 0) summoned_.insert(node);
+  }
   void hear(std::uint32_t node, const Gatherings::Late& late) override {
     Oracle::hear(node, late);
     EXPECT_TRUE((loggers_ & late.arrived).empty()) << "once is enough";
@@ -107,6 +119,7 @@ class Tree : public Oracle {
   }
 
   RankSet loggers_, late_;
+  std::multiset<std::uint32_t> summoned_;
 };
 
 /// Nodes 0, 1 and 2 die when 5 and 6 have heard what 3 and 4 have not, since 1 is stopped.
@@ -156,6 +169,26 @@ TEST(Relay, ASilentNodeIsDeadTwoBeatsLater) {
   tree.until(milliseconds(3050) + kPeerTimeout + seconds(2) + milliseconds(200));
   for (const std::uint32_t node : {0U, 1U, 2U}) EXPECT_EQ(tree.gone(node), std::set{3U});
   tree.ends();
+}
+
+// As when the machine sleeps.
+TEST(Relay, TimeInWhichNoNodeRanIsNobodysSilence) {
+  Tree tree(7, 2);
+  for (std::uint32_t node = 0; node < 7; ++node) {
+    tree.stops(node, milliseconds(3050), kPeerTimeout + seconds(4));
+  }
+  tree.until(seconds(25));
+  for (std::uint32_t node = 0; node < 7; ++node) EXPECT_TRUE(tree.gone(node).empty());
+}
+
+TEST(Relay, ASummonsReachesAllRanksOnce) {
+  for (const std::uint32_t from : {0U, 1U, 6U}) {
+    Tree tree(7, 2);
+    tree.summons(from, milliseconds(3000));
+    tree.until(milliseconds(3300));
+    EXPECT_EQ(tree.summoned(), (std::multiset{0U, 1U, 2U, 3U, 4U, 5U, 6U}));
+    tree.ends();
+  }
 }
 
 TEST(Relay, ANewRootDecidesWhenItKnowsWhatOthersHeard) {

@@ -155,6 +155,73 @@ TEST(Seek, AProcessThatHasNotComeMayClaimARank) {
   }
 }
 
+// A process that has not come is of the attempt of the rank that has, or of an earlier one.
+TEST(Seek, AProcessOfAnEarlierAttemptThatHasNotComeIsNotHeeded) {
+  for (const std::uint32_t number : {1u, 2u}) {
+    Seeking world;
+    world.add_many(1, 2);
+    const std::string machine = world.processes_[0].own.hosts[0].machine;
+    world.processes_[0].claimants.find = [&](const auto&, const auto&) {
+      return std::vector<Claim>{{1, 900, machine, "this host", 0, {7, 1}}};
+    };
+    world.add_at_root({1}, 2, milliseconds(100), 0, {7, number});
+    world.run_until(milliseconds(400));
+    EXPECT_EQ(world.is_in(0), number == 2);
+    EXPECT_EQ(world.is_in(1), number == 2);
+  }
+}
+
+TEST(Seek, ASecondRankZeroEndsTheWorld) {
+  Seeking world;
+  int remembered = 0;
+  world.add_many(1, 3);
+  world.processes_[0].own.nodes[0].started = 5000;
+  world.processes_[0].claimants.remember = [&] { ++remembered; };
+  world.add_at_root({1}, 3, milliseconds(100), 5000);
+  world.add_at_root({0}, 3, milliseconds(200), 14000);
+  world.run_until(milliseconds(400));
+  for (const std::uint32_t number : {0u, 1u, 2u}) {
+    EXPECT_EQ(world.hears(number).find("EI0016: two processes claim rank 0"), 0u);
+  }
+  EXPECT_EQ(remembered, 1);
+}
+
+TEST(Seek, OnlyAContestIsRemembered) {
+  Seeking world;
+  int remembered = 0;
+  world.add_many(1, 3);
+  world.processes_[0].own.nodes[0].started = 5000;
+  world.processes_[0].claimants.remember = [&] { ++remembered; };
+  world.add_at_root({1}, 3, milliseconds(100), 5100);
+  world.add_at_root({1}, 3, milliseconds(200), 4000);  // it is left over
+  world.add_at_root({2}, 4, milliseconds(300), 5100);  // another size ends the world
+  world.run_until(milliseconds(400));
+  for (const std::uint32_t number : {0u, 1u, 2u, 3u}) {
+    EXPECT_EQ(world.of(number).state(), Seek::State::kOver);
+  }
+  EXPECT_EQ(remembered, 0);
+}
+
+// Times of other machines and numbers of other agents do not compare.
+TEST(Claims, CompareOnlyWithinAMachineAndAnAgent) {
+  const auto started = [](std::uint64_t when, const std::string& machine = "here") {
+    return Claim{1, 6, machine, "a", when, {}};
+  };
+  EXPECT_TRUE(is_older(started(5000), started(5101)));
+  EXPECT_FALSE(is_older(started(5000), started(5100))) << "a second shows nothing";
+  EXPECT_FALSE(is_older(started(0), started(5101))) << "not known";
+  EXPECT_FALSE(is_older(started(5000, "there"), started(9000)));
+  const auto attempt = [](std::uint32_t agent, std::uint32_t number,
+                          const std::string& machine = "here") {
+    return Claim{1, 6, machine, "a", 0, {agent, number}};
+  };
+  EXPECT_TRUE(is_earlier(attempt(2, 0), attempt(2, 1)));
+  EXPECT_FALSE(is_earlier(attempt(2, 1), attempt(2, 1)));
+  EXPECT_FALSE(is_earlier(attempt(2, 0), attempt(3, 1)));
+  EXPECT_FALSE(is_earlier(attempt(2, 0, "there"), attempt(2, 1)));
+  EXPECT_FALSE(is_earlier(attempt(0, 0), attempt(0, 1))) << "no agent";
+}
+
 TEST(Seek, ARefusedProcessDoesNotCountAsDead) {
   Seeking world;
   world.add_many(1, 3);

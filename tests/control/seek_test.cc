@@ -126,13 +126,27 @@ TEST(Seek, SizesAndConfigurationsThatDifferAreNamed) {
   }
 }
 
+TEST(Seek, AnImpossibleRankIsRefusedAlone) {
+  for (const std::uint32_t others : {1u, 9u}) {  // at the root, or below another process
+    Seeking world;
+    world.add_many(others, others + 1);
+    const std::uint32_t wrong = world.add({others + 1}, others + 1, seconds(1));
+    world.add({others}, others + 1, milliseconds(1500));
+    world.run_until(seconds(2));
+    EXPECT_NE(world.hears(wrong).find("impossible"), std::string::npos) << world.hears(wrong);
+    for (std::uint32_t number = 0; number <= others + 1; ++number) {
+      EXPECT_EQ(world.is_in(number), number != wrong) << number << ": " << world.hears(number);
+    }
+  }
+}
+
 TEST(Seek, NobodyTakesPartInAWorldOfNoRanks) {
   Seeking world;
   world.add({}, 0, seconds(0));
   world.add({}, 0, seconds(1));
   world.run_until(seconds(2));
   EXPECT_EQ(world.of(1).state(), Seek::State::kOver);
-  EXPECT_NE(world.hears(0).find("says 0 ranks"), std::string::npos);
+  EXPECT_EQ(world.hears(1), "a process of 0 ranks is impossible");
 }
 
 TEST(Seek, AnOrphanGetsANewSeat) {

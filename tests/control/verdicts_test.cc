@@ -1,207 +1,20 @@
-// The root's verdicts: those of the coordinator on random events, those on merged reports, and
-// those of roots that follow each other.
-#include "hccl/control/verdicts.h"
-
+// The root's verdicts: those on merged reports, and those of roots that follow each other.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
 #include <random>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "hccl/join/membership.h"
+#include "tests/control/verdicts_parts.h"
 
 namespace hccl::control {
 namespace {
 
-using join::Membership;
-using join::wire::Kind;
-using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Uuid scope_of(std::uint64_t number) { return {static_cast<std::uint8_t>(number)}; }
-
-std::shared_ptr<const Roster> roster_of(std::uint32_t size) {
-  Roster roster;
-  roster.hosts.push_back({"here", "", {"10.0.0.1"}});
-  for (std::uint32_t rank = 0; rank < size; ++rank) {
-    roster.nodes.push_back({0, 0, 100 + rank, 0, 0, {rank}});
-    roster.node_of.push_back(rank);
-  }
-  return std::make_shared<const Roster>(std::move(roster));
-}
-
-Wait wait_of(const Uuid& scope, std::uint64_t number, const std::string& call, RankSet waiting,
-             RankSet awaited) {
-  Wait wait{scope, number, {}, call, std::move(waiting), std::move(awaited)};
-  std::ranges::copy(call.substr(call.size() - std::min<std::size_t>(call.size(), 16)),
-                    wait.digest.begin());
-  return wait;
-}
-
-std::vector<Verdict> list(const News& news) {
-  std::vector<Verdict> all;
-  for (const auto& [key, verdict] : news.verdicts) all.push_back(verdict);
-  return all;
-}
 News news_of(std::initializer_list<Verdict> verdicts) {
   News news;
   for (const Verdict& each : verdicts) news.merge(each);
   return news;
-}
-
-bool has(const Status& status, std::string_view words) {
-  return status.message().find(words) != std::string::npos;
-}
-
-// ---- against the coordinator's membership ----
-
-// Scope, code, culprit and text of each verdict; without the absent ranks, which are ranges here.
-using Told = std::multiset<std::tuple<Uuid, Code, int, std::string>>;
-
-void add(Told& told, const Uuid& scope, const Status& why) {
-  const std::string text = why.message().substr(0, why.message().find("; these did not call"));
-  told.emplace(scope, why.code(), why.culprit(), text);
-}
-
-// One world, in which both decide.
-class Twins {
- public:
-  explicit Twins(std::uint64_t seed)
-      : random_(seed),
-        size_(static_cast<std::uint32_t>(4 + random_() % 4)),
-        membership_("nowhere", 1, hours(100), hours(100)),
-        verdicts_(roster_of(size_), 1) {
-    for (std::uint32_t rank = 0; rank < size_; ++rank) {
-      ByteWriter out;
-      out.put(Kind::kHello).put(join::wire::kVersion).put(size_).put_text("same");
-      join::wire::put(out, {.rank = rank, .pid = 100 + rank, .host = "h", .address = "10.0.0.1"});
-      static_cast<void>(membership_.frame(static_cast<int>(rank), out.bytes(), now_));
-      here_.push_back(rank);
-    }
-  }
-
-  // Everything that both have told after some events.
-  std::pair<Told, Told> run() {
-    for (int events = 0; events < 60; ++events) {
-      now_ += milliseconds(random_() % 700);
-      hear(membership_.tick(now_));
-      hear(verdicts_.tick(now_));
-      happen();
-    }
-    return {theirs_, ours_};
-  }
-
- private:
-  void hear(const Membership::Outs& outs) {
-    std::set<std::pair<Uuid, std::string>> once;
-    for (const auto& out : outs) {
-      if (out.frame.empty()) continue;
-      ByteReader in(out.frame.bytes());
-      if (in.get<Kind>() != Kind::kFailure) continue;
-      const auto scope = in.get<Uuid>();
-      const Status why = join::wire::get_status(in);
-      if (once.insert({scope, why.message()}).second) add(theirs_, scope, why);
-    }
-  }
-  void hear(const News& news) {
-    for (const auto& [key, each] : news.verdicts) add(ours_, each.scope, each.why);
-  }
-  void send(std::uint32_t rank, const ByteWriter& out) {
-    hear(membership_.frame(static_cast<int>(rank), out.bytes(), now_));
-  }
-
-  void happen() {
-    const std::uint32_t rank = here_[random_() % here_.size()];
-    const Uuid scope = scope_of(1 + random_() % 6);
-    const auto other = static_cast<std::uint32_t>(random_() % size_);
-    switch (random_() % 16) {
-      case 0:
-        return go(rank, random_() % 2 == 0);
-      case 1: {
-        const std::string last = "allreduce #7";
-        send(rank, ByteWriter().put(Kind::kEnd).put_text(last));
-        return verdicts_.ends(rank, last, now_);
-      }
-      case 2:
-      case 3:
-        return refuse(rank, scope);
-      case 4:
-      case 5:
-      case 6:
-        return report(rank, scope, other);
-      default:
-        return wait(rank, scope, other);
-    }
-  }
-  void go(std::uint32_t rank, bool dies) {
-    if (here_.size() < 4) return;
-    std::erase(here_, rank);
-    if (dies) {
-      hear(membership_.closed(static_cast<int>(rank)));
-      hear(verdicts_.died({rank}));
-    } else {
-      send(rank, ByteWriter().put(Kind::kLeave));
-      verdicts_.left({rank}, now_);
-    }
-  }
-  void refuse(std::uint32_t rank, const Uuid& scope) {
-    const std::uint64_t number = 1 + random_() % 2;
-    const std::string text = random_() % 3 == 0 ? "" : "a count is negative";
-    send(rank, ByteWriter().put(Kind::kRefusal).put(scope).put(number).put_text(text));
-    const Refusal refusal = refusals_.refuse(rank, scope, number, text);
-    EXPECT_TRUE(refusals_.heard(refusal, now_));
-    verdicts_.refused(refusal, now_);
-  }
-  void report(std::uint32_t rank, const Uuid& scope, std::uint32_t other) {
-    const std::string words = random_() % 2 == 0 ? " closed its connection to rank " : " is late";
-    const Code codes[] = {Code::kRemote, Code::kRemote, Code::kRemote, Code::kTimeout,
-                          Code::kMemory};
-    const Status why(codes[random_() % 5], "rank " + std::to_string(other) + words,
-                     static_cast<int>(other));
-    ByteWriter out;
-    out.put(Kind::kFailure).put(scope);
-    join::wire::put(out, why);
-    send(rank, out);
-    hear(verdicts_.report(rank, scope, why, now_));
-  }
-  void wait(std::uint32_t rank, const Uuid& scope, std::uint32_t other) {
-    const std::uint64_t number = 1 + random_() % 2;
-    const std::string call = random_() % 20 == 0 ? "reduce" : "allreduce";
-    const auto third = static_cast<std::uint32_t>(random_() % size_);
-    ByteWriter out;
-    out.put(Kind::kStall).put(scope).put(number).put_text(call);
-    send(rank, out.put(std::uint32_t{2}).put(other).put(third));
-    hear(verdicts_.waits(wait_of(scope, number, call, {rank}, {other, third}), now_));
-  }
-
-  std::mt19937_64 random_;
-  std::uint32_t size_;
-  Membership membership_;
-  Verdicts verdicts_;
-  Refusals refusals_;
-  Time now_{};
-  std::vector<std::uint32_t> here_;
-  Told theirs_, ours_;
-};
-
-TEST(Verdicts, AreThoseOfTheCoordinator) {
-  std::set<std::string> kinds;
-  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
-    const auto [theirs, ours] = Twins(seed).run();
-    ASSERT_EQ(ours, theirs) << "seed " << seed;
-    for (const auto& [scope, code, culprit, text] : ours) {
-      for (const char* words : {"neither of them has died", "calls differ", "was refused",
-                                "has destroyed", "program ended", " is in ", "died"}) {
-        if (text.find(words) != std::string::npos) kinds.insert(words);
-      }
-    }
-  }
-  EXPECT_EQ(kinds.size(), 7u) << "every kind of verdict occurs";
 }
 
 // ---- merged reports ----
@@ -292,6 +105,91 @@ TEST(Verdicts, TheLastReportOfARankCounts) {
   EXPECT_EQ(news[0].why.culprit(), 3);
 }
 
+// Communicators that nobody uses any more may have left many reports.
+TEST(Verdicts, OldReportsDoNotHideADifference) {
+  Verdicts root(roster_of(2), 1);
+  for (std::uint32_t i = 0; i < 3 * kScopesCap; ++i) {
+    const Uuid scope{2, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(i >> 8)};
+    EXPECT_TRUE(root.waits(wait_of(scope, 1, "allreduce", {0}, {1}), Time{}).empty());
+  }
+  EXPECT_TRUE(root.waits(wait_of(scope_of(1), 1, "allreduce", {0}, {1}), Time{}).empty());
+  EXPECT_EQ(list(root.waits(wait_of(scope_of(1), 1, "broadcast", {1}, {0}), Time{})).size(), 1u);
+}
+
+// ---- reports ----
+
+Status ended(int other, const std::string& text = "it ended") {
+  return {Code::kRemote, text, other};
+}
+
+// Each rank that has lost a connection closes the others.
+TEST(Verdicts, ReportsOfEndedConnectionsLeadToTheirCause) {
+  struct Case {
+    std::vector<std::pair<std::uint32_t, Status>> reports;
+    bool at_once;
+    int culprit;
+    std::string text;
+  };
+  const std::string path = "the path from rank 2 to rank 1 does not work";
+  const std::string between =
+      "; the connection between rank 1 (10.0.0.1 pid 101) and rank 2 "
+      "(10.0.0.1 pid 102) ended, and neither of them has died (world "
+      "ranks)";
+  for (const Case& each : {
+           // Ranks 1 and 2 have lost theirs; 3 and 0 see what they close then.
+           Case{{{0, ended(3)}, {3, ended(1)}, {1, ended(2)}, {2, ended(1)}},
+                true,
+                2,
+                "it ended" + between},
+           // Rank 2 has closed the connection, and is slower to say why.
+           Case{{{1, ended(2, "rank 2 closed its connection to rank 1")}, {2, ended(1, path)}},
+                true,
+                1,
+                path + "; the connection between rank 2 (10.0.0.1 pid 102) and rank 1 (10.0.0.1 "
+                       "pid 101) ended, and neither of them has died (world ranks)"},
+           // Rank 2 computes, and has seen nothing.
+           Case{{{0, ended(3)}, {3, ended(1)}, {1, ended(2)}}, false, 2, "it ended" + between},
+           // Rank 2 has seen what rank 3 closed before it sees what ended: a circle.
+           Case{{{1, ended(2)}, {3, ended(1)}, {2, ended(3)}}, false, 2, "it ended" + between},
+       }) {
+    Verdicts root(roster_of(4), 1);
+    std::vector<Verdict> told;
+    for (const auto& [rank, why] : each.reports) {
+      EXPECT_TRUE(told.empty());
+      told = list(root.report(rank, scope_of(7), why, Time{}));
+    }
+    EXPECT_EQ(told.empty(), !each.at_once);
+    EXPECT_TRUE(root.tick(Time(milliseconds(1999))).empty());
+    const auto later = list(root.tick(Time(seconds(2))));
+    told.insert(told.end(), later.begin(), later.end());
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_EQ(told[0].why.culprit(), each.culprit);
+    EXPECT_EQ(told[0].why.message(), each.text);
+  }
+}
+
+TEST(Verdicts, ADeathIsToldBesideTheConnectionsThatItEnded) {
+  Verdicts root(roster_of(3), 1);
+  EXPECT_TRUE(root.report(0, scope_of(7), ended(2), Time{}).empty());
+  const auto news = list(root.died({2}));
+  ASSERT_EQ(news.size(), 1u);
+  EXPECT_EQ(news[0].scope, kEverything);
+  EXPECT_EQ(news[0].why.culprit(), 2);
+  EXPECT_EQ(news[0].why.message(), "rank 2 (10.0.0.1 pid 102) died or was cut off");
+}
+
+TEST(Verdicts, AFailureIsToldOnceAndNoRankDeclaresDeaths) {
+  Verdicts root(roster_of(3), 1);
+  const Status why(Code::kPara, "calls differ", 2);
+  const auto news = list(root.report(0, scope_of(7), why, Time{}));
+  ASSERT_EQ(news.size(), 1u);
+  EXPECT_EQ(news[0].why.message(), "calls differ");
+  EXPECT_EQ(news[0].why.culprit(), 2);
+  EXPECT_TRUE(root.report(1, scope_of(7), {Code::kPara, "another", 1}, Time{}).empty());
+  EXPECT_EQ(root.report(1, scope_of(8), why, Time{}).verdicts.size(), 1u);
+  EXPECT_TRUE(root.report(2, kEverything, why, Time{}).empty());
+}
+
 // ---- roots that follow each other ----
 
 Verdict verdict_of(const Uuid& scope, std::uint32_t epoch, int culprit) {
@@ -362,6 +260,18 @@ TEST(Verdicts, AGatheringThatWaitsForARankThatLeftIsVain) {
   const auto why = root.vain(open, Time(milliseconds(1500)));
   ASSERT_TRUE(why);
   EXPECT_EQ(why->culprit(), 2);
+  EXPECT_EQ(why->code(), Code::kRemote);
+  EXPECT_EQ(why->message(),
+            "rank 2 (10.0.0.1 pid 102) has destroyed its communicator; rank 0 called for a group "
+            "with rank 2 (world ranks)");
+  root.ends(1, "barrier #4", Time{});
+  Gatherings::Open within = open;
+  within.sum.flags &= ~kMakesGroup;
+  within.sum.members = {};
+  within.sum.members.add({0, {0, 1}});
+  EXPECT_EQ(root.vain(within, Time(milliseconds(1500)))->message(),
+            "rank 1 (10.0.0.1 pid 101) has left: its program ended without HcclCommDestroy, after "
+            "barrier #4; rank 0 opens connections in a group with rank 1 (world ranks)");
   open.sum.arrived = {0, 2};
   EXPECT_FALSE(root.vain(open, Time(seconds(9)))) << "it came before it left";
 }
