@@ -136,7 +136,7 @@ for now in "${steps[@]}"; do
       ;;
     tsan)
       build tsan thread_tests
-      # The state of the process is never destroyed, so a coordinator's thread that has ended is not always joined.
+      # The state of the process is never destroyed, so the control thread is not always joined.
       export TSAN_OPTIONS=report_thread_leaks=0
       run_ctest tsan -L '^threads$'
       ;;
@@ -147,8 +147,8 @@ for now in "${steps[@]}"; do
       build dev
       run_ctest dev --repeat until-fail:3
       HCCL_TEST_STARTS=1000 python3 tests/join/launched_test.py build/dev/tests/launched_rank mpirun mpiexec.hydra
-      build/dev/tests/simulation_test --seeds 100000
       build/dev/tests/control_simulation_test --seeds 10000
+      build/dev/tests/seek_simulation_test --seeds 100000
       HCCL_TEST_MODELS=long build/dev/tests/model_test
       HCCL_TEST_MODELS=long tests/models/spin_test.py --spin spin --compiler gcc
       for transport in shm tcp; do

@@ -75,9 +75,9 @@ THREADS = re.compile(r"\bstd::thread\b(?!::(?:id|hardware_concurrency)\b)|\bstd:
 STARTER = "hccl/base/thread.h"
 LOCKS = re.compile(r"\bstd::(?:mutex|shared_mutex|recursive_mutex|timed_mutex|lock_guard|unique_lock|"
                    r"scoped_lock|shared_lock|condition_variable\w*)\b")
-# The lock itself; a lock that a model checker replaces; locks of many readers; what is about to be replaced.
+# The lock itself; a lock that a model checker replaces; locks of many readers.
 LOCKERS = ("hccl/base/mutex.h", "hccl/base/atomics.h", "hccl/base/abort_flag.h", "hccl/acl/table.h",
-           "transport/mpi/process.h", "transport/mpi/process.cc", "hccl/join/coordinator.cc")
+           "transport/mpi/process.h", "transport/mpi/process.cc")
 ENVIRONMENT = re.compile(r"\b(?:(?:secure_)?getenv|putenv|(?:un)?setenv|temp_directory_path)(?=\s*\()|\benviron\b")
 # The library's variables; torchrun's, for torch.
 READ_ENVIRONMENT = ("hccl/base/config.cc", "hccl/base/config.h", "python/hccl/torch/src/communicator.cc")

@@ -32,7 +32,6 @@ enum class LockLevel : unsigned {
   kControlLine,
   kInterrupt,
   kMailbox,
-  kSend,
   kControlBox,
   kDevice,
   kLast,  // with it only the lock for a line of the log is taken

@@ -10,12 +10,11 @@
 namespace hccl::core {
 namespace {
 
-constexpr std::chrono::seconds kLeaveTime{1};
 constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
 
 }  // namespace
 
-Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::string name,
+Communicator::Communicator(std::shared_ptr<join::World> control, std::string name,
                            std::vector<int> ranks, int rank, const Uuid& id, const Config& config,
                            Logger log, std::shared_ptr<memory::Heap> heap,
                            std::shared_ptr<transport::Doors> doors, const Selection* parent)
@@ -47,9 +46,10 @@ Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::stri
                 Status(why.code(), why.message(), ranks_[static_cast<std::size_t>(rank_)]));
           })) {}
 
-Result<std::shared_ptr<Communicator>> Communicator::world(
-    std::shared_ptr<join::ControlLine> control, std::string name, const Config& config, Logger log,
-    std::shared_ptr<memory::Heap> heap) {
+Result<std::shared_ptr<Communicator>> Communicator::world(std::shared_ptr<join::World> control,
+                                                          std::string name, const Config& config,
+                                                          Logger log,
+                                                          std::shared_ptr<memory::Heap> heap) {
   std::vector<int> ranks(static_cast<std::size_t>(control->size()));
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int>(r);
   const int rank = control->rank();
@@ -174,7 +174,7 @@ void Communicator::end_opening(const Status& why) {
 void Communicator::leave() {
   if (!is_world()) return refused({});  // the ranks of a group stay in their world
   end_opening(Status(Code::kUnavail, name_ + ": this rank has left"));
-  control_->leave(failure_.raised() ? std::chrono::nanoseconds(0) : kLeaveTime);
+  control_->leave();
 }
 
 }  // namespace hccl::core

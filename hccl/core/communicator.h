@@ -22,7 +22,7 @@
 #include "hccl/exec/executor.h"
 #include "hccl/exec/local_engine.h"
 #include "hccl/exec/two_level.h"
-#include "hccl/join/control_line.h"
+#include "hccl/join/world.h"
 
 namespace hccl::core {
 
@@ -30,7 +30,7 @@ class Communicator {
  public:
   /// Makes the communicator of all ranks behind `control`. Collective. `heap`: this process's
   /// device heap, which the other ranks of its host can then reach; may be null.
-  static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<join::ControlLine> control,
+  static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<join::World> control,
                                                      std::string name, const Config& config,
                                                      Logger log,
                                                      std::shared_ptr<memory::Heap> heap = nullptr);
@@ -44,7 +44,7 @@ class Communicator {
                                               const Config* config = nullptr,
                                               std::chrono::nanoseconds patience = {},
                                               bool idle = false) const;
-  /// Whether the coordinator has ended, so that there can be no more groups.
+  /// Whether this rank hears nothing any more, so that there can be no more groups.
   bool cut_off() const { return control_->is_lost(); }
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -129,7 +129,7 @@ class Communicator {
   void leave();
 
  private:
-  Communicator(std::shared_ptr<join::ControlLine> control, std::string name, std::vector<int> ranks,
+  Communicator(std::shared_ptr<join::World> control, std::string name, std::vector<int> ranks,
                int rank, const Uuid& id, const Config& config, Logger log,
                std::shared_ptr<memory::Heap> heap, std::shared_ptr<transport::Doors> doors,
                const Selection* parent);
@@ -156,7 +156,7 @@ class Communicator {
   void stalled(const WaitingCall& pending);
 
   // Constant after construction.
-  const std::shared_ptr<join::ControlLine> control_;
+  const std::shared_ptr<join::World> control_;
   const std::string name_;
   const std::vector<int> ranks_;
   const int rank_;

@@ -9,7 +9,7 @@ namespace hccl::core {
 namespace {
 
 // The longest time from the deadline of an operation, or a failure of the communicator, to the
-// operation's end, even on a busy machine. The time includes the wait for the coordinator's
+// operation's end, even on a busy machine. The time includes the wait for the root's
 // verdict.
 constexpr std::chrono::seconds kEndAfterDeadline{5};
 constexpr std::chrono::seconds kEndAfterFailure{2};

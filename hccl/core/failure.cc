@@ -14,7 +14,7 @@ namespace hccl::core {
 namespace {
 
 // A closed connection may be a consequence of another rank's death or mistake. At a timeout one
-// rank alone does not know which ranks are absent. The coordinator sees all ranks, so all ranks use
+// rank alone does not know which ranks are absent. The root sees all ranks, so all ranks use
 // its verdict. The verdict takes two seconds if a connection between living ranks broke and only
 // one of them saw the end.
 constexpr std::chrono::seconds kVerdictTime{4};
@@ -24,7 +24,7 @@ constexpr std::size_t kRecordsKept = 256;
 
 }  // namespace
 
-Failure::Failure(join::ControlLine& line, const Uuid& id, const Uuid& messages, std::string name,
+Failure::Failure(join::World& line, const Uuid& id, const Uuid& messages, std::string name,
                  const std::vector<int>& ranks, int rank, std::string directory, Logger log,
                  FlightRecorder& recorder)
     : line_(line),

@@ -1,5 +1,5 @@
 // The failure state of one communicator on one rank: READY, then FAILED for good. The first reason
-// stays, on this rank and, through the coordinator, on all ranks.
+// stays, on this rank and, through the root, on all ranks.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 #include "hccl/base/mutex.h"
 #include "hccl/base/waiter.h"
 #include "hccl/core/flight_recorder.h"
-#include "hccl/join/control_line.h"
+#include "hccl/join/world.h"
 
 namespace hccl::core {
 
@@ -22,7 +22,7 @@ class Failure final : public join::FailureListener {
 
   /// `messages`: the scope of the communicator's messages with tags. `ranks`: world ranks, by rank
   /// of this communicator. `line`, `ranks` and `recorder` must outlive the object.
-  Failure(join::ControlLine& line, const Uuid& id, const Uuid& messages, std::string name,
+  Failure(join::World& line, const Uuid& id, const Uuid& messages, std::string name,
           const std::vector<int>& ranks, int rank, std::string directory, Logger log,
           FlightRecorder& recorder);
   ~Failure() override { stop_listening(); }
@@ -36,7 +36,7 @@ class Failure final : public join::FailureListener {
     line_.remove(this);
   }
   /// Sets the function that ends the running operation when another rank fails. Its arguments are
-  /// the reason, and the rank of this communicator that the coordinator has declared dead, or
+  /// the reason, and the rank of this communicator that the root has declared dead, or
   /// Status::kNobody. The function must not block. The thread of the control line calls it; if the
   /// communicator has failed already, interrupt_with() itself calls it at once.
   using Interrupt = std::function<void(const Status&, int dead)>;
@@ -48,7 +48,7 @@ class Failure final : public join::FailureListener {
   void summoned_with(std::function<void()> start, std::function<void(const Status&)> in_vain);
 
   /// Ends the communicator on all its ranks. Any thread may call. Blocks at most for a message to
-  /// the coordinator.
+  /// the root.
   void abort(const Status& why);
 
   const AbortFlag& flag() const { return flag_; }
@@ -77,7 +77,7 @@ class Failure final : public join::FailureListener {
   void await_verdict();
   void write_record();
 
-  join::ControlLine& line_;
+  join::World& line_;
   const Uuid id_;
   const Uuid messages_;
   const std::string name_;

@@ -5,14 +5,14 @@
 
 #include "hccl/base/bytes.h"
 #include "hccl/join/host.h"
-#include "hccl/join/wire.h"
+#include "hccl/join/world.h"
 #include "hccl/select/cost_file.h"
 
 namespace hccl::core {
 namespace {
 
 /// The space in one rank's part of an exchange beside paths and configuration.
-constexpr std::size_t kOfferBytes = join::wire::kBlobCap - 16384;
+constexpr std::size_t kOfferBytes = join::World::kBlobCap - 16384;
 constexpr std::size_t kPathCap = 4096;
 
 }  // namespace

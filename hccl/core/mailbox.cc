@@ -311,7 +311,7 @@ void Mailbox::fail_all() {
   if (sleeper_ != nullptr) sleeper_->ring();  // the thread ends
 }
 
-// A closed link may be a consequence of another rank's death. The coordinator gets time to name the
+// A closed link may be a consequence of another rank's death. The root gets time to name the
 // culprit, which ends the mailbox. Otherwise the peer has left.
 void Mailbox::fail_later(const MessagePtr& message, const Status& why, Deadline verdict) {
   delayed_failures_.push_back({message, why, verdict});

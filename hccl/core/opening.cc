@@ -30,10 +30,10 @@ Uuid messages_of(const Uuid& communicator) { return identity(communicator, "mail
 Status Opening::compare_configurations(Selection& selection, Deadline deadline) {
   const std::string mine = is_.config.agreement();
   const bool offers = selection.asks() && is_.rank == 0;
-  const auto met = is_.control.exchange(
-      is_.id, static_cast<std::uint32_t>(size()), static_cast<std::uint32_t>(is_.rank),
-      mine + '\0' + (offers ? selection.offer() : std::string()), deadline, failure_.flag(),
-      is_.name, join::wire::set_of(is_.ranks), true);
+  const auto met = is_.control.exchange(is_.id, static_cast<std::uint32_t>(size()),
+                                        static_cast<std::uint32_t>(is_.rank),
+                                        mine + '\0' + (offers ? selection.offer() : std::string()),
+                                        deadline, failure_.flag(), is_.name, is_.ranks, true);
   if (!met.ok()) return met.status().with_context(is_.name);
   for (std::size_t i = 0; i < met.value().size(); ++i) {
     const std::string its = met.value()[i].substr(0, met.value()[i].find('\0'));
@@ -51,7 +51,7 @@ Result<std::vector<std::string>> Opening::gather(const std::string& what, const 
                                                  const std::function<void()>& waits) const {
   return is_.control.exchange(identity(is_.id, what), static_cast<std::uint32_t>(size()),
                               static_cast<std::uint32_t>(is_.rank), mine, deadline, abort, is_.name,
-                              join::wire::set_of(is_.ranks), false, waits);
+                              is_.ranks, false, waits);
 }
 
 transport::OpenArgs Opening::arguments(Deadline deadline) const {

@@ -10,7 +10,7 @@
 #include "hccl/core/placement.h"
 #include "hccl/core/selection.h"
 #include "hccl/exec/local_engine.h"
-#include "hccl/join/control_line.h"
+#include "hccl/join/world.h"
 #include "transport/transport.h"
 
 namespace hccl::core {
@@ -26,7 +26,7 @@ class Opening {
  public:
   /// A communicator, and this rank in it. Both outlive the Opening.
   struct Member {
-    join::ControlLine& control;
+    join::World& control;
     const std::string& name;
     const std::vector<int>& ranks;
     int rank;
@@ -54,7 +54,7 @@ class Opening {
  private:
   int size() const { return static_cast<int>(is_.ranks.size()); }
   transport::OpenArgs arguments(Deadline deadline) const;
-  /// Exchanges one text of each rank through the coordinator.
+  /// Exchanges one text of each rank through the root.
   Result<std::vector<std::string>> gather(const std::string& what, const std::string& mine,
                                           Deadline deadline, const AbortFlag& abort,
                                           const std::function<void()>& waits = {}) const;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::chrono::microseconds kSpin{50};
 constexpr std::size_t kCrowd = 4;  // ranks on a core
 
-std::vector<int> number_hosts(const std::vector<join::wire::Member>& members,
+std::vector<int> number_hosts(const std::vector<join::Member>& members,
                               const std::vector<int>& ranks) {
   std::map<std::string, int> numbers;
   std::vector<int> hosts;
@@ -35,10 +35,10 @@ int count_even_hosts(const std::vector<int>& hosts) {
 
 }  // namespace
 
-Placement::Placement(const std::vector<join::wire::Member>& members, const std::vector<int>& ranks,
+Placement::Placement(const std::vector<join::Member>& members, const std::vector<int>& ranks,
                      int rank, std::optional<std::chrono::nanoseconds> spin)
     : hosts(number_hosts(members, ranks)), even_hosts(count_even_hosts(hosts)) {
-  const auto member = [&](int world_rank) -> const join::wire::Member& {
+  const auto member = [&](int world_rank) -> const join::Member& {
     return members[static_cast<std::size_t>(world_rank)];
   };
   const auto machine = join::machine_of(member(ranks[static_cast<std::size_t>(rank)]).host);

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "hccl/base/waiter.h"
-#include "hccl/join/wire.h"
+#include "hccl/join/member.h"
 
 namespace hccl::core {
 
 struct Placement {
   /// `members`: of the world. `ranks`: world ranks, by rank of the communicator. `spin`: the user's
   /// setting.
-  Placement(const std::vector<join::wire::Member>& members, const std::vector<int>& ranks, int rank,
+  Placement(const std::vector<join::Member>& members, const std::vector<int>& ranks, int rank,
             std::optional<std::chrono::nanoseconds> spin);
 
   std::vector<int> hosts;  ///< by rank; numbered in order of appearance

@@ -18,6 +18,8 @@
 namespace hccl::join {
 namespace {
 
+using control::Claim;
+
 constexpr std::uint16_t kAnyPort = 60000;
 
 std::string link_of(const std::string& process, const char* name) {
@@ -74,31 +76,30 @@ bool has(const std::vector<Process>& line, pid_t pid) {
 
 // Those of similar_processes() that run the rank's script, and whose job_id() is `id`. A process
 // that a rank has started, or that has started a rank, is none. `members`: all ranks, in order.
-std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& members,
-                                         const RankOf& rank_of, const std::string& id,
-                                         const HostIdentity& host,
-                                         const std::vector<pid_t>& similar) {
-  std::vector<wire::Member> found;
+std::vector<Claim> find_claimants(const std::vector<Claim>& members, const RankOf& rank_of,
+                                  const std::string& id, const HostIdentity& host,
+                                  const std::vector<pid_t>& similar) {
+  std::vector<Claim> found;
   for (const pid_t pid : similar) {
     const std::vector<Process> line = line_of(pid);
-    const auto comes_from = [&](const wire::Member& member) {
-      return member.host == host && has(line, static_cast<pid_t>(member.pid));
+    const auto comes_from = [&](const Claim& member) {
+      return member.machine == host && has(line, static_cast<pid_t>(member.pid));
     };
     if (std::ranges::any_of(members, comes_from)) continue;
     const auto launch = launch_of(line, id);
     const int rank = launch.ok() ? rank_of(*launch) : -1;
     if (rank < 0 || static_cast<std::size_t>(rank) >= members.size()) continue;
-    const wire::Member& member = members[static_cast<std::size_t>(rank)];
-    const std::string like = member.host == host ? std::to_string(member.pid) : "self";
+    const Claim& member = members[static_cast<std::size_t>(rank)];
+    const std::string like = member.machine == host ? std::to_string(member.pid) : "self";
     if (script_of(std::to_string(pid)) != script_of(like)) continue;
-    if (member.host == host) {
+    if (member.machine == host) {
       const std::vector<Process> theirs = line_of(static_cast<pid_t>(member.pid));
       const auto same = launch_of(theirs, id);
       if (has(theirs, pid) || (same.ok() && same->first == launch->first)) continue;
     }
     found.push_back({.rank = member.rank,
                      .pid = static_cast<std::uint32_t>(pid),
-                     .host = host,
+                     .machine = host,
                      .address = "this host",
                      .started = line[0].started,
                      .attempt = launch->attempt});
@@ -108,9 +109,10 @@ std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& member
 
 }  // namespace
 
-Claimants claimants_of(const std::string& job, const RankOf& rank_of, const Config& config) {
+control::Claimants claimants_of(const std::string& job, const RankOf& rank_of,
+                                const Config& config) {
   return {.find =
-              [rank_of, id = job_id(true)](const std::vector<wire::Member>& members,
+              [rank_of, id = job_id(true)](const std::vector<Claim>& members,
                                            const HostIdentity& host) {
                 return find_claimants(members, rank_of, id, host, similar_processes());
               },
@@ -122,13 +124,13 @@ Status expect_newest(int rank, const RankOf& rank_of, const std::string& id,
   const std::vector<Process> line = line_of(::getpid());
   const auto launch = launch_of(line, id);
   if (!launch.ok() || launch->kind == LauncherKind::kAlone) return {};
-  const wire::Member self{.rank = static_cast<std::uint32_t>(rank),
-                          .pid = static_cast<std::uint32_t>(::getpid()),
-                          .host = host,
-                          .address = "this host",
-                          .started = line[0].started,
-                          .attempt = launch->attempt};
-  std::vector<wire::Member> members(self.rank + 1);  // of the others nothing is known
+  const Claim self{.rank = static_cast<std::uint32_t>(rank),
+                   .pid = static_cast<std::uint32_t>(::getpid()),
+                   .machine = host,
+                   .address = "this host",
+                   .started = line[0].started,
+                   .attempt = launch->attempt};
+  std::vector<Claim> members(self.rank + 1);  // of the others nothing is known
   members.back() = self;
   const RankOf same = [&](const Launch& other) { return rank_of(other) == rank ? rank : -1; };
   // There may be hundreds of similar processes: looks closely only at those of this rank.
@@ -137,7 +139,7 @@ Status expect_newest(int rank, const RankOf& rank_of, const std::string& id,
   std::erase_if(similar, [&, own = variable_of(::getpid(), variable)](pid_t pid) {
     return variable_of(pid, variable) != own;
   });
-  for (const wire::Member& each : find_claimants(members, same, id, host, similar)) {
+  for (const Claim& each : find_claimants(members, same, id, host, similar)) {
     if (is_earlier(self, each) || is_older(self, each)) return two_claims(self, each);
   }
   return {};

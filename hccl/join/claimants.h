@@ -6,18 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "hccl/control/claims.h"
 #include "hccl/join/host.h"
 #include "hccl/join/launcher.h"
-#include "hccl/join/membership.h"
-#include "hccl/join/wire.h"
 
 namespace hccl::join {
 
 /// The rank of a process that was started in this way; -1 if it is not of the job.
 using RankOf = std::function<int(const Launch&)>;
 
-/// For a coordinator. If ranks of two jobs came, those that come later must not meet either.
-Claimants claimants_of(const std::string& job, const RankOf& rank_of, const Config& config);
+/// For a root. If ranks of two jobs came, those that come later must not meet either.
+control::Claimants claimants_of(const std::string& job, const RankOf& rank_of,
+                                const Config& config);
 
 /// Success, unless a launcher has started a younger process of this host, `host`, as the same rank.
 /// Then this process is left over from an earlier attempt.

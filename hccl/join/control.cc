@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "hccl/base/auth.h"
@@ -16,10 +17,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kEvents = 64;   // in one turn
 constexpr int kTagBits = 32;  // of a node's own tags
+// The program may have closed the descriptor that wakes the thread.
 constexpr WaitPolicy kSleepUntilDue{.spin = std::chrono::nanoseconds(0),
-                                    .longest_nap = std::chrono::hours(1)};
-constexpr WaitPolicy kLookAgain{.spin = std::chrono::nanoseconds(0),
-                                .longest_nap = std::chrono::milliseconds(2)};
+                                    .longest_nap = std::chrono::seconds(1)};
+constexpr const char* kClosed = "the program has closed a descriptor of the library";
 
 template <class Do>
 void guarded(ControlNode& node, Do&& what) noexcept {
@@ -32,27 +33,33 @@ void guarded(ControlNode& node, Do&& what) noexcept {
 
 }  // namespace
 
-Result<std::shared_ptr<Control>> Control::create() {
-  HCCL_ASSIGN_OR_RETURN(auto sleeper, EpollSleeper::create());
-  return std::shared_ptr<Control>(new Control(std::move(sleeper)));
-}
-
 Control::~Control() {
-  stopping_.store(true, std::memory_order_release);
-  ring();
+  stopping_.store(true, std::memory_order_seq_cst);
+  if (sleeper_) ring();
   thread_.join();
 }
 
+Status Control::begin() {
+  if (ended()) return {Code::kSyscall, kClosed};
+  if (!sleeper_) {
+    HCCL_ASSIGN_OR_RETURN(sleeper_, EpollSleeper::create());
+  }
+  if (!thread_.started()) thread_ = Thread("hccl-control", [this] { run(); });
+  return {};
+}
+
 void Control::ring() {
-  rung_.store(true, std::memory_order_release);
+  rung_.store(true, std::memory_order_seq_cst);
   sleeper_->ring();
 }
 
-Control::NodeId Control::add(const Make& make) {
+// A node without a thread would keep its sockets, and say nothing: so the thread comes first.
+Result<Control::NodeId> Control::add(const Make& make) {
   const NodeId id = ++last_;
   const MutexLock lock(turn_);
-  nodes_[id].node = make(sleeper_->epoll(), std::uint64_t{id} << kTagBits);
-  if (!thread_.started()) thread_ = Thread("hccl-control", [this] { run(); });
+  HCCL_RETURN_IF_ERROR(begin());
+  auto node = make(sleeper_->epoll(), std::uint64_t{id} << kTagBits);
+  nodes_[id].node = std::move(node);
   ring();
   return id;
 }
@@ -61,14 +68,31 @@ void Control::post(NodeId node, std::function<void(ControlNode&)> what) {
   {
     const MutexLock lock(box_mutex_);
     box_.emplace_back(node, std::move(what));
+    ++posted_;
   }
   ring();
+}
+
+void Control::await() {
+  if (its_.load(std::memory_order_acquire) == std::this_thread::get_id()) return;
+  std::uint64_t mine = 0;
+  {
+    const MutexLock lock(box_mutex_);
+    mine = posted_;
+  }
+  const auto done = [&] { return ended() || done_.load(std::memory_order_acquire) >= mine; };
+  const Waiter waiter{.deadline = Deadline::after(kLastWords), .policy = kSleepAtOnce};
+  static_cast<void>(waiter.until(done, turned_));
 }
 
 void Control::remove(NodeId node, std::chrono::nanoseconds lingers) {
   const MutexLock lock(turn_);
   const auto at = nodes_.find(node);
   if (at == nodes_.end()) return;
+  if (ended()) {
+    nodes_.erase(at);
+    return;
+  }
   at->second.node->detach();
   at->second.lingers = lingers.count() != 0;
   at->second.ends = Clock::now() + std::max<std::chrono::nanoseconds>(lingers, kLastWords);
@@ -83,66 +107,93 @@ void Control::flush(NodeId node, std::chrono::nanoseconds at_most) {
     const MutexLock box(box_mutex_);
     return box_.empty() && at->second.node->is_heeded();
   };
-  Doorbell nothing_rings;
-  const Waiter waiter{.deadline = Deadline::after(at_most), .policy = kLookAgain};
-  static_cast<void>(waiter.until(heeded, nothing_rings));
+  const Waiter waiter{.deadline = Deadline::after(at_most), .policy = kSleepAtOnce};
+  static_cast<void>(waiter.until(heeded, turned_));
 }
 
 void Control::run() {
-  const auto due = [this] {
-    pollfd events{sleeper_->epoll(), POLLIN, 0};
-    return rung_.exchange(false, std::memory_order_acquire) || ::poll(&events, 1, 0) > 0;
-  };
-  while (!stopping_.load(std::memory_order_acquire)) {
-    control::Time next;
-    {
-      const MutexLock lock(turn_);
-      serve();
-      next = this->next();
-    }
-    const Waiter waiter{.deadline = Deadline::at(next), .policy = kSleepUntilDue};
-    static_cast<void>(waiter.until(due, *sleeper_));
+  its_.store(std::this_thread::get_id(), std::memory_order_release);
+  Status why;
+  try {
+    why = work();
+  } catch (...) {
+    why = caught();
   }
   const MutexLock lock(turn_);
-  nodes_.clear();
+  for (auto& [id, entry] : nodes_) {
+    if (!why.ok()) entry.node->fail(why);
+  }
+  ended_.store(true, std::memory_order_release);
+  turned_.ring();
+  if (why.ok()) nodes_.clear();
   crypto_leaves_thread();
 }
 
-void Control::serve() {
+Status Control::work() {
+  const auto due = [this] {
+    pollfd events{sleeper_->epoll(), POLLIN, 0};
+    return rung_.load(std::memory_order_acquire) || ::poll(&events, 1, 0) > 0;
+  };
+  for (;;) {
+    rung_.store(false, std::memory_order_seq_cst);  // before the looks at what rings
+    if (stopping_.load(std::memory_order_seq_cst)) return {};
+    control::Time next;
+    {
+      const MutexLock lock(turn_);
+      HCCL_RETURN_IF_ERROR(serve());
+      next = this->next();
+    }
+    turned_.ring();
+    const Waiter waiter{.deadline = Deadline::at(next), .policy = kSleepUntilDue};
+    static_cast<void>(waiter.until(due, *sleeper_));
+  }
+}
+
+Status Control::serve() {
   epoll_event events[kEvents];
   const int number = ::epoll_wait(sleeper_->epoll(), events, kEvents, 0);
+  if (number < 0 && errno != EINTR) return {Code::kSyscall, kClosed};
   for (int i = 0; i < number; ++i) {
     const std::uint64_t tag = events[i].data.u64;
     if (tag == EpollSleeper::kWake) sleeper_->awake();
     if (tag == EpollSleeper::kWake) continue;
     const auto at = nodes_.find(static_cast<NodeId>(tag >> kTagBits));
-    if (at != nodes_.end()) at->second.node->lines().ready(tag, events[i].events);
+    if (at == nodes_.end()) continue;
+    at->second.node->lines().ready(tag, events[i].events);
+    at->second.due = {};
   }
-  std::vector<std::pair<NodeId, std::function<void(ControlNode&)>>> box;
+  std::vector<Post> box;
+  std::uint64_t posted = 0;
   {
     const MutexLock lock(box_mutex_);
     box.swap(box_);
+    posted = posted_;
   }
   for (const auto& [id, what] : box) {
     const auto at = nodes_.find(id);
     if (at == nodes_.end()) continue;
     ControlNode& node = *at->second.node;
     guarded(node, [&node, &doing = what] { doing(node); });
+    at->second.due = {};
   }
+  done_.store(posted, std::memory_order_release);
   const auto now = Clock::now();
-  for (auto& [id, entry] : nodes_) guarded(*entry.node, [&entry = entry] { entry.node->turn(); });
+  for (auto& [id, entry] : nodes_) {
+    if (now < entry.due) continue;
+    guarded(*entry.node, [&entry = entry] { entry.node->turn(); });
+    entry.due = entry.node->next();
+  }
   std::erase_if(nodes_, [now](const auto& each) {
-    const auto& [node, ends, lingers] = each.second;
-    if (ends == control::Time::max()) return false;
-    return now >= ends || (!lingers && !node->lines().unsent());
+    const Entry& entry = each.second;
+    if (entry.ends == control::Time::max()) return false;
+    return now >= entry.ends || (!entry.lingers && !entry.node->lines().unsent());
   });
+  return {};
 }
 
 control::Time Control::next() const {
   control::Time first = control::Time::max();
-  for (const auto& [id, entry] : nodes_) {
-    first = std::min({first, entry.ends, entry.node->next()});
-  }
+  for (const auto& [id, entry] : nodes_) first = std::min({first, entry.ends, entry.due});
   return first;
 }
 

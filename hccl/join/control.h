@@ -6,8 +6,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "hccl/base/doorbell.h"
 #include "hccl/base/log.h"
 #include "hccl/base/mutex.h"
 #include "hccl/base/socket.h"
@@ -16,23 +19,26 @@
 
 namespace hccl::join {
 
-/// Any thread may call, but hold(), release() and abandon() belong around a fork. The thread starts
-/// with the first node.
+/// Any thread may call, but hold(), release() and abandon() belong around a fork. Descriptors and
+/// the thread come with the first node.
 class Control {
  public:
   using NodeId = std::uint32_t;
   /// Makes a node with lines in this epoll set, and with tags from the given one on.
   using Make = std::function<std::unique_ptr<ControlNode>(int epoll, std::uint64_t tags)>;
 
-  static Result<std::shared_ptr<Control>> create();
+  Control() = default;
   /// Ends the thread at once. Nodes that have not left have died.
   ~Control();
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  NodeId add(const Make& make);
+  Result<NodeId> add(const Make& make);
   /// The thread does this soon. No effect once the node is over.
   void post(NodeId node, std::function<void(ControlNode&)> what);
+  /// Waits until the thread has done all that was posted, so that the frames are in the sockets, or
+  /// for a second. Returns at once in the thread itself.
+  void await();
   /// The node's owner hears nothing more once this returns. The node closes its lines when they
   /// have taken all frames, kLastWords later at most; one that `lingers`, only after this time.
   /// Never call it in the control thread.
@@ -41,6 +47,8 @@ class Control {
   /// `at_most`.
   void flush(NodeId node, std::chrono::nanoseconds at_most);
   static constexpr std::chrono::seconds kLastWords{1};
+  /// Whether the thread has ended, because the program has closed its descriptors.
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
 
   void hold() HCCL_UNCHECKED { turn_.lock(); }
   void release() HCCL_UNCHECKED { turn_.unlock(); }
@@ -49,23 +57,29 @@ class Control {
  private:
   struct Entry {
     std::unique_ptr<ControlNode> node;
+    control::Time due{};                        // when its next turn is
     control::Time ends = control::Time::max();  // of a node that was removed
     bool lingers = false;
   };
-  explicit Control(std::unique_ptr<EpollSleeper> sleeper) : sleeper_(std::move(sleeper)) {}
+  using Post = std::pair<NodeId, std::function<void(ControlNode&)>>;
+  Status begin() HCCL_REQUIRES(turn_);
   void run();
   void ring();
-  void serve() HCCL_REQUIRES(turn_);
+  Status work();
+  Status serve() HCCL_REQUIRES(turn_);
   control::Time next() const HCCL_REQUIRES(turn_);
 
-  std::unique_ptr<EpollSleeper> sleeper_;
-  Mutex turn_{LockLevel::kControl};  // held in a turn, and around a fork
+  std::unique_ptr<EpollSleeper> sleeper_;  // does not change once there is a node
+  Mutex turn_{LockLevel::kControl};        // held in a turn, and around a fork
   std::map<NodeId, Entry> nodes_ HCCL_GUARDED_BY(turn_);
   Mutex box_mutex_{LockLevel::kControlBox};
-  std::vector<std::pair<NodeId, std::function<void(ControlNode&)>>> box_
-      HCCL_GUARDED_BY(box_mutex_);
+  std::vector<Post> box_ HCCL_GUARDED_BY(box_mutex_);
+  std::uint64_t posted_ HCCL_GUARDED_BY(box_mutex_) = 0;
+  std::atomic<std::uint64_t> done_{0};  // of posted_
+  Doorbell turned_;                     // rung after each turn
   std::atomic<NodeId> last_{0};
-  std::atomic<bool> rung_{false}, stopping_{false};
+  std::atomic<bool> rung_{false}, stopping_{false}, ended_{false};
+  std::atomic<std::thread::id> its_{};  // of the thread
   Thread thread_ HCCL_GUARDED_BY(turn_);
 };
 

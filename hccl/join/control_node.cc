@@ -15,11 +15,11 @@ using control::Seek;
 using Clock = std::chrono::steady_clock;
 
 control::Roster own_part(const std::string& address, std::uint16_t port, control::RankSet ranks,
-                         const std::string& boot) {
+                         const std::string& boot, const control::Attempt& attempt) {
   control::Roster own;
   own.hosts.push_back({host_identity(boot), core_mask(), {address}});
-  own.nodes.push_back(
-      {0, 0, static_cast<std::uint32_t>(::getpid()), port, start_of(::getpid()), std::move(ranks)});
+  own.nodes.push_back({0, 0, static_cast<std::uint32_t>(::getpid()), port, start_of(::getpid()),
+                       std::move(ranks), attempt});
   return own;
 }
 
@@ -28,13 +28,17 @@ ControlNode::ControlNode(Args args, std::unique_ptr<Lines> lines, Owner& owner)
       lines_(std::move(lines)),
       owner_(&owner),
       seek_(std::move(args.own), args.size, std::move(args.agreement), std::move(args.root),
-            args.patience, Clock::now()),
+            args.patience, Clock::now(), std::move(args.claimants)),
       to_root_(std::move(args.to_root)) {}
 
 void ControlNode::turn() {
   if (over_) return;
   const Time now = Clock::now();
   for (const Lines::Event& event : lines_->turn(now)) handle(event, now);
+  if (const Status lacks = lines_->lacks(now); !lacks.ok() && !relay_) {
+    give_up(lacks.with_context("the root, pid " + std::to_string(::getpid()) +
+                               ", cannot take in more ranks"));
+  }
   if (now >= seek_.next()) apply(seek_.tick(now), now);
   if (relay_ && now >= relay_->next()) apply(relay_->tick(now));
   settle();
@@ -110,6 +114,7 @@ void ControlNode::settle() {
   }
   if (over_ || !relay_ || relay_->state() != Relay::State::kOver || lines_->unsent()) return;
   over_ = told_ = true;
+  lines_->close_all();
   owner_->over();
 }
 
@@ -127,28 +132,30 @@ void ControlNode::say(const std::function<Relay::Step(Relay&, Time)>& what) {
 }
 
 void ControlNode::bring(Owner& owner, std::uint32_t rank, std::uint32_t size,
-                        const std::string& agreement) {
+                        const std::string& agreement, const control::Attempt& attempt) {
   owner_ = &owner;
   if (told_) return owner.failed(seek_.why());
   const Time now = Clock::now();
-  apply(seek_.bring(rank, size, agreement, now), now);
+  apply(seek_.bring(rank, size, agreement, now, attempt), now);
   settle();
 }
 
+// Each caller needs a descriptor to hear it, one after the other.
 void ControlNode::give_up(const Status& why) {
   const Time now = Clock::now();
+  lines_->use_spare();
   apply(seek_.give_up(why, now), now);
   settle();
 }
 
 void ControlNode::fail(const Status& why) noexcept {
   over_ = true;
-  lines_->abandon();
+  lines_->close_all();
   if (!std::exchange(told_, true)) owner_->failed(why);
 }
 
 bool ControlNode::is_heeded() const {
-  return !lines_->unsent() && (!is_in() || relay_->is_heeded());
+  return over_ || (!lines_->unsent() && (!is_in() || relay_->is_heeded()));
 }
 
 }  // namespace hccl::join

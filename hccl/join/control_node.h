@@ -16,7 +16,7 @@ namespace hccl::join {
 
 /// This process as a part of a roster: its host and itself, with these ranks. `boot`: of this host.
 control::Roster own_part(const std::string& address, std::uint16_t port, control::RankSet ranks,
-                         const std::string& boot);
+                         const std::string& boot, const control::Attempt& attempt = {});
 
 /// Nothing blocks. For one thread, which is Control's; in a forked child only abandon().
 class ControlNode {
@@ -35,7 +35,7 @@ class ControlNode {
     /// The node has left, or all others believe that it has died. It does nothing more.
     virtual void over() {}
   };
-  /// `own`, `size`, `agreement`, `root`, `patience`: see Seek.
+  /// `own`, `size`, `agreement`, `root`, `patience`, `claimants`: see Seek.
   struct Args {
     control::Roster own;
     std::uint32_t size = 0;
@@ -44,6 +44,7 @@ class ControlNode {
     std::optional<Line> to_root = {};  ///< a line that has found the root
     std::chrono::nanoseconds patience{};
     std::chrono::nanoseconds peer_timeout{};
+    control::Claimants claimants = {};
   };
 
   ControlNode(Args args, std::unique_ptr<Lines> lines, Owner& owner);
@@ -65,7 +66,8 @@ class ControlNode {
   /// Whether the neighbours have acknowledged all that this node has said.
   bool is_heeded() const;
   /// At the root, which has no rank: the owner's rank joins here. Once.
-  void bring(Owner& owner, std::uint32_t rank, std::uint32_t size, const std::string& agreement);
+  void bring(Owner& owner, std::uint32_t rank, std::uint32_t size, const std::string& agreement,
+             const control::Attempt& attempt);
   /// The owner hears nothing more.
   void detach() { owner_ = &nobody_; }
   void abandon() { lines_->abandon(); }

@@ -73,7 +73,7 @@ struct Seeker {
     const std::string where = endpoint_text(info.address, each.port);
     last = failure;
     if (last.code() == Code::kPara) return last;
-    // A wrong proof at the only port: the coordinator will not appear there later.
+    // A wrong proof at the only port: the root will not appear there later.
     if (info.ports == 1 && each.line && last.code() == Code::kTcpConnect) {
       return last.with_context("joining at " + where);
     }

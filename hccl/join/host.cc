@@ -16,7 +16,7 @@
 
 #include "hccl/base/error_text.h"
 #include "hccl/base/fd.h"
-#include "hccl/join/wire.h"
+#include "hccl/control/roster.h"
 
 namespace hccl::join {
 namespace {
@@ -70,7 +70,7 @@ std::string_view machine_of(const HostIdentity& host) {
 
 std::string core_mask() {
   // The kernel's mask may be longer than cpu_set_t: EINVAL asks for more room.
-  for (std::size_t bytes = sizeof(cpu_set_t); bytes <= wire::kCoresCap; bytes *= 2) {
+  for (std::size_t bytes = sizeof(cpu_set_t); bytes <= control::kCoresCap; bytes *= 2) {
     std::vector<cpu_set_t> sets((bytes + sizeof(cpu_set_t) - 1) / sizeof(cpu_set_t));
     if (::sched_getaffinity(0, bytes, sets.data()) != 0) continue;
     std::string mask(bytes, '\0');

@@ -9,7 +9,7 @@
 #include "hccl/base/config.h"
 #include "hccl/base/process.h"
 #include "hccl/base/status.h"
-#include "hccl/join/wire.h"
+#include "hccl/control/roster.h"
 
 namespace hccl::join {
 
@@ -30,7 +30,7 @@ struct Launch {
   std::string job = {};
   std::string rank_table_path = {};  ///< RANK_TABLE_FILE
   std::string identify = {};         ///< RANK_ID
-  wire::Attempt attempt = {};        ///< of torchelastic's agent
+  control::Attempt attempt = {};     ///< of torchelastic's agent
   pid_t first = 0;  ///< the first process that the launcher started as this rank; 0: not known
 };
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "hccl/base/bytes.h"
+
 namespace hccl::join {
 
 Line::Line(Fd fd, Side side, std::shared_ptr<const TlsContext> context, const RootInfo& info)
@@ -26,11 +28,11 @@ short Line::wants() const { return tls_ ? tls_->wants() : POLLIN; }
 bool Line::proved() const { return tls_ && tls_->finished(); }
 bool Line::named() const { return tls_ && tls_->named(); }
 
-void Line::put(wire::Frame frame) { out_.push_back(std::move(frame)); }
+void Line::put(std::string_view frame) { out_.push_back(ByteWriter().put_text(frame).take()); }
 
 Status Line::flush() {
   for (; !out_.empty(); out_.pop_front(), sent_ = 0) {
-    const std::string_view frame = out_.front().on_line();
+    const std::string_view frame = out_.front();
     HCCL_ASSIGN_OR_RETURN(const std::size_t sent, tls_->write(frame.substr(sent_)));
     sent_ += sent;
     if (sent_ < frame.size()) break;

@@ -1,5 +1,5 @@
-// One end of a control line, the rank's or the coordinator's: frames (wire.h) over TLS. No frame
-// arrives before the peer has proved that it holds the job's secret.
+// One end of a control line between two nodes: frames (32-bit length, then bytes) over TLS. No
+// frame arrives before the peer has proved that it holds the job's secret.
 #pragma once
 
 #include <deque>
@@ -11,7 +11,6 @@
 #include "hccl/base/fd.h"
 #include "hccl/base/tls.h"
 #include "hccl/join/root_info.h"
-#include "hccl/join/wire.h"
 
 namespace hccl::join {
 
@@ -31,11 +30,11 @@ class Line {
   Status prove();
   short wants() const;
   bool proved() const;
-  /// For the coordinator: whether the peer's first bytes name this job's secret.
+  /// Whether the peer's first bytes name this job's secret.
   bool named() const;
 
   /// Appends a frame to the frames that wait to be sent.
-  void put(wire::Frame frame);
+  void put(std::string_view frame);
   /// Sends as much as the socket takes.
   Status flush();
   bool unsent() const { return !out_.empty(); }
@@ -55,8 +54,8 @@ class Line {
   Uuid id_;
   std::optional<TlsStream> tls_;
   std::string in_;
-  std::deque<wire::Frame> out_;
-  std::size_t sent_ = 0;  // of the first frame in out_
+  std::deque<std::string> out_;  // with their lengths
+  std::size_t sent_ = 0;         // of the first frame in out_
 };
 
 }  // namespace hccl::join

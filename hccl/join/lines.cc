@@ -19,14 +19,13 @@ using std::chrono::milliseconds;
 constexpr std::size_t kSteps = 4;         // of handshakes in one turn
 constexpr milliseconds kSure{100};        // a stranger keeps its descriptor so long
 constexpr milliseconds kSureNamed{1000};  // one that has named the job
+constexpr milliseconds kShort{1000};      // without descriptors
 constexpr Lines::LineId kKnock = 0;       // the listener's tag
-
-Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
 
 Lines::Lines(RootInfo key, Listener listener, std::shared_ptr<const TlsContext> context, int epoll,
-             std::uint64_t tags, Logger log)
+             std::uint64_t tags, Logger log, Fd spare, std::size_t strangers)
     : key_(std::move(key)),
       listener_(std::move(listener)),
       port_(listener_.port),
@@ -34,11 +33,27 @@ Lines::Lines(RootInfo key, Listener listener, std::shared_ptr<const TlsContext> 
       epoll_(epoll),
       tags_(tags),
       log_(std::move(log)),
-      spare_(open_spare()) {
+      spare_(std::move(spare)),
+      cap_(strangers) {
   hear_knocks(true);
 }
 
-Lines::~Lines() = default;
+Result<Fd> Lines::open_spare() {
+  Fd spare(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!spare.valid()) return Status(Code::kSyscall, "open /dev/null: " + error_text(errno));
+  return spare;
+}
+
+Lines::~Lines() { close_all(); }
+
+// A descriptor that has a copy, as in a child, would stay in the epoll set.
+void Lines::close_all() {
+  hear_knocks(false);
+  listener_.fd.reset();
+  while (!connections_.empty()) erase(connections_.begin()->first);
+  ready_.clear();
+  events_.clear();
+}
 
 void Lines::watch(int fd, LineId id, std::uint32_t events, int operation) {
   epoll_event event{};
@@ -50,8 +65,19 @@ void Lines::watch(int fd, LineId id, std::uint32_t events, int operation) {
 void Lines::watch(LineId id, Connection& connection, std::uint32_t events) {
   if (connection.watched == events) return;
   const int fd = connection.line ? connection.line->fd() : connection.fd.get();
-  watch(fd, id, events, connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD);
+  const int operation = events == 0               ? EPOLL_CTL_DEL
+                        : connection.watched == 0 ? EPOLL_CTL_ADD
+                                                  : EPOLL_CTL_MOD;
+  watch(fd, id, events, operation);
   connection.watched = events;
+}
+
+void Lines::erase(LineId id) {
+  const auto at = connections_.find(id);
+  if (at == connections_.end()) return;
+  watch(id, at->second, 0);
+  strangers_.erase(id);
+  connections_.erase(at);
 }
 
 void Lines::hear_knocks(bool on) {
@@ -91,8 +117,7 @@ Lines::LineId Lines::add(Line line) {
 void Lines::connect(LineId id, Connection& connection) {
   const int error = connect_error(connection.fd.get());
   if (error != 0) return fail(id, error_text(error), error == ECONNREFUSED);
-  watch(connection.fd.get(), id, 0, EPOLL_CTL_DEL);
-  connection.watched = 0;
+  watch(id, connection, 0);
   connection.line.emplace(std::move(connection.fd), Line::Side::kClient, context_, key_);
   prove(id, connection);
 }
@@ -103,8 +128,7 @@ void Lines::fail(LineId id, const std::string& why, bool gone) {
   if (at == connections_.end()) return;
   const bool tells = at->second.open ? !at->second.closing : at->second.dialed;
   const What what = at->second.open ? What::kClosed : What::kFailed;
-  strangers_.erase(id);
-  connections_.erase(at);
+  erase(id);
   if (tells) events_.push_back({what, id, why, gone});
 }
 
@@ -112,7 +136,7 @@ void Lines::fail(LineId id, const std::string& why, bool gone) {
 
 // When the oldest stranger may be dropped for a new one.
 Lines::Time Lines::room_at() const {
-  if (strangers_.size() < kStrangers) return Time{};
+  if (strangers_.size() < cap_) return Time{};
   Time first = Time::max();
   for (const LineId id : strangers_) {
     const Connection& each = connections_.at(id);
@@ -136,11 +160,12 @@ bool Lines::drop_stranger(Time now) {
 
 void Lines::accept_some(Time now) {
   for (std::size_t i = 0; i < kSteps; ++i) {
-    if (strangers_.size() >= kStrangers && !drop_stranger(now)) break;
+    if (strangers_.size() >= cap_ && !drop_stranger(now)) break;
     auto fd = accept_one(listener_.fd.get());
     if (!fd.ok() && drop_stranger(now)) fd = accept_one(listener_.fd.get());
-    if (!fd.ok()) return turn_away(fd.status());
+    if (!fd.ok()) return turn_away(fd.status(), now);
     if (!fd->valid()) return;
+    why_short_ = {};
     const LineId id = ++last_;
     Connection& connection = connections_[id];
     connection.line.emplace(std::move(*fd), Line::Side::kServer, context_, key_);
@@ -151,12 +176,20 @@ void Lines::accept_some(Time now) {
 }
 
 // No descriptor is free: the spare one serves to close the caller's connection, and it tries again.
-void Lines::turn_away(const Status& why) {
-  if (!std::exchange(short_, true)) log_->warn("control: {}", why.message());
+void Lines::turn_away(const Status& why, Time now) {
+  if (why_short_.ok()) {
+    log_->warn("control: {}", why.message());
+    short_since_ = now;
+  }
+  why_short_ = why;
+  const bool had = spare_.valid();
   spare_.reset();
   static_cast<void>(accept_one(listener_.fd.get()));
-  spare_ = open_spare();
+  if (!had) return;
+  if (auto again = open_spare(); again.ok()) spare_ = std::move(*again);
 }
+
+Status Lines::lacks(Time now) const { return now >= short_since_ + kShort ? why_short_ : Status(); }
 
 void Lines::prove(LineId id, Connection& connection) {
   const Status status = connection.line->prove();
@@ -200,7 +233,7 @@ void Lines::send(LineId id, std::string_view frame) {
   if (connection.deaf) return;
   connection.queued += frame.size();
   if (connection.queued > kQueueCap) return fail(id, "the other end does not read");
-  connection.line->put(std::string(frame));
+  connection.line->put(frame);
   flush(id, connection);
 }
 
@@ -222,11 +255,7 @@ void Lines::flush(LineId id, Connection& connection) {
     if (!connection.line->unsent()) connection.queued = 0;
   }
   const bool waits = !connection.deaf && connection.open && connection.line->unsent();
-  if (connection.closing && !waits) {
-    strangers_.erase(id);
-    connections_.erase(id);
-    return;
-  }
+  if (connection.closing && !waits) return erase(id);
   watch(id, connection, waits ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 

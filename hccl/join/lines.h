@@ -18,8 +18,8 @@
 
 namespace hccl::join {
 
-/// Nothing blocks. No frame reaches the caller before its sender has proved itself, and strangers
-/// take at most kStrangers descriptors. For one thread; in a forked child only abandon().
+/// Nothing blocks. No frame reaches the caller before its sender has proved itself. For one thread;
+/// in a forked child only abandon().
 class Lines {
  public:
   using LineId = control::LineId;
@@ -31,15 +31,18 @@ class Lines {
     std::string text;   ///< the frame, or the reason for people
     bool gone = false;  ///< kFailed: nobody listens there, so that the process has ended
   };
-  static constexpr std::size_t kStrangers = 32;
+  static constexpr std::size_t kStrangers = 32;  ///< of a node that is not the first root
   static constexpr std::size_t kFrameCap = std::size_t{8} << 20;   ///< bytes of a frame
   static constexpr std::size_t kQueueCap = std::size_t{64} << 20;  ///< bytes that wait on a line
   static constexpr std::chrono::seconds kDialTime{1};
   static constexpr std::chrono::seconds kProofTime{5};
 
   /// Watches its descriptors in this epoll set, with tags from `tags` to `tags` + 2^32 - 1.
+  /// `strangers`: the most descriptors that strangers take. `spare`: from open_spare().
   Lines(RootInfo key, Listener listener, std::shared_ptr<const TlsContext> context, int epoll,
-        std::uint64_t tags, Logger log);
+        std::uint64_t tags, Logger log, Fd spare, std::size_t strangers = kStrangers);
+  /// A descriptor to turn callers away with while no other is free.
+  static Result<Fd> open_spare();
   ~Lines();
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
@@ -62,6 +65,13 @@ class Lines {
   Time next() const;
   /// Whether frames still wait to be sent.
   bool unsent() const;
+  /// Why callers are turned away, if no descriptor has been free for them for a second.
+  Status lacks(Time now) const;
+  /// Uses the last descriptor, too, to tell callers one after the other.
+  void use_spare() { spare_.reset(); }
+  /// Closes everything at once; nothing more happens.
+  void close_all();
+  /// In a forked child: closes its copies.
   void abandon();
 
  private:
@@ -79,11 +89,12 @@ class Lines {
 
   void watch(int fd, LineId id, std::uint32_t events, int operation);
   void watch(LineId id, Connection& connection, std::uint32_t events);
+  void erase(LineId id);
   void hear_knocks(bool on);
   Time room_at() const;
   bool drop_stranger(Time now);
   void accept_some(Time now);
-  void turn_away(const Status& why);
+  void turn_away(const Status& why, Time now);
   void connect(LineId id, Connection& connection);
   void prove(LineId id, Connection& connection);
   void read(LineId id, Connection& connection);
@@ -100,7 +111,9 @@ class Lines {
   std::uint64_t tags_;
   Logger log_;
   Fd spare_;  // to turn a caller away while no descriptor is free
-  bool short_ = false;
+  const std::size_t cap_;
+  Status why_short_;  // why the last caller was turned away
+  Time short_since_{};
   std::map<LineId, Connection> connections_;
   std::set<LineId> strangers_;             // the oldest first
   std::map<LineId, std::uint32_t> ready_;  // their events

@@ -17,9 +17,9 @@ struct RootInfo {
 
   Uuid id{};            ///< names the communicator
   Key secret{};         ///< any process that has it may join
-  std::string address;  ///< of the coordinator
+  std::string address;  ///< of the root
   std::uint16_t port = 0;
-  /// The number of ports, from `port` on, at which the coordinator may listen if peers must guess;
+  /// The number of ports, from `port` on, at which the root may listen if peers must guess;
   /// else 1.
   std::uint16_t ports = 1;
 

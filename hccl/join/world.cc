@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/caught.h"
 #include "hccl/base/socket.h"
+#include "hccl/control/wire.h"
 #include "hccl/join/find_root.h"
 
 namespace hccl::join {
@@ -13,31 +15,15 @@ namespace {
 using control::Gatherings;
 using control::RankSet;
 using control::Relay;
-using control::Roster;
 
 // The Seek has deadlines of its own, and says why it ends.
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::seconds kLeaves{1};
 constexpr std::uint64_t kOnce = 1;  // a key serves for one gathering
 
-RankSet ranks_of(const std::string& set, int size) {
-  if (set.empty()) return RankSet::range(0, static_cast<std::uint32_t>(size));
-  return RankSet(wire::ranks_in(set));
-}
-
-std::vector<wire::Member> members_of(const Roster& roster) {
-  std::vector<wire::Member> members;
-  for (std::uint32_t rank = 0; rank < roster.node_of.size(); ++rank) {
-    const Roster::Node& node = roster.nodes[roster.node_of[rank]];
-    const Roster::Host& host = roster.hosts[node.host];
-    members.push_back({.rank = rank,
-                       .pid = node.pid,
-                       .cores = host.cores,
-                       .host = host.machine,
-                       .address = host.addresses.front(),
-                       .started = node.started});
-  }
-  return members;
+RankSet ranks_of(const std::vector<int>& ranks, int size) {
+  if (ranks.empty()) return RankSet::range(0, static_cast<std::uint32_t>(size));
+  return RankSet(std::vector<std::uint32_t>(ranks.begin(), ranks.end()));
 }
 
 // The blobs in order of index, which each blob begins with.
@@ -55,6 +41,13 @@ Result<std::vector<std::string>> parts_of(const control::Gathering& sum, std::ui
   return parts;
 }
 
+std::vector<control::Verdict> in_order(const control::News& news) {
+  std::vector<control::Verdict> all;
+  for (const auto& [key, verdict] : news.verdicts) all.push_back(verdict);
+  std::ranges::stable_sort(all, [](const auto& a, const auto& b) { return a.is_older(b); });
+  return all;
+}
+
 }  // namespace
 
 World::World(std::shared_ptr<Control> control, const RootInfo& info, int size, int rank, Logger log)
@@ -69,40 +62,53 @@ World::~World() {
 Result<std::shared_ptr<World>> World::join(std::shared_ptr<Control> control, const RootInfo& info,
                                            int size, int rank, const Config& config, Logger log,
                                            const std::shared_ptr<Root>& here, const Begun& begun,
+                                           const control::Attempt& attempt,
                                            Result<std::string> boot) {
   HCCL_RETURN_IF_ERROR(boot.status());
   std::shared_ptr<World> world(new World(std::move(control), info, size, rank, std::move(log)));
+  Endpoint own, root;
   if (const auto node = here ? here->take() : std::nullopt) {
+    world->root_ = here;
     world->node_ = *node;
-    if (begun) HCCL_RETURN_IF_ERROR(begun(world));
-    world->control_->post(*node, [&world = *world, agreement = config.agreement()](auto& its) {
-      its.bring(world, static_cast<std::uint32_t>(world.rank_),
-                static_cast<std::uint32_t>(world.size_), agreement);
-    });
-    HCCL_RETURN_IF_ERROR(world->await_roster(config));
-    return world;
-  }
-  const Deadline deadline = Deadline::after(config.connect_timeout);
-  HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline, world->log_));
-  HCCL_ASSIGN_OR_RETURN(const Endpoint own, local_endpoint(line.fd()));
-  HCCL_ASSIGN_OR_RETURN(const Endpoint root, peer_endpoint(line.fd()));
-  {
+  } else {
+    const Deadline deadline = Deadline::after(config.connect_timeout);
+    HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline, world->log_));
+    HCCL_ASSIGN_OR_RETURN(own, local_endpoint(line.fd()));
+    HCCL_ASSIGN_OR_RETURN(root, peer_endpoint(line.fd()));
     const MutexLock lock(world->mutex_);
     world->to_root_.emplace(std::move(line));
   }
   if (begun) HCCL_RETURN_IF_ERROR(begun(world));
-  HCCL_RETURN_IF_ERROR(world->enter(own.address, root.port, config, *boot));
+  Status entered;
+  try {
+    entered = world->root_ ? world->bring(config, attempt)
+                           : world->enter(own.address, root.port, config, attempt, *boot);
+  } catch (...) {
+    entered = caught();
+  }
+  if (!entered.ok()) world->cannot(entered);
+  HCCL_RETURN_IF_ERROR(entered);
+  HCCL_RETURN_IF_ERROR(world->await_roster(config));
   return world;
 }
 
+Status World::bring(const Config& config, const control::Attempt& attempt) {
+  control_->post(node_, [this, attempt, agreement = config.agreement()](ControlNode& node) {
+    node.bring(*this, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size_),
+               agreement, attempt);
+  });
+  return {};
+}
+
 Status World::enter(const std::string& address, std::uint16_t root_port, const Config& config,
-                    const std::string& boot) {
+                    const control::Attempt& attempt, const std::string& boot) {
   HCCL_ASSIGN_OR_RETURN(Listener listener, listen_tcp(address, 0));
   HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
-  node_ = control_->add([&](int epoll, std::uint64_t tags) {
+  HCCL_ASSIGN_OR_RETURN(Fd spare, Lines::open_spare());
+  HCCL_ASSIGN_OR_RETURN(node_, control_->add([&](int epoll, std::uint64_t tags) {
     const MutexLock lock(mutex_);
     ControlNode::Args args{
-        .own = own_part(address, listener.port, {static_cast<std::uint32_t>(rank_)}, boot),
+        .own = own_part(address, listener.port, {static_cast<std::uint32_t>(rank_)}, boot, attempt),
         .size = static_cast<std::uint32_t>(size_),
         .agreement = config.agreement(),
         .root = control::Seek::Place{info_.address, root_port},
@@ -110,11 +116,20 @@ Status World::enter(const std::string& address, std::uint16_t root_port, const C
         .patience = config.connect_timeout,
         .peer_timeout = config.peer_timeout};
     to_root_.reset();
-    auto lines =
-        std::make_unique<Lines>(info_, std::move(listener), std::move(context), epoll, tags, log_);
+    auto lines = std::make_unique<Lines>(info_, std::move(listener), std::move(context), epoll,
+                                         tags, log_, std::move(spare));
     return std::make_unique<ControlNode>(std::move(args), std::move(lines), *this);
-  });
-  return await_roster(config);
+  }));
+  return {};
+}
+
+// The other ranks need not wait for a rank whose process lacks something.
+void World::cannot(const Status& why) {
+  const MutexLock lock(mutex_);
+  if (!to_root_) return;
+  to_root_->put(control::Seek::cannot(
+      {why.code(), "rank " + std::to_string(rank_) + ": " + why.message(), rank_}));
+  static_cast<void>(to_root_->flush());
 }
 
 Status World::await_roster(const Config& config) {
@@ -137,7 +152,7 @@ void World::abandon() {
 
 // ---- what the control thread hears ----
 
-void World::joined(const std::shared_ptr<const Roster>& roster) {
+void World::joined(const std::shared_ptr<const control::Roster>& roster) {
   const MutexLock lock(mutex_);
   members_ = members_of(*roster);
   roster_ = roster;
@@ -177,8 +192,10 @@ void World::heard(const control::News& news) {
       left_.insert(static_cast<int>(rank));
     }
   }
-  for (const auto& [key, verdict] : news.verdicts) {
-    if (verdict.scope == control::kEverything) deaths_.push_back(verdict.why);
+  for (const control::Verdict& verdict : in_order(news)) {
+    const bool death = verdict.scope == control::kEverything;
+    if (death && verdict.why.culprit() == rank_) continue;  // over() follows
+    if (death) deaths_.push_back(verdict.why);
     for (FailureListener* each : listeners_) each->on_failure(verdict.scope, verdict.why);
     finish(verdict.scope, verdict.why);
   }
@@ -213,6 +230,9 @@ void World::answered(const Gatherings::Answer& answer) {
   } else {
     finish(answer.key.group, answer.why);
   }
+  if (answer.why.code() == Code::kRemote) {  // also those that are still to come
+    for (FailureListener* each : listeners_) each->on_failure(answer.key.group, answer.why);
+  }
   bell_.ring();
 }
 
@@ -234,9 +254,9 @@ Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t 
                                                  std::uint32_t index, const std::string& mine,
                                                  Deadline deadline, const AbortFlag& abort,
                                                  const std::string& name,
-                                                 const std::string& members, bool makes_group,
+                                                 const std::vector<int>& members, bool makes_group,
                                                  const std::function<void()>& waits) {
-  if (mine.size() > wire::kBlobCap - sizeof index) {
+  if (mine.size() > kBlobCap - sizeof index) {
     return Status(Code::kInternal, "an exchange of too many bytes");
   }
   auto pending = std::make_shared<Pending>();
@@ -279,6 +299,11 @@ Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t 
 }
 
 void World::report(const Uuid& scope, const Status& why) {
+  say_report(scope, why);
+  control_->await();
+}
+
+void World::say_report(const Uuid& scope, const Status& why) {
   say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
     return relay.report(rank, scope, why, now);
   });
@@ -289,11 +314,11 @@ void World::stalled(const Uuid& scope, std::uint64_t sequence, const std::string
   control::Wait wait;
   wait.scope = scope;
   wait.number = sequence;
-  wait.call = call.substr(0, wire::kTextCap);
+  wait.call = call.substr(0, control::kTextCap);
   const Key hash = digest(call);
   std::copy_n(hash.begin(), wait.digest.size(), wait.digest.begin());
   wait.waiting = {static_cast<std::uint32_t>(rank_)};
-  wait.awaited = RankSet(std::vector<std::uint32_t>(awaited.begin(), awaited.end()));
+  wait.awaited = ranks_of(awaited, 0);
   say([wait](Relay& relay, control::Time now) { return relay.waits(wait, now); });
 }
 
@@ -301,11 +326,12 @@ void World::ended(const std::string& last) {
   say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
     return relay.ends(rank, last, now);
   });
+  control_->await();
 }
 
 void World::refused(const Uuid& scope, std::uint64_t sequence, const std::string& text) {
   say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
-    return relay.refused(rank, scope, sequence, text.substr(0, wire::kTextCap), now);
+    return relay.refused(rank, scope, sequence, text.substr(0, control::kTextCap), now);
   });
 }
 
@@ -314,19 +340,19 @@ void World::summon(const Uuid& scope) {
 }
 
 void World::absent(const Uuid& messages) {
-  const wire::Member& me = members_[static_cast<std::size_t>(rank_)];
-  report(messages, Status(Code::kRemote,
-                          "rank " + std::to_string(rank_) + " (" + me.address + " pid " +
-                              std::to_string(me.pid) +
-                              ") has destroyed the communicator in which another rank opens "
-                              "connections for messages (world ranks)",
-                          rank_));
+  const Member& me = members_[static_cast<std::size_t>(rank_)];
+  say_report(messages, Status(Code::kRemote,
+                              "rank " + std::to_string(rank_) + " (" + me.address + " pid " +
+                                  std::to_string(me.pid) +
+                                  ") has destroyed the communicator in which another rank opens "
+                                  "connections for messages (world ranks)",
+                              rank_));
 }
 
 void World::will_not_come(const Uuid& messages) noexcept {
   const MutexLock lock(mutex_);
   try {
-    if (not_coming_.size() >= wire::kScopesCap) not_coming_.clear();
+    if (not_coming_.size() >= control::kScopesCap) not_coming_.clear();
     not_coming_.insert(messages);
   } catch (...) {  // NOLINT(bugprone-empty-catch): those that wait meet their deadline
   }

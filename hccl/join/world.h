@@ -16,13 +16,23 @@
 #include "hccl/base/log.h"
 #include "hccl/base/mutex.h"
 #include "hccl/base/waiter.h"
-#include "hccl/join/control_line.h"
 #include "hccl/join/host.h"
+#include "hccl/join/member.h"
 #include "hccl/join/root.h"
 #include "hccl/join/root_info.h"
-#include "hccl/join/wire.h"
 
 namespace hccl::join {
+
+/// Receives failures on the control thread; must not block.
+class FailureListener {
+ public:
+  virtual ~FailureListener() = default;
+  /// `scope` names the communicator that failed. All zeroes: every communicator of the culprit, a
+  /// world rank, has failed.
+  virtual void on_failure(const Uuid& scope, const Status& why) = 0;
+  /// A rank of this communicator has called summon().
+  virtual void on_summons(const Uuid& scope) = 0;
+};
 
 /// Any thread may call.
 class World final : public ControlNode::Owner {
@@ -31,12 +41,14 @@ class World final : public ControlNode::Owner {
   /// with the absent ranks after config.connect_timeout; kPara when the ranks disagree on version,
   /// size or configuration. `begun` gets the world before that wait: a forked child has to
   /// abandon() it. An error of `begun` ends joining. `here`: the world's root, if it is in this
-  /// process: the first rank that joins has its node. `boot`: of this host.
+  /// process; the first rank that joins has its node. `attempt`: of this rank. `boot`: of this
+  /// host.
   using Begun = std::function<Status(const std::shared_ptr<World>&)>;
   static Result<std::shared_ptr<World>> join(std::shared_ptr<Control> control, const RootInfo& info,
                                              int size, int rank, const Config& config, Logger log,
                                              const std::shared_ptr<Root>& here = {},
                                              const Begun& begun = {},
+                                             const control::Attempt& attempt = {},
                                              Result<std::string> boot = boot_id());
   /// A rank that has not called leave() has died, unless it has called ended().
   ~World() override;
@@ -45,29 +57,30 @@ class World final : public ControlNode::Owner {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  const std::vector<wire::Member>& members() const { return members_; }
+  const std::vector<Member>& members() const { return members_; }
   const RootInfo& info() const { return info_; }
   const Logger& log() const { return log_; }
 
-  /// Gathers one blob from each rank of the set `members` (wire::set_of; empty: all ranks of the
-  /// world), in order of `index`. All use one key, which serves once. kTimeout names the absent
-  /// ranks; a rank that has left or died ends it; a rank that refused to make a group ends it if it
-  /// `makes_group`. Ends early when `abort` is raised. `name`: of the communicator that is opened,
-  /// for the log. `waits` is called every 0.4 s meanwhile.
+  static constexpr std::size_t kBlobCap = 64 << 10;  ///< bytes of one rank's part of an exchange
+  /// Gathers one blob from each of the world ranks `members` (empty: all), in order of `index`. All
+  /// use one key, which serves once. kTimeout names the absent ranks; a rank that has left or died
+  /// ends it; a rank that refused to make a group ends it if it `makes_group`. Ends early when
+  /// `abort` is raised. `name`: of the communicator that is opened, for the log. `waits` is called
+  /// every 0.4 s meanwhile.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
                                             Deadline deadline, const AbortFlag& abort,
                                             const std::string& name = "exchange",
-                                            const std::string& members = {},
+                                            const std::vector<int>& members = {},
                                             bool makes_group = false,
                                             const std::function<void()>& waits = {});
-  /// Tells all ranks that this communicator has failed.
+  /// Tells all ranks that this communicator has failed. The caller's process may exit at once.
   void report(const Uuid& scope, const Status& why);
   /// This rank waits in a call. The root compares the calls of the ranks, and names the absent
   /// ranks at a deadline. `awaited`: world ranks.
   void stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
                const std::vector<int>& awaited);
-  /// This rank's program ends without leaving; `last`: its last operation.
+  /// This rank's program ends without leaving; `last`: its last operation. Then it may exit.
   void ended(const std::string& last);
 
   /// This rank refused a call in the place of this operation, with the error's text. If other ranks
@@ -113,9 +126,12 @@ class World final : public ControlNode::Owner {
 
   World(std::shared_ptr<Control> control, const RootInfo& info, int size, int rank, Logger log);
   Status enter(const std::string& address, std::uint16_t root_port, const Config& config,
-               const std::string& boot);
+               const control::Attempt& attempt, const std::string& boot);
+  Status bring(const Config& config, const control::Attempt& attempt);
+  void cannot(const Status& why);
   Status await_roster(const Config& config);
   void say(std::function<control::Relay::Step(control::Relay&, control::Time)> what);
+  void say_report(const Uuid& scope, const Status& why);
 
   void joined(const std::shared_ptr<const control::Roster>& roster) override;
   void failed(const Status& why) override;
@@ -129,11 +145,12 @@ class World final : public ControlNode::Owner {
   void finish(const Uuid& key, Result<std::vector<std::string>> result) HCCL_REQUIRES(mutex_);
 
   const std::shared_ptr<Control> control_;
+  std::shared_ptr<Root> root_;  // whose node this rank has
   std::shared_ptr<Fd> claim_;
   const RootInfo info_;
   const int size_, rank_;
   const Logger log_;
-  std::vector<wire::Member> members_;  // does not change once the rank has joined
+  std::vector<Member> members_;  // does not change once the rank has joined
   Control::NodeId node_ = 0;
   std::chrono::nanoseconds lingers_{0};  // of a root that could not join
   mutable Mutex mutex_{LockLevel::kControlLine};

@@ -30,8 +30,8 @@ struct Worlds::Job {
   int size = 1;
   int rank = 0;
   RankOf rank_of = {};  // of a process of this job
-  wire::Attempt attempt = {};
-  bool watched = true;  // its coordinator looks for other claimants, on its own host
+  control::Attempt attempt = {};
+  bool watched = true;  // its root looks for other claimants, on its own host
 };
 
 namespace {
@@ -53,17 +53,26 @@ Result<std::string> Worlds::boot() {
   return boot_;
 }
 
-Status Worlds::start_coordinator(RootInfo& info, const Config& config, Claimants claimants) {
+std::shared_ptr<Control> Worlds::control() {
+  if (!control_ || control_->ended()) control_ = std::make_shared<Control>();
+  return control_;
+}
+
+Status Worlds::start_root(RootInfo& info, const Config& config, control::Claimants claimants) {
   Result<std::string> own = boot();
   const MutexLock lock(mutex_);  // no fork while nobody else knows the sockets
-  HCCL_ASSIGN_OR_RETURN(
-      auto coordinator,
-      Coordinator::start(info, config, make_logger(config.log_level, "coordinator"),
-                         std::move(claimants), std::move(own)));
-  // A coordinator whose ranks have all left has ended its thread; it is destroyed here.
-  std::erase_if(coordinators_, [](const auto& each) { return each->finished(); });
-  coordinators_.push_back(std::move(coordinator));
+  HCCL_ASSIGN_OR_RETURN(auto root,
+                        Root::start(control(), info, config, make_logger(config.log_level, "root"),
+                                    std::move(claimants), std::move(own)));
+  std::erase_if(roots_, [](const auto& each) { return each->finished(); });
+  roots_.push_back(std::move(root));
   return {};
+}
+
+std::shared_ptr<Root> Worlds::root_of(const Uuid& world) {
+  const auto at =
+      std::ranges::find_if(roots_, [&](const auto& each) { return each->id() == world; });
+  return at == roots_.end() ? nullptr : *at;
 }
 
 std::shared_ptr<Fd> Worlds::open_unshared(const std::function<Fd()>& make) {
@@ -105,33 +114,35 @@ Result<std::shared_ptr<Fd>> Worlds::claim_rank(const std::string& job, int size,
 
 Worlds::Joined Worlds::enter(const RootInfo& info, const Job& job, const Config& config) {
   HCCL_ASSIGN_OR_RETURN(const std::string own, boot());
-  const auto begun = [&](const std::shared_ptr<ControlLine>& line) {
+  std::shared_ptr<Control> control;
+  std::shared_ptr<Root> root;
+  {
+    const MutexLock lock(mutex_);
+    control = this->control();
+    root = root_of(info.id);
+  }
+  const auto begun = [&](const std::shared_ptr<World>& world) {
     {
       const MutexLock lock(mutex_);
-      std::erase_if(lines_, [](const auto& each) { return each.expired(); });
-      lines_.push_back(line);
+      std::erase_if(worlds_, [](const auto& each) { return each.expired(); });
+      worlds_.push_back(world);
     }
     if (!job.rank_of || (job.watched && is_local(info.address))) return Status();
     return expect_newest(job.rank, job.rank_of, job_id(true), host_identity(own));
   };
-  auto joined = ControlLine::join(info, job.size, job.rank, config,
-                                  make_logger(config.log_level, "rank " + std::to_string(job.rank)),
-                                  begun, job.attempt, own);
+  auto joined = World::join(control, info, job.size, job.rank, config,
+                            make_logger(config.log_level, "rank " + std::to_string(job.rank)), root,
+                            begun, job.attempt, own);
   const Status& why = joined.status();
   if (why.code() == Code::kTimeout && job.rank == 0) {
     return Status(why.code(), why.message() + alternatives_to(info.address), why.culprit());
   }
-  // The process of the coordinator lacks something: the other ranks need not wait for its rank.
-  if (why.code() == Code::kSyscall || why.code() == Code::kOom) give_up(info.id, job.rank, why);
-  return joined;
-}
-
-void Worlds::give_up(const Uuid& world, int rank, const Status& why) {
-  const MutexLock lock(mutex_);
-  for (const auto& each : coordinators_) {
-    if (each->id() != world) continue;
-    each->give_up(Status(why.code(), "rank " + std::to_string(rank) + ": " + why.message(), rank));
+  // The root's process lacks something: the other ranks need not wait for its rank.
+  if (root && (why.code() == Code::kSyscall || why.code() == Code::kOom)) {
+    root->give_up(
+        {why.code(), "rank " + std::to_string(job.rank) + ": " + why.message(), job.rank});
   }
+  return joined;
 }
 
 Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config) {
@@ -152,19 +163,19 @@ Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Conf
 // Waits until no other thread changes the data that abandon() reads.
 void Worlds::hold() {
   mutex_.lock();
-  for (const auto& each : coordinators_) each->hold();
+  if (control_) control_->hold();
 }
 
 void Worlds::release() {
-  for (const auto& each : coordinators_) each->release();
+  if (control_) control_->release();
   mutex_.unlock();
 }
 
 void Worlds::abandon() {
-  for (const auto& each : lines_) {
-    if (const auto line = each.lock()) line->abandon();
+  for (const auto& each : worlds_) {
+    if (const auto world = each.lock()) world->abandon();
   }
-  for (const auto& each : coordinators_) each->abandon();
+  if (control_) control_->abandon();
   for (const auto& each : unshared_) {
     if (const auto fd = each.lock()) fd->reset();
   }
@@ -175,7 +186,7 @@ void Worlds::abandon() {
 
 // Root info with a secret and an id of its own.
 Result<RootInfo> Worlds::fresh_root(const Config& config, const std::string& address,
-                                    Claimants claimants) {
+                                    control::Claimants claimants) {
   RootInfo info;
   HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
   HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
@@ -184,7 +195,7 @@ Result<RootInfo> Worlds::fresh_root(const Config& config, const std::string& add
     info.port = config.port_ranges.front().first;
     info.ports = static_cast<std::uint16_t>(config.port_ranges.front().second - info.port + 1);
   }
-  HCCL_RETURN_IF_ERROR(start_coordinator(info, config, std::move(claimants)));
+  HCCL_RETURN_IF_ERROR(start_root(info, config, std::move(claimants)));
   return info;
 }
 
@@ -225,8 +236,7 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
     opening = open_unshared([&] { return claim(name); });
     if (!opening->valid() && is_claimed(name)) return contest(info, job, config);
     if (was_contested(config.meeting_places, job.name)) return name_is_taken();
-    HCCL_RETURN_IF_ERROR(
-        start_coordinator(info, config, claimants_of(job.name, job.rank_of, config)));
+    HCCL_RETURN_IF_ERROR(start_root(info, config, claimants_of(job.name, job.rank_of, config)));
   }
   return enter(info, job, config);
 }

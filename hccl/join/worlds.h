@@ -8,22 +8,23 @@
 
 #include "hccl/base/config.h"
 #include "hccl/base/mutex.h"
-#include "hccl/join/control_line.h"
-#include "hccl/join/coordinator.h"
+#include "hccl/control/claims.h"
 #include "hccl/join/rank_table.h"
+#include "hccl/join/root.h"
 #include "hccl/join/root_info.h"
+#include "hccl/join/world.h"
 
 namespace hccl::join {
 
 struct Launch;
 
-/// One object a process, with the coordinators that run here. Every member is safe to use from any
+/// One object a process, with the roots that run here. Every member is safe to use from any
 /// thread.
 class Worlds {
  public:
-  using Joined = Result<std::shared_ptr<ControlLine>>;
+  using Joined = Result<std::shared_ptr<World>>;
 
-  /// Makes root info with a fresh secret and id, and starts its coordinator in this process.
+  /// Makes root info with a fresh secret and id, and starts its root in this process.
   /// `one_host`: all ranks are on this host.
   Result<RootInfo> make_root(const Config& config, bool one_host);
 
@@ -48,12 +49,13 @@ class Worlds {
   struct Job;
 
   std::shared_ptr<Fd> open_unshared(const std::function<Fd()>& make);
-  Status start_coordinator(RootInfo& info, const Config& config, Claimants claimants = {});
+  Status start_root(RootInfo& info, const Config& config, control::Claimants claimants = {});
+  std::shared_ptr<Control> control() HCCL_REQUIRES(mutex_);
+  std::shared_ptr<Root> root_of(const Uuid& world) HCCL_REQUIRES(mutex_);
   Result<std::string> boot();
   int next_join(const std::string& job);
   Result<std::shared_ptr<Fd>> claim_rank(const std::string& job, int size, int rank);
   Joined enter(const RootInfo& info, const Job& job, const Config& config);
-  void give_up(const Uuid& world, int rank, const Status& why);
   Joined join_by_pmix(const Launch& launch, const Config& config);
   Joined join_by_variables(const Launch& launch, const Config& config);
   Joined join_by_table(const RankTable& table, const std::string& identify, const Config& config);
@@ -61,12 +63,13 @@ class Worlds {
   Joined join_between_hosts(const Job& job, const Config& config);
   Joined join_inside_host(const Job& job, const Config& config);
   Result<RootInfo> fresh_root(const Config& config, const std::string& address,
-                              Claimants claimants = {});
+                              control::Claimants claimants = {});
   Status contest(const RootInfo& info, const Job& job, Config config);
 
   Mutex mutex_{LockLevel::kWorlds};
-  std::vector<std::unique_ptr<Coordinator>> coordinators_ HCCL_GUARDED_BY(mutex_);
-  std::vector<std::weak_ptr<ControlLine>> lines_ HCCL_GUARDED_BY(mutex_);
+  std::shared_ptr<Control> control_ HCCL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Root>> roots_ HCCL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<World>> worlds_ HCCL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Fd>> unshared_ HCCL_GUARDED_BY(mutex_);
   std::string boot_ HCCL_GUARDED_BY(mutex_);                  // of this host; "": not read yet
   std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);  // so far, by job

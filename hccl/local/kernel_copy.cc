@@ -24,7 +24,7 @@ std::byte* between(const Region& region, std::uint64_t address) {
 }
 
 // Exchanges a few bytes of each rank. The ranks' engines have opened with a barrier of this number.
-// The coordinator may hear of one rank that waits in that barrier and of another that waits here,
+// The root may hear of one rank that waits in that barrier and of another that waits here,
 // so both must report the same call.
 template <class Give>
 Status meet(Region& region, const Give& mine, std::vector<Give>& all) {
@@ -50,7 +50,7 @@ Result<bool> all_agree(Region& region, bool yes) {
 // Returns the reason for which a copy between this rank and `local_rank` failed.
 Status not_copied(Region& region, const Operation& op, int local_rank, int error) {
   const auto never = [](int) { return false; };
-  // The process has ended: the coordinator reports it with the reason.
+  // The process has ended: the root reports it with the reason.
   if (error == ESRCH) {
     return region.await_until(local_rank, never, [&](int peer) { return peer == local_rank; });
   }

@@ -95,7 +95,7 @@ void expect_death_is_heard(const std::vector<int>& victims, pid_t (*fork_one)(),
 }
 
 TEST(Fork, ASleepingChildDoesNotHideItsParentsDeath) {
-  // The coordinator's process, and another one.
+  // The root's process, and another one.
   expect_death_is_heard({0, 2}, [] { return ::fork(); }, milliseconds(500));
 }
 

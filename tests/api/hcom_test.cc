@@ -558,7 +558,7 @@ TEST(Hcom, AnExistingCommunicatorAsTheWorld) {
   });
 }
 
-// The coordinator remembers what the groups of the first life waited in.
+// The root remembers what the groups of the first life waited in.
 TEST(Hcom, AWorldThatIsAdoptedTwiceMakesNewGroups) {
   const std::string text = table(2);
   const Folder folder;

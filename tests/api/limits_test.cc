@@ -95,7 +95,7 @@ bool try_with(const Limit& limit, int scarce, const char* transport) {
       const bool good = result == HCCL_SUCCESS;
       ranks.board().first[static_cast<std::size_t>(rank)].set(
           good ? Status() : Status(static_cast<Code>(result), HcclGetLastErrorText()));
-      // The coordinator is in rank 0's process, which has to tell the others.
+      // The root is in rank 0's process, which has to tell the others.
       eventually([&] {
         return std::all_of(ranks.board().first.begin(), ranks.board().first.begin() + kSize,
                            [](const Outcome& each) { return each.known.load(); });

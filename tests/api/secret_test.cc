@@ -11,8 +11,8 @@
 #include "hccl/base/socket.h"
 #include "hccl/hccl.h"
 #include "hccl/hccl_comm.h"
-#include "hccl/join/control_line.h"
 #include "hccl/join/rank_table.h"
+#include "hccl/join/world.h"
 #include "tests/support/config.h"
 #include "tests/support/folder.h"
 
@@ -73,8 +73,9 @@ int intrude(const std::string& table, std::uint16_t port) {
   info.secret = derive(digest("uid 0"), "job " + job);
   const Key id = derive(info.secret, "id");
   std::memcpy(info.id.data(), id.data(), info.id.size());
-  const auto taken = join::ControlLine::join(
-      info, 2, 1, quiet_config("auto", std::chrono::seconds(1)), make_logger("off", "intruder"));
+  const auto taken = join::World::join(std::make_shared<join::Control>(), info, 2, 1,
+                                       quiet_config("auto", std::chrono::seconds(1)),
+                                       make_logger("off", "intruder"));
   return taken.ok() ? 2 : 0;
 }
 

@@ -9,7 +9,7 @@
 
 #include "hccl/base/random.h"
 #include "hccl/core/communicator.h"
-#include "hccl/join/coordinator.h"
+#include "hccl/join/world.h"
 #include "tests/support/config.h"
 #include "tests/support/folder.h"
 #include "tests/support/threads.h"
@@ -38,11 +38,12 @@ TEST_P(Trials, AreNoOperations) {
   ASSERT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
   ASSERT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
   info.address = "127.0.0.1";
-  const auto coordinator = join::Coordinator::start(info, config, held_up(false));
-  ASSERT_TRUE(coordinator.ok()) << coordinator.status().message();
+  const auto thread = std::make_shared<join::Control>();
+  const auto root = join::Root::start(thread, info, config, held_up(false));
+  ASSERT_TRUE(root.ok()) << root.status().message();
   on_threads(2, [&](int rank) {
     const Logger log = held_up(rank == 1);
-    const auto control = join::ControlLine::join(info, 2, rank, config, log);
+    const auto control = join::World::join(thread, info, 2, rank, config, log, *root);
     ASSERT_TRUE(control.ok()) << control.status().message();
     const auto world = core::Communicator::world(*control, "world", config, log);
     ASSERT_TRUE(world.ok()) << world.status().message();

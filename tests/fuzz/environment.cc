@@ -5,9 +5,9 @@
 
 #include "hccl/base/config.h"
 #include "hccl/base/text.h"
+#include "hccl/control/gathering.h"
 #include "hccl/join/interfaces.h"
 #include "hccl/join/launcher.h"
-#include "hccl/join/wire.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
                                                    {"docker0", "172.17.0.1", AF_INET}};
   static_cast<void>(join::choose_interface(interfaces, *config));
   static_cast<void>(join::is_private(config->if_ip));
-  PROMISE(config->agreement().size() <= join::wire::kAgreementCap);
+  PROMISE(config->agreement().size() <= control::kAgreementCap);
   // What was read is read the same again.
   const std::string before = config->agreement();
   PROMISE(config->set_algo(config->algo).ok() && config->agreement() == before);

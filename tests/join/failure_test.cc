@@ -304,7 +304,7 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
   }
 }
 
-// As when the machine or its container is suspended: the coordinator's process runs again first,
+// As when the machine or its container is suspended: the root's process runs again first,
 // and has heard nobody for longer than the peer timeout. Time in which it did not run does not
 // count.
 TEST(Suspended, RanksThatWereStoppedTogetherGoOn) {

@@ -18,10 +18,12 @@
 #include <set>
 #include <thread>
 
-#include "hccl/base/random.h"
 #include "hccl/base/tls.h"
+#include "hccl/control/seek.h"
+#include "hccl/control/wire.h"
 #include "hccl/core/opening.h"
 #include "tests/support/config.h"
+#include "tests/support/control.h"
 #include "tests/support/load.h"
 #include "tests/support/processes.h"
 #include "tests/support/world.h"
@@ -29,7 +31,6 @@
 namespace hccl::testing {
 namespace {
 
-using join::wire::Kind;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
@@ -72,16 +73,39 @@ class Secured {
   std::unique_ptr<TlsStream> stream_;
 };
 
-// A coordinator, and ranks that come to it on threads of their own.
+// What a rank hears of failures.
+class Ear final : public join::FailureListener {
+ public:
+  void on_failure(const Uuid&, const Status& why) override {
+    const std::lock_guard lock(mutex_);
+    heard_.push_back(why);
+  }
+  void on_summons(const Uuid&) override {}
+  /// The first failure whose text has these words.
+  std::optional<Status> heard(const std::string& words = "") const {
+    const std::lock_guard lock(mutex_);
+    const auto at =
+        std::ranges::find_if(heard_, [&](const Status& why) { return has(why, words); });
+    return at == heard_.end() ? std::nullopt : std::optional(*at);
+  }
+  /// Waits for it.
+  Status hears(const std::string& words = "") const {
+    EXPECT_TRUE(eventually([&] { return heard(words).has_value(); })) << words;
+    return heard(words).value_or(Status());
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Status> heard_;
+};
+
+// A root, and ranks that come to it on threads of their own. The root's node becomes rank 0's, as
+// in a job whose rank 0 has made the root info.
 class Meeting {
  public:
-  explicit Meeting(seconds patience = seconds(60)) : config_(config_of(patience)) {
-    EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
-    EXPECT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
-    info.address = "127.0.0.1";
-    auto started = join::Coordinator::start(info, config_, make_logger("off", "coordinator"));
-    EXPECT_TRUE(started.ok()) << started.status().message();
-    if (started.ok()) coordinator_ = std::move(*started);
+  explicit Meeting(seconds patience = seconds(60)) : Meeting(config_of(patience)) {}
+  explicit Meeting(const Config& config) : config_(config) {
+    root_ = start_root(control_, info, config_);
   }
   ~Meeting() {
     for (auto& thread : threads_) thread.join();
@@ -90,21 +114,16 @@ class Meeting {
   /// Starts to join; done() has the result.
   void come(int rank, int size) { come(rank, size, config_, info); }
   void come(int rank, int size, const Config& config, const join::RootInfo& with) {
-    const std::size_t place = results_.size();
-    results_.emplace_back(std::make_unique<Came>());
-    threads_.emplace_back([=, this] {
-      const auto begun = Deadline::Clock::now();
-      auto control = join::ControlLine::join(with, size, rank, config, make_logger("off", "rank"));
-      results_[place]->took = Deadline::Clock::now() - begun;
-      results_[place]->status = control.status();
-      if (control.ok()) results_[place]->control = *control;
-      ++ended_;
-    });
+    come(rank, size, config, with, control_, rank == 0 ? root_ : nullptr);
+  }
+  /// As a rank of another process than the root's.
+  void come_apart(int rank, int size, const std::shared_ptr<join::Control>& control) {
+    come(rank, size, config_, info, control, {});
   }
   struct Came {
     Status status;
     nanoseconds took{0};
-    std::shared_ptr<join::ControlLine> control;
+    std::shared_ptr<join::World> control;
   };
   /// Waits for all; in the order of come().
   const std::vector<std::unique_ptr<Came>>& done() {
@@ -118,7 +137,7 @@ class Meeting {
     EXPECT_TRUE(eventually([&] { return ended_ >= ranks; }));
   }
 
-  /// A connection to the coordinator.
+  /// A connection to the root.
   Fd connect() const {
     auto fd = connect_tcp(info.address, info.port, "", Deadline::after(seconds(30)));
     EXPECT_TRUE(fd.ok()) << fd.status().message();
@@ -129,14 +148,31 @@ class Meeting {
     return std::make_unique<Secured>(connect(), info);
   }
   const Config& config() const { return config_; }
-  join::Coordinator& coordinator() { return *coordinator_; }
-  void end_coordinator() { coordinator_.reset(); }
+  const std::shared_ptr<join::Control>& control() { return control_; }
+  void end_root() { root_.reset(); }
 
-  join::RootInfo info;
+  join::RootInfo info = new_root_info();
 
  private:
+  void come(int rank, int size, const Config& config, const join::RootInfo& with,
+            const std::shared_ptr<join::Control>& control,
+            const std::shared_ptr<join::Root>& here) {
+    const std::size_t place = results_.size();
+    results_.emplace_back(std::make_unique<Came>());
+    threads_.emplace_back([=, this] {
+      const auto begun = Deadline::Clock::now();
+      auto world =
+          join::World::join(control, with, size, rank, config, make_logger("off", "rank"), here);
+      results_[place]->took = Deadline::Clock::now() - begun;
+      results_[place]->status = world.status();
+      if (world.ok()) results_[place]->control = *world;
+      ++ended_;
+    });
+  }
+
   Config config_;
-  std::unique_ptr<join::Coordinator> coordinator_;
+  std::shared_ptr<join::Control> control_ = make_control();
+  std::shared_ptr<join::Root> root_;
   std::atomic<int> ended_{0};
   std::vector<std::unique_ptr<Came>> results_ = reserved();
   std::vector<std::thread> threads_;
@@ -149,15 +185,18 @@ class Meeting {
   }
 };
 
+// Kinds of frames, each of which is the first byte.
+constexpr std::uint8_t kAsk = control::kFirstJoinKind, kRefused = kAsk + 5;
+
+// A process asks for a seat in the tree.
 std::string hello(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
-                  std::uint32_t version = join::wire::kVersion) {
-  join::wire::Member me;
-  me.rank = rank;
-  me.host = "elsewhere";
-  me.address = "127.0.0.1";
+                  std::uint32_t version = control::kJoinVersion) {
+  control::Roster own;
+  own.hosts.push_back({"elsewhere", "", {"127.0.0.1"}});
+  own.nodes.push_back({0, 0, 0, 1, 0, {rank}});
   ByteWriter out;
-  out.put(Kind::kHello).put(version).put(size).put_text(agreement);
-  join::wire::put(out, me);
+  out.put(kAsk).put(version).put(size).put_text(agreement);
+  put(out, own);
   return out.take();
 }
 
@@ -170,11 +209,12 @@ std::string next_answer(Secured& member) {
   return answer;
 }
 
-/// Until the coordinator has seen all that reached it before: it then refuses an impossible rank.
-void settle(const Meeting& meeting, std::uint32_t size) {
-  const auto impossible = meeting.connect_as_member();
-  EXPECT_TRUE(impossible->send_frame(hello(size, size, meeting.config().agreement())).ok());
-  next_answer(*impossible);
+/// Until the root has seen all that reached it before: it then closes the line of a wrong frame.
+void settle(const Meeting& meeting) {
+  const auto wrong = meeting.connect_as_member();
+  EXPECT_TRUE(wrong->send_frame("wrong").ok());
+  char end = 0;
+  EXPECT_FALSE(wrong->receive(std::span(&end, 1)).ok());
 }
 
 void expect_all_in(Meeting& meeting, std::size_t ranks) {
@@ -238,6 +278,7 @@ TEST(Join, MissingRanksAreNamedToAllPresentOnes) {
 void die_while_joining(const Meeting& meeting, std::uint32_t rank, std::uint32_t size) {
   const auto victim = meeting.connect_as_member();
   EXPECT_TRUE(victim->send_frame(hello(rank, size, meeting.config().agreement())).ok());
+  next_answer(*victim);
 }
 
 TEST(Join, RankThatDiesWhileOthersJoinIsNamed) {
@@ -247,7 +288,7 @@ TEST(Join, RankThatDiesWhileOthersJoinIsNamed) {
   die_while_joining(meeting, 2, 4);
   for (const auto& came : meeting.done()) {
     EXPECT_EQ(came->status.code(), Code::kTimeout);
-    EXPECT_TRUE(has(came->status, "absent: 2, 3")) << came->status.message();
+    EXPECT_TRUE(has(came->status, "absent: 2-3; died while joining: 2")) << came->status.message();
   }
 }
 
@@ -255,7 +296,7 @@ TEST(Join, RankThatDiesWhileOthersJoinMayComeAgain) {
   Meeting meeting;
   meeting.come(0, 3);
   die_while_joining(meeting, 2, 3);
-  settle(meeting, 3);
+  settle(meeting);
   meeting.come(2, 3);
   meeting.come(1, 3);
   expect_all_in(meeting, 3);
@@ -300,10 +341,12 @@ TEST(Join, DifferentSizesAreNamedToAll) {
   Meeting meeting;
   const auto first = meeting.connect_as_member();
   ASSERT_TRUE(first->send_frame(hello(0, 3, meeting.config().agreement())).ok());
-  settle(meeting, 3);
+  next_answer(*first);
   meeting.come(1, 3);
   meeting.come(2, 4);
-  expect_all_refused(meeting, load, "rank 2 says 4 ranks", "says 3");
+  const std::string process = " (127.0.0.1 pid " + std::to_string(::getpid()) + ")";
+  expect_all_refused(meeting, load, "rank 2" + process + " says 4 ranks",
+                     "rank 0 (127.0.0.1 pid 0) says 3 ranks");
 }
 
 TEST(Join, DifferentConfigurationsAreNamedToAll) {
@@ -331,39 +374,64 @@ TEST(Join, OtherVersionIsNamedToAll) {
   Meeting meeting;
   const auto first = meeting.connect_as_member(), other = meeting.connect_as_member();
   ASSERT_TRUE(first->send_frame(hello(0, 2, meeting.config().agreement())).ok());
-  settle(meeting, 2);
-  ASSERT_TRUE(other->send_frame(hello(1, 2, "", join::wire::kVersion + 1)).ok());
-  const std::string of_both = "rank 1 speaks protocol " + std::to_string(join::wire::kVersion + 1) +
-                              ", the root " + std::to_string(join::wire::kVersion);
+  next_answer(*first);
+  ASSERT_TRUE(other->send_frame(hello(1, 2, "", control::kJoinVersion + 1)).ok());
+  const std::string of_both = "rank 1 (127.0.0.1 pid 0) speaks protocol " +
+                              std::to_string(control::kJoinVersion + 1) + ", the root " +
+                              std::to_string(control::kJoinVersion);
   for (Secured* each : {first.get(), other.get()}) {
     const std::string answer = next_answer(*each);
     ByteReader in(answer);
-    EXPECT_EQ(in.get<Kind>(), Kind::kRefused);
-    const Status why = join::wire::get_status(in);
+    EXPECT_EQ(in.get<std::uint8_t>(), kRefused);
+    EXPECT_EQ(in.get<std::uint8_t>(), 0) << "not alone";
+    const Status why = control::get_status(in);
     EXPECT_EQ(why.code(), Code::kPara);
     EXPECT_TRUE(has(why, "EI0008") && has(why, of_both)) << why.message();
   }
 }
 
-// As a root does that ends between the proof of a rank and its hello.
-TEST(Join, ARootThatHangsUpBeforeTheHelloIsNamed) {
-  Meeting meeting;
-  const auto hang_up = [&](const std::shared_ptr<join::ControlLine>&) {
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      const int fd = std::stoi(entry.path().filename());
-      sockaddr_in peer{};
-      socklen_t size = sizeof peer;
-      if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
-          peer.sin_family == AF_INET && peer.sin_port == htons(meeting.info.port)) {
-        ::shutdown(fd, SHUT_WR);  // so that the rank's next words fail
-      }
+// The descriptors of this process whose other end is the root's port.
+std::vector<int> ends_at_root(const join::RootInfo& info) {
+  std::vector<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    sockaddr_in peer{};
+    socklen_t size = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+        peer.sin_family == AF_INET && peer.sin_port == htons(info.port)) {
+      found.push_back(fd);
     }
+  }
+  return found;
+}
+
+TEST(Join, ALineThatIsCutBeforeTheRankAsksIsDialedAgain) {
+  for (const int how : {SHUT_WR, SHUT_RDWR}) {
+    Meeting meeting;
+    std::size_t cut = 0;
+    const auto hang_up = [&](const std::shared_ptr<join::World>&) {
+      for (const int fd : ends_at_root(meeting.info)) cut += ::shutdown(fd, how) == 0 ? 1 : 0;
+      return Status();
+    };
+    meeting.come(0, 2);
+    const auto joined = join::World::join(meeting.control(), meeting.info, 2, 1, meeting.config(),
+                                          make_logger("off", "rank"), {}, hang_up);
+    EXPECT_EQ(cut, 1u);
+    EXPECT_TRUE(joined.ok()) << joined.status().message();
+    expect_all_in(meeting, 1);
+  }
+}
+
+TEST(Join, ARootThatEndsBeforeTheRankAsksIsNamed) {
+  Meeting meeting(kShort);
+  const auto end = [&](const std::shared_ptr<join::World>&) {
+    meeting.end_root();
     return Status();
   };
-  const auto joined = join::ControlLine::join(meeting.info, 2, 1, meeting.config(),
-                                              make_logger("off", "rank"), hang_up);
-  EXPECT_EQ(joined.status().code(), Code::kTcpTransfer);
-  EXPECT_TRUE(has(joined.status(), "the root")) << joined.status().message();
+  const auto joined = join::World::join(meeting.control(), meeting.info, 2, 1, meeting.config(),
+                                        make_logger("off", "rank"), {}, end);
+  EXPECT_EQ(joined.status().code(), Code::kRemote);
+  EXPECT_TRUE(has(joined.status(), "the root of the job died")) << joined.status().message();
 }
 
 TEST(Join, WrongSecretAndWrongCommunicatorGetNothing) {
@@ -418,14 +486,14 @@ TEST(Join, SilentListenersAtOtherPortsHoldNobodyUp) {
       if (listener.ok()) silent.push_back({std::move(*listener)});
     }
     if (silent.size() < kSilent) continue;  // other programs have the ports
-    meeting.coordinator().hold();
-    for (int r = 0; r < 2; ++r) meeting.come(r, 2, meeting.config(), guessed);
+    meeting.control()->hold();
+    for (int r = 0; r < 3; ++r) meeting.come(r, 3, meeting.config(), guessed);
     EXPECT_TRUE(eventually([&] {
       return std::all_of(silent.begin(), silent.end(),
                          [](Silent& each) { return each.count() == 2; });
     }));
-    meeting.coordinator().release();
-    return expect_all_in(meeting, 2);
+    meeting.control()->release();
+    return expect_all_in(meeting, 3);
   }
   FAIL() << "no row of free ports";
 }
@@ -445,21 +513,24 @@ TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
        {std::string(), std::string(1, '\0'), std::string("GET / HTTP/1.1\r\n\r\n"),
         std::string(100'000, '\xff'), std::string("HCCLAUT1") + std::string(500, 'x')}) {
     strangers.push_back(meeting.connect());
-    // The coordinator may have hung up before it took all.
+    // The root may have hung up before it took all.
     static_cast<void>(send_all(strangers.back().get(), bytes, deadline));
   }
-  // Holders of the secret that then send what is no hello.
+  // Holders of the secret that then do not ask for a seat: one speaks the protocol of a release
+  // without a control tree.
+  const std::string old = ByteWriter().put(std::uint8_t{1}).put(std::uint32_t{7}).take();
   for (const std::string& bytes :
-       {frame(0, ""), frame(1u << 30, "x"), frame(join::wire::kHelloCap + 1, good),
+       {frame(0, ""), frame(1u << 30, "x"), frame(join::Lines::kFrameCap + 1, good),
         frame(length, std::string(length, '\xff')), frame(length - 2, good.substr(2)),
-        frame(1, ByteWriter().put(Kind::kLeave).take()), frame(9, good.substr(0, 9))}) {
+        frame(14, ByteWriter().put(control::Kind::kLeave).take() + std::string(13, '\0')),
+        frame(9, good.substr(0, 9)), frame(5, old)}) {
     const auto member = meeting.connect_as_member();
     ASSERT_TRUE(member->send(bytes).ok());
     char end = 0;
     EXPECT_EQ(member->receive(std::span(&end, 1)).code(), Code::kTcpTransfer)
         << "closed without a word";
   }
-  // A hello that is cut off in the middle.
+  // A question that is cut off in the middle.
   {
     const auto member = meeting.connect_as_member();
     ASSERT_TRUE(member->send(frame(length, good.substr(0, 10))).ok());
@@ -494,7 +565,7 @@ TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
   };
   for (const auto& [descriptors, names_the_job] :
        {Crowd{4096, false}, Crowd{200, false}, Crowd{4096, true}, Crowd{1024, true}}) {
-    SCOPED_TRACE("coordinator with " + std::to_string(descriptors) + " descriptors" +
+    SCOPED_TRACE("a root with " + std::to_string(descriptors) + " descriptors" +
                  (names_the_job ? ", a crowd that names the job" : ""));
     Processes processes;
     Board& board = processes.board();
@@ -570,7 +641,7 @@ TEST(Join, RunningOutOfDescriptorsIsNamed) {
       Board& board = processes.board();
       for (int r = 0; r < kSize; ++r) {
         processes.start([&, r] {
-          // Rank 0 needs four for the coordinator.
+          // Rank 0 needs four for the control thread and the root.
           const rlimit few = limit_that_leaves(spare + (r == 0 ? 4 : 0));
           if (r == scarce && ::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
           Member member;
@@ -706,7 +777,7 @@ TEST(Join, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
       const auto met =
           member.control->exchange(core::identity(member.control->info().id, "world"), 2, 0,
                                    config.agreement() + '\0', Deadline::after(seconds(60)), never);
-      return met.ok() ? 0 : 1;  // the coordinator answers its own rank last: rank 1 has its answer
+      return met.ok() ? 0 : 1;  // its node stays until rank 1 has the answer, too
     });
     processes.start([&] {
       Member member;
@@ -770,8 +841,8 @@ TEST(Groups, AbsentMemberIsNamed) {
     if (communicator.rank() == 1) return;
     const auto group = communicator.group("trio", {0, 1, 2}, 1);
     EXPECT_EQ(group.status().code(), Code::kTimeout);
-    EXPECT_TRUE(has(group.status(), "trio")) << group.status().message();
-    EXPECT_TRUE(has(group.status(), "did not come: 1")) << group.status().message();
+    EXPECT_TRUE(has(group.status(), "trio: ranks that did not come: 1"))
+        << group.status().message();
   });
 }
 
@@ -811,6 +882,7 @@ TEST(Groups, SurvivorsMayFormAGroupButNotWithTheDead) {
   }
 }
 
+// However long the others stay.
 TEST(Leave, IsQuickInAnyOrder) {
   constexpr int kSize = 4;
   for (const std::array<int, kSize> order : {std::array{0, 1, 2, 3}, std::array{3, 2, 1, 0},
@@ -839,13 +911,8 @@ TEST(Leave, IsQuickInAnyOrder) {
       ASSERT_TRUE(eventually([&] { return board.first[r].known.load(); }));
       EXPECT_EQ(board.first[r].code, Code::kSuccess) << board.first[r].message();
       EXPECT_EQ(processes.wait(static_cast<int>(r)), 0);
-    }
-    // All wait for the last one; that takes less than a second more.
-    const std::uint64_t last = *std::max_element(begun, begun + kSize);
-    const std::uint64_t allowance = *std::max_element(allowed, allowed + kSize);
-    for (std::size_t r = 0; r < kSize; ++r) {
-      const std::int64_t took = board.first[r].at_ns - static_cast<std::int64_t>(last);
-      EXPECT_LE(took, static_cast<std::int64_t>(allowance)) << "rank " << r;
+      const std::int64_t took = board.first[r].at_ns - static_cast<std::int64_t>(begun[r].load());
+      EXPECT_LE(took, static_cast<std::int64_t>(allowed[r].load())) << "rank " << r;
     }
   }
 }
@@ -855,84 +922,142 @@ std::size_t entries(const char* directory) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-class Ear final : public join::FailureListener {
- public:
-  void on_failure(const Uuid&, const Status& why) override {
-    const std::lock_guard lock(mutex_);
-    heard_ = why;
-  }
-  void on_summons(const Uuid&) override {}
-  Status heard() const {
-    const std::lock_guard lock(mutex_);
-    return heard_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  Status heard_;
-};
-
-// The coordinator writes to rank 1, in vain, before it reads that rank 1's program has ended.
+// The root writes to rank 1, in vain, before it reads that rank 1's program has ended.
 TEST(Leave, LastWordsAreHeardFromARankThatTakesNoMoreBytes) {
   Meeting meeting;
   meeting.come(0, 2);
-  auto other = meeting.connect_as_member();
-  ASSERT_TRUE(other->send_frame(hello(1, 2, meeting.config().agreement())).ok());
+  auto apart = make_control();
+  meeting.come_apart(1, 2, apart);
+  expect_all_in(meeting, 2);
   const auto& first = *meeting.done()[0];
-  ASSERT_TRUE(first.status.ok()) << first.status.message();
   Ear ear;
   first.control->add(&ear);
-  meeting.coordinator().hold();
+  const auto lines = ends_at_root(meeting.info);
+  ASSERT_EQ(lines.size(), 1u);
+  meeting.control()->hold();
   first.control->report(Uuid{1}, Status(Code::kPara, "calls differ"));
-  ASSERT_TRUE(other->send_frame(ByteWriter().put(Kind::kEnd).put_text("barrier #4").take()).ok());
-  other.reset();  // it has not read the table: its socket is reset
-  meeting.coordinator().release();
-  const Deadline deadline = Deadline::after(seconds(60));
-  while (ear.heard().ok() && !deadline.expired()) nap(milliseconds(1), deadline);
-  EXPECT_TRUE(has(ear.heard(), "rank 1 (127.0.0.1 pid 0) has left: its program ended") &&
-              has(ear.heard(), "after barrier #4"))
-      << ear.heard().message();
+  meeting.done()[1]->control->ended("barrier #4");
+  const linger reset{1, 0};
+  ASSERT_EQ(::setsockopt(lines[0], SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+  meeting.done()[1]->control.reset();
+  apart.reset();
+  meeting.control()->release();
+  const Status why = ear.hears("rank 1 (127.0.0.1 pid " + std::to_string(::getpid()) + ")");
+  EXPECT_TRUE(has(why, "has left: its program ended") && has(why, "after barrier #4"))
+      << why.message();
   first.control->remove(&ear);
 }
 
-// A rank knows that it is alive, even if the coordinator in its process is not.
-TEST(Leave, ARankDoesNotCallItselfDead) {
-  Meeting meeting;
-  for (int r = 0; r < 2; ++r) meeting.come(r, 2);
-  expect_all_in(meeting, 2);
-  Ear ears[2];
-  for (std::size_t r = 0; r < 2; ++r) meeting.done()[r]->control->add(&ears[r]);
-  meeting.end_coordinator();
-  EXPECT_TRUE(eventually([&] { return !ears[0].heard().ok() && !ears[1].heard().ok(); }));
-  const Status own = ears[0].heard(), other = ears[1].heard();
-  EXPECT_TRUE(has(own, "rank 0 (") && has(own, "was cut off from the coordinator in its own"))
-      << own.message();
-  EXPECT_EQ(own.culprit(), Status::kNobody);
-  EXPECT_TRUE(has(other, "rank 0 (") && has(other, "died or was cut off")) << other.message();
-  EXPECT_EQ(other.culprit(), 0);
-  for (std::size_t r = 0; r < 2; ++r) meeting.done()[r]->control->remove(&ears[r]);
+// All ranks that are in gather their numbers.
+Status gather(join::World& world, std::uint8_t number) {
+  const AbortFlag never;
+  return world
+      .exchange(Uuid{1, number}, static_cast<std::uint32_t>(world.size()),
+                static_cast<std::uint32_t>(world.rank()), "part", Deadline::after(seconds(60)),
+                never)
+      .status();
+}
+void expect_all_gather(Meeting& meeting, std::uint8_t number) {
+  std::vector<std::thread> ranks;
+  for (const auto& each : meeting.done()) {
+    ranks.emplace_back([&world = *each->control, number] {
+      const Status status = gather(world, number);
+      EXPECT_TRUE(status.ok()) << status.message();
+    });
+  }
+  for (auto& each : ranks) each.join();
 }
 
-// The other ranks need the coordinator in its process, and hear why it has gone.
+// Rank 0 waits to open connections, and rank 2 will.
+TEST(Leave, ARankThatSaysItIsAbsentEndsTheOpening) {
+  Meeting meeting;
+  for (int r = 0; r < 3; ++r) meeting.come(r, 3);
+  expect_all_in(meeting, 3);
+  Ear ear;
+  meeting.done()[2]->control->add(&ear);
+  Status waits;
+  std::thread early([&] { waits = gather(*meeting.done()[0]->control, 1); });
+  meeting.done()[1]->control->absent(Uuid{1, 1});
+  early.join();
+  const std::string words = "has destroyed the communicator in which another rank opens";
+  EXPECT_EQ(waits.code(), Code::kRemote);
+  EXPECT_EQ(waits.culprit(), 1);
+  EXPECT_TRUE(has(waits, words)) << waits.message();
+  EXPECT_EQ(ear.hears(words).culprit(), 1);
+  const Status late = gather(*meeting.done()[2]->control, 1);
+  EXPECT_TRUE(has(late, words)) << late.message();
+  meeting.done()[2]->control->remove(&ear);
+}
+
+// A root info may be made in a process that brings no rank.
+TEST(Leave, TheEndOfARootWithoutARankEndsNothing) {
+  Meeting meeting;
+  const auto apart = make_control();
+  for (int r = 0; r < 3; ++r) meeting.come_apart(r, 3, apart);
+  expect_all_in(meeting, 3);
+  std::array<Ear, 3> ears;
+  for (std::size_t r = 0; r < 3; ++r) meeting.done()[r]->control->add(&ears[r]);
+  expect_all_gather(meeting, 1);
+  meeting.end_root();
+  expect_all_gather(meeting, 2);
+  for (const Ear& each : ears) EXPECT_FALSE(each.heard()) << each.heard()->message();
+  // A failure is still told to all.
+  meeting.done()[1]->control->report(Uuid{7}, Status(Code::kPara, "calls differ"));
+  for (const Ear& each : ears) EXPECT_TRUE(has(each.hears("calls differ"), "calls"));
+  for (std::size_t r = 0; r < 3; ++r) meeting.done()[r]->control->remove(&ears[r]);
+}
+
+// A rank knows that it is alive, even if the others take it for dead.
+TEST(Leave, ARankDoesNotCallItselfDead) {
+  Config config = config_of(seconds(60));
+  config.peer_timeout = seconds(2);
+  for (const std::size_t stopped : {0, 1, 2}) {
+    SCOPED_TRACE("rank " + std::to_string(stopped));
+    Meeting meeting(config);
+    std::vector<std::shared_ptr<join::Control>> threads{meeting.control()};
+    meeting.come(0, 3);
+    for (const int rank : {1, 2}) meeting.come_apart(rank, 3, threads.emplace_back(make_control()));
+    expect_all_in(meeting, 3);
+    std::array<Ear, 3> ears;
+    for (std::size_t r = 0; r < 3; ++r) meeting.done()[r]->control->add(&ears[r]);
+    threads[stopped]->hold();
+    const std::string name = "rank " + std::to_string(stopped);
+    for (std::size_t r = 0; r < 3; ++r) {
+      if (r == stopped) continue;
+      const Status why = ears[r].hears();
+      EXPECT_TRUE(has(why, name + " (127.0.0.1 pid ")) << why.message();
+      EXPECT_EQ(why.culprit(), static_cast<int>(stopped));
+    }
+    EXPECT_FALSE(ears[stopped].heard());
+    threads[stopped]->release();
+    const Status own = ears[stopped].hears();
+    EXPECT_TRUE(has(own, "the other ranks have not heard from " + name + " ")) << own.message();
+    EXPECT_EQ(own.culprit(), Status::kNobody);
+    EXPECT_TRUE(meeting.done()[stopped]->control->is_lost());
+    for (std::size_t r = 0; r < 3; ++r) meeting.done()[r]->control->remove(&ears[r]);
+  }
+}
+
+// The world goes on without the process that was its root.
 TEST(Leave, ARankThatHasLeftIsNotCalledDead) {
   Meeting meeting;
-  for (int r = 0; r < 2; ++r) meeting.come(r, 2);
+  meeting.come(0, 2);
+  meeting.come_apart(1, 2, make_control());
   expect_all_in(meeting, 2);
-  join::ControlLine& stays = *meeting.done()[1]->control;
+  join::World& stays = *meeting.done()[1]->control;
   Ear old, young;
   stays.add(&old);
-  meeting.done()[0]->control->leave({});
+  meeting.done()[0]->control->leave();
   ASSERT_TRUE(eventually([&] { return stays.has_left(0); }));
-  meeting.end_coordinator();
-  const AbortFlag never;
-  const Status why =
-      stays.exchange(Uuid{1}, 2, 1, "part", Deadline::after(seconds(60)), never).status();
+  meeting.done()[0]->control.reset();
+  meeting.end_root();
+  const Status why = gather(stays, 1);
   EXPECT_EQ(why.code(), Code::kRemote);
   EXPECT_TRUE(has(why, "rank 0 (") && has(why, "has destroyed its communicator")) << why.message();
   EXPECT_FALSE(has(why, "died")) << why.message();
   stays.add(&young);
-  EXPECT_EQ(young.heard().message(), why.message());
-  EXPECT_TRUE(old.heard().ok()) << old.heard().message();
+  for (const Ear* each : {&old, &young}) EXPECT_FALSE(each->heard("died"));
+  EXPECT_FALSE(stays.is_lost());
   stays.remove(&old);
   stays.remove(&young);
 }

@@ -45,7 +45,7 @@ struct Member {
 
   Status join(Board& board, int size, int rank, const Config& config) {
     const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
-    HCCL_ASSIGN_OR_RETURN(control, Control::create());
+    control = std::make_shared<Control>();
     if (rank == 0) {
       join::RootInfo info;
       HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
@@ -73,7 +73,7 @@ struct Member {
         const auto parts,
         world->exchange(Uuid{1, number}, static_cast<std::uint32_t>(present.size()),
                         static_cast<std::uint32_t>(index), std::to_string(world->rank()), deadline,
-                        never, "test", join::wire::set_of(present)));
+                        never, "test", present));
     for (std::size_t i = 0; i < present.size(); ++i) {
       if (parts[i] != std::to_string(present[i])) return {Code::kInternal, "part " + parts[i]};
     }

@@ -121,7 +121,7 @@ TEST(LocalFailure, ARankThatDoesNotTakeItsTurnIsNamed) {
   }
 }
 
-// The coordinator compares the calls of ranks that wait in steps of one number. Rank 1 has come to
+// The root compares the calls of ranks that wait in steps of one number. Rank 1 has come to
 // the opening's barrier, and not to the test of copies behind it.
 TEST(LocalFailure, AnOpeningIsOneCallToThoseWhoWaitInIt) {
   Reports reports;
@@ -156,8 +156,8 @@ TEST(LocalFailure, RanksThatCannotBeReachedByTheKernelAreNot) {
   }
 }
 
-// An error of a copy from a process that has ended is not blamed on the buffer: the coordinator
-// tells of the end, and without a coordinator the rank is the one that is waited for.
+// An error of a copy from a process that has ended is not blamed on the buffer: the root
+// tells of the end, and without a root the rank is the one that is waited for.
 TEST(LocalFailure, AnEndedProcessIsWaitedForByName) {
   Child child;
   const pid_t process = child.process();

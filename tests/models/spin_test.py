@@ -21,7 +21,6 @@ MODELS = {
                  ["NO_MONITOR", "NO_WAKE", "NO_SECOND_LOOK", "LATE_SLEEPER", "NO_RINGS", "NO_POLL"]),
     "ring": (["MESSAGES=5"], ["MESSAGES=9"], "MESSAGES=5",
              ["NO_MONITOR", "NO_PREPARE", "NO_WAITING", "EARLY_TAIL", "EARLY_HEAD", "ONE_LOOK"]),
-    "flood": (["N=4"], ["N=5"], "N=4", ["DEAF", "NO_EOF", "ONE_ONLY", "NO_ABORT_REPORT", "LAST_WINS"]),
     "dial": (["FAULTS=0", "FAULTS=1"], ["FAULTS=2"], "FAULTS=0", ["NO_ORDER", "NO_LOOK", "LATE_WORD"]),
 }
 

@@ -89,12 +89,13 @@ int Processes::wait(int process, nanoseconds at_most) {
 
 Status Processes::join(Member& member, int size, int rank, const Config& config) {
   const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
+  member.thread = std::make_shared<join::Control>();
   if (rank == 0) {
     join::RootInfo info;
     HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
     HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
     info.address = "127.0.0.1";
-    HCCL_ASSIGN_OR_RETURN(member.coordinator, join::Coordinator::start(info, config, log));
+    HCCL_ASSIGN_OR_RETURN(member.root, join::Root::start(member.thread, info, config, log));
     info.encode(board_->info);
     board_->open = true;
   }
@@ -102,7 +103,8 @@ Status Processes::join(Member& member, int size, int rank, const Config& config)
     return Status(Code::kTimeout, "no root info");
   }
   HCCL_ASSIGN_OR_RETURN(const join::RootInfo info, join::RootInfo::decode(board_->info));
-  HCCL_ASSIGN_OR_RETURN(member.control, join::ControlLine::join(info, size, rank, config, log));
+  HCCL_ASSIGN_OR_RETURN(
+      member.control, join::World::join(member.thread, info, size, rank, config, log, member.root));
   return {};
 }
 
@@ -118,7 +120,8 @@ void Processes::leave(Member& member) {
   if (member.world) member.world->leave();
   member.world.reset();
   member.control.reset();
-  member.coordinator.reset();
+  member.root.reset();
+  member.thread.reset();
 }
 
 }  // namespace hccl::testing

@@ -16,7 +16,7 @@
 
 #include "hccl/base/config.h"
 #include "hccl/core/communicator.h"
-#include "hccl/join/coordinator.h"
+#include "hccl/join/world.h"
 
 namespace hccl::testing {
 
@@ -50,10 +50,11 @@ struct Board {
 bool eventually(const std::function<bool()>& condition,
                 std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
-/// A rank in its process: the coordinator with rank 0, the control line and the world.
+/// A rank in its process: the root with rank 0, and the world as a node and as a communicator.
 struct Member {
-  std::unique_ptr<join::Coordinator> coordinator;
-  std::shared_ptr<join::ControlLine> control;
+  std::shared_ptr<join::Control> thread;
+  std::shared_ptr<join::Root> root;
+  std::shared_ptr<join::World> control;
   std::shared_ptr<core::Communicator> world;
 };
 
@@ -73,7 +74,7 @@ class Processes {
   /// The wait status once the process has ended; -1 if it has not after `at_most`.
   int wait(int process, std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
-  /// In a child: makes the coordinator if this is rank 0, and joins.
+  /// In a child: makes the root if this is rank 0, and joins.
   Status join(Member& member, int size, int rank, const Config& config);
   /// In a child: joins, and opens the world.
   Status enter(Member& member, int size, int rank, const Config& config);

@@ -77,10 +77,10 @@ World::World(const std::vector<Config>& configs) {
     EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
     EXPECT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
     info.address = "127.0.0.1";
-    auto coordinator = join::Coordinator::start(
-        info, configs.front(), make_logger(configs.front().log_level, "coordinator"));
-    EXPECT_TRUE(coordinator.ok()) << coordinator.status().message();
-    if (coordinator.ok()) coordinator_ = std::move(*coordinator);
+    auto root = join::Root::start(control_, info, configs.front(),
+                                  make_logger(configs.front().log_level, "root"));
+    EXPECT_TRUE(root.ok()) << root.status().message();
+    if (root.ok()) root_ = std::move(*root);
     info.encode(bytes);
   }
   carry(bytes);
@@ -94,7 +94,7 @@ World::World(const std::vector<Config>& configs) {
     const auto i = static_cast<std::size_t>(local_rank);
     const Config& config = configs[static_cast<std::size_t>(here[i])];
     const Logger log = make_logger(config.log_level, "rank " + std::to_string(here[i]));
-    auto control = join::ControlLine::join(*decoded, size, here[i], config, log);
+    auto control = join::World::join(control_, *decoded, size, here[i], config, log, root_);
     EXPECT_TRUE(control.ok()) << control.status().message();
     if (!control.ok()) return;
     auto made = core::Communicator::world(*control, "world", config, log);

@@ -1,5 +1,5 @@
 // A world of ranks for tests: threads of the test program, or the processes that mpirun started.
-// Each rank has a real coordinator, control line and communicator.
+// Each rank is a node of a real control tree, and has a communicator.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 #include "hccl/base/config.h"
 #include "hccl/core/communicator.h"
-#include "hccl/join/coordinator.h"
+#include "hccl/join/world.h"
 
 namespace hccl::testing {
 
@@ -28,7 +28,8 @@ class World {
   static std::vector<int> sizes();
 
  private:
-  std::unique_ptr<join::Coordinator> coordinator_;
+  std::shared_ptr<join::Control> control_ = std::make_shared<join::Control>();
+  std::shared_ptr<join::Root> root_;
   std::vector<std::shared_ptr<core::Communicator>> ranks_;  // the ranks in this process
 };
 

@@ -1,0 +1,32 @@
+// The control thread of ranks in a test, and a rank of a world with the root in its process.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "hccl/base/random.h"
+#include "hccl/join/root_info.h"
+#include "hccl/join/world.h"
+
+namespace hccl::testing {
+
+inline std::shared_ptr<join::Control> make_control() { return std::make_shared<join::Control>(); }
+
+/// Of a world on this host, with a secret of its own.
+inline join::RootInfo new_root_info() {
+  join::RootInfo info;
+  EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
+  EXPECT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
+  info.address = "127.0.0.1";
+  return info;
+}
+
+inline std::shared_ptr<join::Root> start_root(const std::shared_ptr<join::Control>& control,
+                                              join::RootInfo& info, const Config& config) {
+  auto root = join::Root::start(control, info, config, make_logger("off", "root"));
+  EXPECT_TRUE(root.ok()) << root.status().message();
+  return root.ok() ? *root : nullptr;
+}
+
+}  // namespace hccl::testing
