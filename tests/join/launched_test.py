@@ -84,8 +84,8 @@ def wait_for(condition):
 
 
 def is_root(pid):
-    """Whether a process has opened a job as its rank 0."""
-    return b"hccl-coord\n" in [path.read_bytes() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")]
+    """Whether a process, which is rank 0, has opened its job."""
+    return b"hccl-control\n" in [path.read_bytes() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")]
 
 
 def has_claim(pid):
