@@ -48,7 +48,8 @@ std::optional<Neighbours::Head> Neighbours::unseal(Line& line, ByteReader& frame
   if (head.kind != Kind::kAck) {
     ++line.got;
     const bool waits = head.kind == Kind::kNews || head.kind == Kind::kLeave;  // the other end
-    line.owes = std::min(line.owes, waits ? now : Time(now + kAckIn));
+    const bool starves = now < late_until_;  // and so may not run in time for a later one
+    line.owes = std::min(line.owes, waits || starves ? now : Time(now + kAckIn));
   }
   return head;
 }

@@ -181,6 +181,17 @@ TEST(Relay, TimeInWhichNoNodeRanIsNobodysSilence) {
   for (std::uint32_t node = 0; node < 7; ++node) EXPECT_TRUE(tree.gone(node).empty());
 }
 
+// It runs for a moment only, in which it acknowledges what has come.
+TEST(Relay, AStarvedNodeKeepsItsChildren) {
+  Tree tree(3, 1);
+  tree.stops(0, milliseconds(3050), milliseconds(150));
+  tree.gathers({1, 2}, milliseconds(3052));
+  tree.gathers({0}, milliseconds(3600));
+  tree.stops(0, milliseconds(3230), milliseconds(180));
+  tree.ends();
+  for (const std::uint32_t node : {0U, 1U, 2U}) EXPECT_EQ(tree.root(node), (Root{1, 0}));
+}
+
 TEST(Relay, ASummonsReachesAllRanksOnce) {
   for (const std::uint32_t from : {0U, 1U, 6U}) {
     Tree tree(7, 2);
