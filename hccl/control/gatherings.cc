@@ -29,7 +29,8 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
   for (const bool success : {true, false}) {
     const Answer* answer = last(key.group, success);
     if (answer != nullptr && answer->key == key) return *answer;
-    over = over || (answer != nullptr && answer->key.number > key.number);
+    // Each member has come to a later success, but not to a later error.
+    over = over || (success && answer != nullptr && answer->key.number > key.number);
   }
   if (over) {
     return Answer{key, part, Status(Code::kInternal, "this gathering of the group is over")};
@@ -94,10 +95,10 @@ const Gatherings::Answer* Gatherings::last(const Uuid& group, bool success) cons
 }
 
 bool Gatherings::answered(Answer answer) {
-  open_.erase(answer.key);
+  const bool was_open = open_.erase(answer.key) != 0;
   const bool success = answer.why.ok();
   const Answer *same = last(answer.key.group, success), *other = last(answer.key.group, !success);
-  if (same != nullptr && same->key.number >= answer.key.number) return false;
+  if (same != nullptr && same->key.number >= answer.key.number) return was_open;
   if (other != nullptr && other->key == answer.key) return false;
   if (!success && other != nullptr && other->key > answer.key) return false;
   if (same == nullptr && last_.size() >= kGatheringsCap) last_.clear();

@@ -61,6 +61,17 @@ TEST(Gatherings, MembersElsewhereAreTheParentsAffair) {
   EXPECT_EQ(end.answers[0].sum.arrived, (RankSet{1, 2, 7}));
 }
 
+// The node that knew the answer has died, and a later gathering has failed meanwhile.
+TEST(Gatherings, ALaterErrorEndsNoEarlierGathering) {
+  Gatherings node;
+  EXPECT_TRUE(node.answered({{{1}, 2}, part_of(1, {1, 3}), Status(Code::kTimeout, "late")}));
+  EXPECT_FALSE(node.add(kFirst, part_of(3, {1, 3}), kStart));
+  const Gatherings::Answer dead{kFirst, part_of(3, {1, 3}), Status(Code::kRemote, "dead")};
+  EXPECT_TRUE(node.answered(dead)) << "rank 3 waits for it";
+  EXPECT_TRUE(node.open().empty());
+  EXPECT_FALSE(node.answered(dead));
+}
+
 TEST(Gatherings, ADeadMemberBelowHoldsNobodyUp) {
   Gatherings relay;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 2, 7}), kStart));

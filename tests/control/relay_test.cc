@@ -285,6 +285,18 @@ TEST(Relay, ARootThatLeavesTellsANodeThatStays) {
 }
 
 // Node 3 answers what 3 and 8 say. Node 5 dies before it passes the answer on.
+// Rank 1 has heard it and called again, which has failed before rank 2 runs again.
+TEST(Relay, AnAnswerThatDiesWithANodeIsAnErrorForTheOthers) {
+  Tree tree(3, 1);
+  tree.gathers({2}, milliseconds(3000));
+  tree.stops(2, milliseconds(3050), seconds(5));
+  tree.gathers({1}, milliseconds(3100));
+  tree.gathers({1}, milliseconds(3200), 2);
+  tree.dies(1, seconds(6));
+  tree.ends();
+  EXPECT_EQ(tree.whole(), 1U);
+}
+
 TEST(Relay, AnAnswerPassesADeadNode) {
   for (int after = 2000; after <= 10000; after += 250) {
     Tree tree(9, 1);
