@@ -321,13 +321,19 @@ class Oracle : public World {
     require(refused != refused_.end(), "a refused call that nobody made alone");
     const RankSet came = answer.sum.arrived;
     first_of_.try_emplace(answer.key, now_);
-    const bool since = std::ranges::any_of(came.ranks(), [&](std::uint32_t each) {
-      return refused->second.back() > met_[{culprit, each}];
-    });
+    // Ranks that have met the culprit since, in another group, wait until one comes that has not.
+    nanoseconds counts = kNever;
+    for (const std::uint32_t each : came.ranks()) {
+      const nanoseconds said = calls_.at({answer.key, each}).said, met = met_[{culprit, each}];
+      for (const nanoseconds when : refused->second) {
+        if (when > met) counts = std::min(counts, std::max(when, said));
+      }
+    }
+    const bool since = counts != kNever;
     require(since || first_of_[answer.key] < now_ - 2 * reach() || last_fault() != nanoseconds(0),
             "a refused call of long ago");
-    in_time(node, std::max(own, refused->second.front()), kWordsGoUp + milliseconds(600),
-            "a refused call");
+    in_time(node, std::max(own, since ? counts : refused->second.front()),
+            kWordsGoUp + milliseconds(600), "a refused call");
   }
   void check_heard(std::uint32_t node, std::uint32_t first) {
     const Heard &its = heard_[node], &other = heard_[first];
