@@ -62,7 +62,9 @@ class Oracle : public World {
     const std::uint32_t node = roster_->node_of[rank];
     if (now_ > until) return;
     at(node, [=, this] {
-      if (lives_[node].leaves != kNever || heard_[node].failures.count(scope) != 0) return;
+      const Heard& heard = heard_[node];
+      if (heard.failures.count(scope) != 0 || heard.deaths.contains(awaited_)) return;
+      if (lives_[node].leaves != kNever) return;
       ++counts_.events["waits"];
       const Wait wait{scope, 7, {call}, "call " + std::to_string(call), {rank}, {awaited_}};
       waits_[scope][call][node] = now_;
@@ -102,7 +104,9 @@ class Oracle : public World {
     }
     for (const auto& [key, verdict] : news.verdicts) {
       if (key.first == kEverything) {
-        require_dead(node, roster_->node_of.at(static_cast<std::uint32_t>(key.second)));
+        const auto rank = static_cast<std::uint32_t>(key.second);
+        require_dead(node, roster_->node_of.at(rank));
+        heard.deaths |= {rank};
         continue;
       }
       say(name(node) + " hears: " + verdict.why.message());
@@ -184,6 +188,7 @@ class Oracle : public World {
   };
   struct Heard {
     std::map<std::uint32_t, nanoseconds> gone;                // nodes, and when this was heard
+    RankSet deaths;                                           // ranks, with the reason
     std::map<Uuid, std::pair<nanoseconds, Status>> failures;  // the first of each communicator
   };
   struct Reported {
