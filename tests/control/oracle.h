@@ -229,14 +229,15 @@ class Oracle : public World {
     });
   }
   nanoseconds last_fault() const { return faults_.empty() ? nanoseconds(0) : faults_.back(); }
-  /// An orphan asks each successor that is stopped for 1 s. repair_ has room for two.
+  /// An orphan asks the root and each successor for 1 s if they are stopped. repair_ has room for
+  /// one of them.
   nanoseconds asks_stopped(nanoseconds from, nanoseconds to) const {
     const auto stopped = std::ranges::count_if(lives_, [&](const Life& life) {
       return std::ranges::any_of(life.stops, [&](const auto& each) {
         return each.second - each.first > seconds(1) && each.first <= to && each.second >= from;
       });
     });
-    return seconds(std::max<std::int64_t>(0, stopped - 2));
+    return seconds(std::max<std::int64_t>(0, stopped - 1));
   }
   /// What the node hears now must come in this time after `since` or after the last fault.
   void in_time(std::uint32_t node, nanoseconds since, nanoseconds most, const std::string& what,
