@@ -184,6 +184,8 @@ class Simulation : public JoiningWorld {
     const Process& process = processes_[number];
     const Process& root = processes_[0];
     const Seek& seek = *process.seek;
+    // A root without ranks, which knows no size, waits for the first that asks: nobody else waits.
+    if (number == 0 && process.size == 0 && to_root_ == 0) return;
     require(process.decided != kNever, name(number) + " waits for ever");
     const nanoseconds since = process.reached == kNever ? process.starts : process.reached;
     const nanoseconds from = number == 0 ? nanoseconds(milliseconds(1000)) : since;
