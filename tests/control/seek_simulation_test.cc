@@ -202,16 +202,17 @@ class Simulation : public JoiningWorld {
     const auto has = [&why](const std::string& text) {
       return why.find(text) != std::string::npos;
     };
+    // The root may die after it has said so.
+    if (has("came when joining was over")) {
+      ++counts_.events["came when joining was over"];
+      return require(root_state == Seek::State::kIn && !is_in(number), why);
+    }
     if (root.died != kNever) {
       const bool died = why == "the root of the job died while joining";
       const bool unknown = has("EI0006") && process.reached == kNever;
       if (died) ++counts_.events["heard of the root's death"];
       if (died || unknown) return;
       require(root_state == Seek::State::kOver, name(number) + " hears " + why);
-    }
-    if (has("came when joining was over")) {
-      ++counts_.events["came when joining was over"];
-      return require(root_state == Seek::State::kIn && !is_in(number), why);
     }
     require(root_state == Seek::State::kOver && why == root.seek->why().message(),
             name(number) + " hears " + why);
