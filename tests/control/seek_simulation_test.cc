@@ -120,7 +120,8 @@ class Simulation : public JoiningWorld {
       auto& process = processes_[other_than_root()];
       random_.percent(50) ? process.size += 1 + random_.below(3) : 0;
       if (process.size == size_) process.agreement = "differs";
-      if (count == 2) processes_[0].size = size_;  // the root knows what is right
+      // The root knows what is right, if the others that know it may never ask.
+      if (count == 2 || kind_ == kMixed) processes_[0].size = size_;
     }
     if (is(kDoubled)) {
       bad_ = true;
