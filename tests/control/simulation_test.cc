@@ -57,12 +57,12 @@ class Simulation : public Oracle {
 
  private:
   /// Acknowledgements come within 50 ms, orphans ask again after 100 ms, and a stopped node is left
-  /// after 300 ms, the root after 1 s more.
+  /// 300 ms after the next frame to it, which may be a beat, 1 s later; the root after 1 s more.
   nanoseconds allowed(bool root_stops) const {
     if (kind_ == kCalm || kind_ == kShortStops) return milliseconds(80);
     if (kind_ == kSuspended) return milliseconds(1500);
     if (kind_ < kShortStops) return milliseconds(400);
-    return kind_ == kStopAndDeath && !root_stops ? milliseconds(1000) : milliseconds(2500);
+    return kind_ == kStopAndDeath && !root_stops ? milliseconds(1500) : milliseconds(2500);
   }
   void make_roster(std::uint32_t size) {
     Roster roster;
