@@ -189,6 +189,7 @@ bool Seek::hear_below(LineId id, Kind kind, ByteReader& in) {
     if (in.finished() && !root_) end(why);
     return false;
   }
+  if (child == children_.end() && kind == Kind::kHello) return hear_hello(id, in);
   if (child == children_.end()) return kind == Kind::kAsk && hear_ask(id, in);
   if (!joining()) return true;
   const auto whole = in.get<std::uint8_t>();
@@ -207,8 +208,7 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
   if ((version == kJoinVersion && !good) || alone_) return false;
   Status why = why_;
   if (version != kJoinVersion) {
-    why = {Code::kPara, "EI0008: version mismatch: " + name + " speaks protocol " +
-                            std::to_string(version) + ", the root " + std::to_string(kJoinVersion)};
+    why = other_version(name, version);
   } else if (state_ == State::kIn) {
     return send_roster(id, *sub), true;
   } else if (joining() && !root_) {

@@ -21,6 +21,7 @@
 namespace hccl::control {
 
 inline constexpr std::uint32_t kJoinVersion = 8;        ///< of the frames of joining
+inline constexpr std::uint32_t kLastHello = 7;          ///< the last version without a tree
 inline constexpr std::uint8_t kFirstJoinKind = 1 << 6;  ///< frames of a Relay begin with less
 
 /// Frames, ended lines and the time go in; frames and dials come out. After joining it lives on
@@ -76,6 +77,8 @@ class Seek {
 
  private:
   enum class Kind : std::uint8_t {
+    kHello = 1,         ///< of a rank of versions up to kLastHello, instead of kAsk
+    kHelloRefused = 3,  ///< the answer to it
     kAsk = kFirstJoinKind,
     kSeat,
     kBelow,
@@ -111,6 +114,8 @@ class Seek {
   static Process process_of(const Roster& all, std::uint32_t node);
 
   // The root (seek_root.cc).
+  static Status other_version(const std::string& name, std::uint32_t version);
+  bool hear_hello(LineId id, ByteReader& in);
   void settle_root();
   void admit(std::uint32_t node);
   std::vector<std::uint32_t> admitted() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hccl/control/seek.h"
+#include "hccl/control/wire.h"
 
 namespace hccl::control {
 namespace {
@@ -32,6 +33,25 @@ void Seek::settle_root() {
   const RankSet went = went_ - taken_;
   const std::string died = went.empty() ? "" : "; died while joining: " + went.text();
   end({roster.status().code(), roster.status().message() + died});
+}
+
+Status Seek::other_version(const std::string& name, std::uint32_t version) {
+  return {Code::kPara, "EI0008: version mismatch: " + name + " speaks protocol " +
+                           std::to_string(version) + ", the root " + std::to_string(kJoinVersion)};
+}
+
+// A rank of an old version. It understands the answer.
+bool Seek::hear_hello(LineId id, ByteReader& in) {
+  const auto version = in.get<std::uint32_t>();
+  static_cast<void>(in.get<std::uint32_t>());  // the size
+  static_cast<void>(in.get_text(kAgreementCap));
+  const auto rank = in.get<std::uint32_t>();
+  if (!in.ok() || version == 0 || version > kLastHello || root_) return false;
+  const Status why = other_version("rank " + std::to_string(rank), version);
+  ByteWriter out;
+  put(out.put(Kind::kHelloRefused), why);
+  send(id, out, true);
+  return end(why), true;
 }
 
 std::vector<std::uint32_t> Seek::admitted() const {

@@ -65,6 +65,7 @@ Result<Control::NodeId> Control::add(const Make& make) {
 }
 
 void Control::post(NodeId node, std::function<void(ControlNode&)> what) {
+  if (ended()) return;
   {
     const MutexLock lock(box_mutex_);
     box_.emplace_back(node, std::move(what));

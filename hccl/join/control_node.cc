@@ -27,6 +27,7 @@ ControlNode::ControlNode(Args args, std::unique_ptr<Lines> lines, Owner& owner)
     : peer_timeout_(args.peer_timeout),
       lines_(std::move(lines)),
       owner_(&owner),
+      root_(!args.root),
       seek_(std::move(args.own), args.size, std::move(args.agreement), std::move(args.root),
             args.patience, Clock::now(), std::move(args.claimants)),
       to_root_(std::move(args.to_root)) {}
@@ -36,8 +37,8 @@ void ControlNode::turn() {
   const Time now = Clock::now();
   for (const Lines::Event& event : lines_->turn(now)) handle(event, now);
   if (const Status lacks = lines_->lacks(now); !lacks.ok() && !relay_) {
-    give_up(lacks.with_context("the root, pid " + std::to_string(::getpid()) +
-                               ", cannot take in more ranks"));
+    give_up(lacks.with_context(std::string(root_ ? "the root, " : "") + "pid " +
+                               std::to_string(::getpid()) + ", cannot take in more ranks"));
   }
   if (now >= seek_.next()) apply(seek_.tick(now), now);
   if (relay_ && now >= relay_->next()) apply(relay_->tick(now));
@@ -61,16 +62,14 @@ void ControlNode::handle(const Lines::Event& event, Time now) {
   }
 }
 
-// The first byte tells frames of joining from those of a Relay. A node that is not in yet closes
-// the line of a Relay, which dials again.
+// The first byte tells frames of joining from those of a Relay. The Seek of a node that is not in
+// yet closes the line of a Relay, which dials again.
 void ControlNode::take(const Lines::Event& frame, Time now) {
   const auto kind = static_cast<std::uint8_t>(frame.text.front());
-  if (kind >= control::kFirstJoinKind) {
+  if (kind >= control::kFirstJoinKind || !relay_) {
     apply(seek_.frame(frame.line, frame.text, now), now);
-  } else if (relay_) {
-    apply(relay_->frame(frame.line, frame.text, now));
   } else {
-    lines_->close(frame.line);
+    apply(relay_->frame(frame.line, frame.text, now));
   }
 }
 

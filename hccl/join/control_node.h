@@ -84,6 +84,7 @@ class ControlNode {
   std::unique_ptr<Lines> lines_;
   Owner nobody_;
   Owner* owner_;
+  bool root_;  // the first one
   control::Seek seek_;
   std::optional<Line> to_root_;
   std::unique_ptr<control::Relay> relay_;  // once the node is in

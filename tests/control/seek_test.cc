@@ -208,6 +208,21 @@ TEST(Seek, AnotherVersionIsNamed) {
   EXPECT_EQ(root.state(), Seek::State::kOver);
 }
 
+TEST(Seek, ARankOfAReleaseWithoutATreeIsNamed) {
+  Seeking world;
+  world.add_many(1, 2);
+  world.run_until(milliseconds(1));
+  Seek root = world.of(0);
+  ByteWriter hello;
+  hello.put(std::uint8_t{1}).put(std::uint32_t{7}).put(std::uint32_t{2}).put_text("agreement");
+  hello.put(std::uint32_t{1}).put_text("more about the rank");
+  const auto step = root.frame(7, hello.bytes(), Time(milliseconds(2)));
+  ASSERT_EQ(step.outs.size(), 1u);
+  EXPECT_EQ(step.outs[0].frame.front(), 3) << "as such a rank expects it";
+  EXPECT_NE(step.outs[0].frame.find("rank 1 speaks protocol 7, the root 8"), std::string::npos);
+  EXPECT_EQ(root.state(), Seek::State::kOver);
+}
+
 TEST(Seek, ARootThatGivesUpTellsAll) {
   Seeking world;
   world.add_many(2, 3);
