@@ -29,7 +29,7 @@ enum class LockLevel : unsigned {
   kCommunicators,
   kQueue,
   kControl,
-  kControlLine,
+  kWorld,
   kInterrupt,
   kMailbox,
   kControlBox,

@@ -153,7 +153,7 @@ class World final : public ControlNode::Owner {
   std::vector<Member> members_;  // does not change once the rank has joined
   Control::NodeId node_ = 0;
   std::chrono::nanoseconds lingers_{0};  // of a root that could not join
-  mutable Mutex mutex_{LockLevel::kControlLine};
+  mutable Mutex mutex_{LockLevel::kWorld};
   Doorbell bell_;
   std::optional<Line> to_root_ HCCL_GUARDED_BY(mutex_);  // until the control thread has it
   std::shared_ptr<const control::Roster> roster_ HCCL_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// What the tests of the root's verdicts have in common.
+// Parts that all tests of the root's verdicts use.
 #pragma once
 
 #include <algorithm>

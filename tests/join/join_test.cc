@@ -73,7 +73,7 @@ class Secured {
   std::unique_ptr<TlsStream> stream_;
 };
 
-// What a rank hears of failures.
+// Keeps the failures of which a rank hears.
 class Ear final : public join::FailureListener {
  public:
   void on_failure(const Uuid&, const Status& why) override {
