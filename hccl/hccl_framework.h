@@ -236,13 +236,34 @@ HcclResult HcclMemGetInfo(HcclMemInfo* info);
  *
  * Before its first operation or message the group has no thread, no connection, no descriptor and
  * no shared memory. HcclSend and HcclRecv count as operations. The first operation ends only when
- * all ranks have begun theirs. It needs the process that made the world's root info. Before the
- * first operation HcclCommDescribeAlgorithms returns HCCL_E_AGAIN.
+ * all ranks have begun theirs. Before the first operation HcclCommDescribeAlgorithms returns
+ * HCCL_E_AGAIN.
  *
- * HCCL_E_PARA: `world` is a group, or a living communicator has the name. HCCL_E_UNAVAIL: the
- * process that made the world's root info has ended, so the world can have no more groups. */
+ * HCCL_E_PARA: `world` is a group, or a living communicator has the name. HCCL_E_UNAVAIL: the other
+ * ranks take this one for dead, so it can have no more groups. */
 HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,
                                const char* name, uint64_t timeoutMs, HcclComm* comm);
+
+/** Makes a communicator of the ranks of `comm` that live, so that a program goes on after a loss.
+ * Those call it with the same arguments, each once for a loss; `comm` is a world, a group or itself
+ * such a communicator, and may have failed or been aborted. The new ranks have the order of the old
+ * ones. excludeIds: ranks that live and are left out; they make no call. It may be null if
+ * excludeNum is 0. `config` may be null: then the configuration is that of `comm`, and the name
+ * "<name of comm>_shrunk".
+ *
+ * The call waits HCCL_CONNECT_TIMEOUT for ranks that live and have not called yet, and for no rank
+ * that has died or left its world. All callers get the same ranks, or an error. If another rank
+ * dies after that, operations of the new communicator fail and name it, and the program shrinks the
+ * new one. The first operation opens connections, as with HcclCommCreateGroup. Both communicators
+ * are independent: `comm` may be destroyed at any time, which does not wait for another rank. The
+ * new communicator may have groups.
+ *
+ * HCCL_E_PARA: a bad list, or the ranks' lists differ. HCCL_E_TIMEOUT: names the ranks that have
+ * not called. HCCL_E_UNAVAIL: other ranks are silent (HCCL_PEER_TIMEOUT), but their processes may
+ * live, cut off from these; of two parts of a network only the one with more ranks may go on, of
+ * equal parts the one with the lowest rank. */
+HcclResult HcclCommShrink(HcclComm comm, const uint32_t* excludeIds, uint32_t excludeNum,
+                          const HcclCommConfig* config, HcclComm* smaller);
 
 /* ---- Ending and limits ---- */
 

@@ -67,6 +67,14 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
                             uint32_t gradientNum, const HcclFusionOptions* options,
                             HcclFusion* fusion);
 
+/** Goes on in another communicator, such as one of HcclCommShrink: gradients, segments and options
+ * stay, and an automatic plan measures anew. The iteration begins again: no gradient is marked, and
+ * the gradients have undefined values if a segment had started. All ranks of `comm` call it between
+ * their iterations. If the old communicator has not failed, finishes there as HcclFusionDestroy
+ * does. The old communicator is destroyed after this call. Local: no communication. A failure
+ * changes nothing. */
+HcclResult HcclFusionRebind(HcclFusion fusion, HcclComm comm);
+
 /** Marks gradient `index` as complete. HCCL_E_PARA (the text names the gradient): index out of
  * range, or gradient marked twice in this iteration. Never blocks on communication. */
 HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index);

@@ -110,6 +110,15 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
   });
 }
 
+HcclResult HcclFusionRebind(HcclFusion fusion, HcclComm comm) {
+  return guard("HcclFusionRebind", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
+    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().communicators().get_shared(comm));
+    HCCL_ASSIGN_OR_RETURN(found->overlap, found->overlap->rebound(std::move(communicator)));
+    return {};
+  });
+}
+
 HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index) {
   return guard("HcclFusionReady", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));

@@ -21,6 +21,9 @@ inline constexpr std::size_t kBlobCap = 64 << 10;      ///< bytes of one rank's 
 inline constexpr std::uint32_t kRefusedCap = 1 << 30;  ///< refused calls that are counted
 /// In Gathering::flags: the members make a group; else they open connections in one.
 inline constexpr std::uint32_t kMakesGroup = 1U << 31;
+/// A member that has died or left ends the gathering with an error. Without this flag the gathering
+/// does not wait for such members, and its sum has the parts of the others.
+inline constexpr std::uint32_t kAwaitsAll = 1U << 30;
 
 /// What ranks say of one thing on which they should agree: the statement of the lowest rank, and of
 /// the lowest rank that differs.
@@ -62,6 +65,7 @@ struct Gathering {
   RankSet named() const;
   /// The members whose parts are not in the sum.
   RankSet awaited() const { return named() - arrived; }
+  bool awaits_all() const { return (flags & kAwaitsAll) != 0; }
 };
 
 void put(ByteWriter& out, const Gathering& sum);

@@ -55,13 +55,31 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
 // it answers, until it has told its parent of the gathering: from then on the root does.
 std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, Time now) {
   const bool differs = open.sum.members.other.has_value();
-  const RankSet awaited = open.sum.awaited();
+  RankSet awaited = open.sum.awaited();
+  if (place.root && !open.sum.awaits_all()) awaited -= place.gone;
   const bool all_below = !open.up && place.below.contains(open.sum.named());
-  if (!differs && awaited.empty() && (place.root || all_below)) return Status();
+  if (!differs && awaited.empty() && (place.root || all_below)) return may_go_on(open.sum, place);
   if (!place.root) return std::nullopt;
   if (differs) return differing(open.sum);
   if (now >= open.deadline) return late_error(awaited);
   return std::nullopt;
+}
+
+// Members that are silent may live, in a part of the network that this one does not reach, and may
+// want to go on without these. Only the larger part may, or the one with the lowest rank.
+Status Gatherings::may_go_on(const Gathering& sum, const Place& place) {
+  const RankSet silent = sum.named() & place.silent;
+  if (silent.empty()) return {};
+  const RankSet here = sum.arrived - place.gone;
+  const bool lowest = !here.empty() && here.lowest() < silent.lowest();
+  const std::size_t more = here.count() + (lowest ? 1 : 0);
+  if (more > silent.count()) return {};
+  return {
+      Code::kUnavail,
+      "ranks " + here.text() + " may not go on without ranks " + silent.text() +
+          ", which may live and be cut off from them: a part of the ranks goes on if it has more "
+          "than half of them, or half with the lowest rank (world ranks)",
+      Status::kNobody};
 }
 
 // Whether the parent should hear of the gathering: all living members below have arrived, or the

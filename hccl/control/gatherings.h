@@ -32,7 +32,9 @@ class Gatherings {
   struct Answer {
     Key key;
     Gathering sum;
-    Status why;  ///< success: all members have arrived and name the same members
+    /// Success: all members have arrived, or all that live if the gathering does not await all, and
+    /// name the same members.
+    Status why;
   };
   struct Open {
     Gathering sum;
@@ -48,6 +50,7 @@ class Gatherings {
     RankSet gone;             ///< ranks that died or left
     bool root = false;        ///< only the root ends a gathering with an error
     std::set<Key> vain = {};  ///< gatherings that the root must end
+    RankSet silent = {};      ///< of `gone`: those that may live, and be cut off from the root
   };
   struct Due {
     std::vector<Answer> answers;                   ///< for all members; answered() knows them
@@ -86,6 +89,7 @@ class Gatherings {
 
  private:
   static std::optional<Status> verdict(const Open& open, const Place& place, Time now);
+  static Status may_go_on(const Gathering& sum, const Place& place);
   static bool says(const Key& key, const Open& open, const Place& place, Time now);
 
   std::map<Key, Open> open_;

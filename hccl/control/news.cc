@@ -1,5 +1,6 @@
 #include "hccl/control/news.h"
 
+#include <algorithm>
 #include <tuple>
 
 #include "hccl/control/wire.h"
@@ -25,9 +26,10 @@ bool News::merge(const Verdict& verdict) {
 }
 
 News News::merge(const News& more) {
-  News fresh{more.dead - dead, more.left - left, {}, {}};
+  News fresh{more.dead - dead, more.left - left, {}, {}, more.silent - silent};
   dead |= more.dead;
   left |= more.left;
+  silent |= more.silent;
   for (const auto& [key, verdict] : more.verdicts) {
     if (merge(verdict)) fresh.verdicts.emplace(key, verdict);
   }
@@ -40,9 +42,17 @@ News News::merge(const News& more) {
   return fresh;
 }
 
+std::vector<Verdict> News::in_order() const {
+  std::vector<Verdict> all;
+  for (const auto& [key, verdict] : verdicts) all.push_back(verdict);
+  std::ranges::stable_sort(all, [](const auto& a, const auto& b) { return a.is_older(b); });
+  return all;
+}
+
 void put(ByteWriter& out, const News& news) {
   put(out, news.dead);
   put(out, news.left);
+  put(out, news.silent);
   out.put(static_cast<std::uint32_t>(news.verdicts.size()));
   for (const auto& [key, verdict] : news.verdicts) {
     out.put(verdict.scope).put(verdict.epoch).put(verdict.number);
@@ -53,9 +63,9 @@ void put(ByteWriter& out, const News& news) {
 }
 
 std::optional<News> get_news(ByteReader& in, std::uint32_t nodes) {
-  auto dead = get_ranks(in, nodes), left = get_ranks(in, nodes);
-  if (!dead || !left) return std::nullopt;
-  News news{std::move(*dead), std::move(*left), {}, {}};
+  auto dead = get_ranks(in, nodes), left = get_ranks(in, nodes), silent = get_ranks(in, nodes);
+  if (!dead || !left || !silent) return std::nullopt;
+  News news{std::move(*dead), std::move(*left), {}, {}, std::move(*silent)};
   const auto verdicts = in.get<std::uint32_t>();
   if (verdicts > kVerdictsCap) return std::nullopt;
   for (std::uint32_t i = 0; i < verdicts; ++i) {

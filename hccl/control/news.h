@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "hccl/base/bytes.h"
 #include "hccl/base/status.h"
@@ -41,12 +42,17 @@ struct News {
   RankSet dead, left;  ///< numbers of nodes
   std::map<Verdict::Key, Verdict> verdicts;
   std::set<Uuid> summons{};  ///< communicators; at most kScopesCap
+  RankSet silent{};          ///< those of `dead` whose process may live
 
   /// Commutative, associative and idempotent. Returns what was new. Once there are kVerdictsCap
   /// verdicts, those of communicators make room: they only save messages. So do all summons.
   News merge(const News& more);
   bool merge(const Verdict& verdict);
-  bool empty() const { return dead.empty() && left.empty() && verdicts.empty() && summons.empty(); }
+  /// The verdicts in the order of the decisions.
+  std::vector<Verdict> in_order() const;
+  bool empty() const {
+    return dead.empty() && left.empty() && verdicts.empty() && summons.empty() && silent.empty();
+  }
 };
 
 void put(ByteWriter& out, const News& news);

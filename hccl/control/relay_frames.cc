@@ -243,6 +243,7 @@ void Relay::answer_due() {
   if (state_ == State::kOver || (state_ == State::kRoot && held_)) return;
   const RankSet gone = ranks_of(tree_.gone());
   Gatherings::Place place{ranks_of(below()), gone, state_ == State::kRoot};
+  place.silent = ranks_of(news_.silent);
   for (const auto& [key, open] : gatherings_.open()) {
     if (refusals_.find(open.sum)) place.vain.insert(key);
   }
@@ -252,7 +253,10 @@ void Relay::answer_due() {
     if (parent_ != kNoLine) send(parent_, Kind::kPart, body_of(key, sum, nullptr));
   }
   for (const auto& each : gatherings_.late(now_)) {
-    if (state_ == State::kRoot) tell_late({each.key, speakers(each), each.awaited});
+    const RankSet awaited = each.awaited - gone;
+    if (state_ == State::kRoot && !awaited.empty()) {
+      tell_late({each.key, speakers(each), awaited});
+    }
   }
 }
 

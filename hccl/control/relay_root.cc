@@ -78,7 +78,7 @@ void Relay::rule() {
   }
   const RankSet ended = tree_.gone() - news_.dead - news_.left;
   if (!(ended | silent).empty()) {
-    News news{ended | silent, {}, {}};
+    News news{ended | silent, {}, {}, {}, silent - ended};
     news.merge(verdicts_->died(ranks_of(ended)));
     const auto timeout =
         std::chrono::duration_cast<std::chrono::seconds>(neighbours_.peer_timeout());
@@ -126,12 +126,13 @@ void Relay::judge_gatherings() {
   std::vector<std::pair<Gatherings::Key, Status>> vain;
   const RankSet dead = ranks_of(news_.dead);
   for (const auto& [key, open] : gatherings_.open()) {
-    auto why = verdicts_->vain(open, now_);
+    const bool awaits_all = open.sum.awaits_all();
+    auto why = awaits_all ? verdicts_->vain(open, now_) : std::nullopt;
     const auto known = news_.verdicts.find({key.group, Status::kNobody});  // before all came
     if (known != news_.verdicts.end()) why = known->second.why;
     if (!why && now_ - open.since >= kForgiving) why = refusals_.find(open.sum, now_ - kForgiving);
     const RankSet died = open.sum.awaited() & dead;
-    if (!why && !died.empty()) {
+    if (!why && awaits_all && !died.empty()) {
       const auto death = news_.verdicts.find({kEverything, static_cast<int>(died.lowest())});
       if (death != news_.verdicts.end()) why = death->second.why;
     }

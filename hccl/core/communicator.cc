@@ -89,6 +89,45 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
   return made;
 }
 
+// All that live get the same answer, and it alone decides. So no rank has the new communicator
+// while another one tries again. listen() hears what has happened since the answer.
+Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
+                                                           const std::vector<int>& kept,
+                                                           std::uint64_t number,
+                                                           const Config* config) const {
+  const Config& its = config != nullptr ? *config : config_;
+  const Uuid id = identity(id_, "shrink #" + std::to_string(number));
+  std::vector<int> members, ranks;
+  for (const int rank : kept) members.push_back(ranks_[static_cast<std::size_t>(rank)]);
+  auto met =
+      control_->survivors(id, members, its.agreement(), Deadline::after(its.connect_timeout), name);
+  if (!met.ok()) return met.status().with_context(name);
+  std::vector<std::string> texts;
+  for (const int member : members) {
+    const auto text = met->find(static_cast<std::uint32_t>(member));
+    if (text == met->end()) continue;
+    ranks.push_back(member);
+    texts.push_back(text->second);
+  }
+  const auto mine = std::ranges::find(ranks, control_->rank()) - ranks.begin();
+  HCCL_RETURN_IF_ERROR(same_configurations(name, texts, static_cast<int>(mine)));
+  try {
+    std::shared_ptr<Communicator> made(new Communicator(control_, std::move(name), std::move(ranks),
+                                                        static_cast<int>(mine), id, its, log_,
+                                                        heap_, doors_, &selection_));
+    made->shrunk_ = true;
+    control_->stay();
+    made->failure_.listen();
+    made->hear_of_messages();
+    return made;
+  } catch (...) {  // the others need not wait for this rank
+    const Status why = caught();
+    control_->report(
+        id, {why.code(), "rank " + std::to_string(mine) + ": " + why.message(), control_->rank()});
+    throw;
+  }
+}
+
 bool Communicator::is_world() const { return id_ == identity(control_->info().id, "world"); }
 
 // Until the communicator is open, only messages with tags can run.
@@ -99,12 +138,16 @@ Status Communicator::meet(std::chrono::nanoseconds patience) try {
   } else if (selection_.asks()) {
     static_cast<void>(selection_.offer());  // warns of a bad file
   }
-  failure_.interrupt_with([this](const Status& why, int) { mailbox_->end(why); });
-  failure_.summoned_with([this] { mailbox_->start(); },
-                         [this](const Status& why) { mailbox_->end(why); });
+  hear_of_messages();
   return {};
 } catch (...) {
   return failure_.thrown();
+}
+
+void Communicator::hear_of_messages() {
+  failure_.interrupt_with([this](const Status& why, int) { mailbox_->end(why); });
+  failure_.summoned_with([this] { mailbox_->start(); },
+                         [this](const Status& why) { mailbox_->end(why); });
 }
 
 Status Communicator::open(Deadline deadline, const std::function<void()>& waits) try {
@@ -172,8 +215,9 @@ void Communicator::end_opening(const Status& why) {
 }
 
 void Communicator::leave() {
-  if (!is_world()) return refused({});  // the ranks of a group stay in their world
+  if (!has_groups()) return refused({});  // the ranks of a group stay in their world
   end_opening(Status(Code::kUnavail, name_ + ": this rank has left"));
+  if (!control_->goes()) return refused({});
   control_->leave();
 }
 

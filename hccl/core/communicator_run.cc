@@ -241,7 +241,7 @@ void Communicator::stalled_in(const exec::Transfer& message, const std::string& 
 }
 
 void Communicator::end_of_program() {
-  if (size() == 1 || !is_world() || failure_.raised()) return;
+  if (size() == 1 || !has_groups() || failure_.raised()) return;
   control_->ended(queue_.busy() ? "an unfinished operation" : recorder_.last());
 }
 

@@ -27,6 +27,16 @@ Uuid identity(const Uuid& parent, std::string_view what) {
 
 Uuid messages_of(const Uuid& communicator) { return identity(communicator, "mailbox exchange 0"); }
 
+Status same_configurations(const std::string& name, const std::vector<std::string>& texts,
+                           int mine) {
+  const std::string& own = texts[static_cast<std::size_t>(mine)];
+  const auto other = std::ranges::find_if(texts, [&](const auto& each) { return each != own; });
+  if (other == texts.end()) return {};
+  return Status(Code::kPara, name + ": the configurations differ: rank " + std::to_string(mine) +
+                                 " has " + own + ", rank " + std::to_string(other - texts.begin()) +
+                                 " has " + *other);
+}
+
 Status Opening::compare_configurations(Selection& selection, Deadline deadline) {
   const std::string mine = is_.config.agreement();
   const bool offers = selection.asks() && is_.rank == 0;
@@ -35,13 +45,9 @@ Status Opening::compare_configurations(Selection& selection, Deadline deadline) 
                                         mine + '\0' + (offers ? selection.offer() : std::string()),
                                         deadline, failure_.flag(), is_.name, is_.ranks, true);
   if (!met.ok()) return met.status().with_context(is_.name);
-  for (std::size_t i = 0; i < met.value().size(); ++i) {
-    const std::string its = met.value()[i].substr(0, met.value()[i].find('\0'));
-    if (its == mine) continue;
-    return Status(Code::kPara, is_.name + ": the configurations differ: rank " +
-                                   std::to_string(is_.rank) + " has " + mine + ", rank " +
-                                   std::to_string(i) + " has " + its);
-  }
+  std::vector<std::string> texts;
+  for (const std::string& each : *met) texts.push_back(each.substr(0, each.find('\0')));
+  HCCL_RETURN_IF_ERROR(same_configurations(is_.name, texts, is_.rank));
   if (!selection.asks()) return {};
   return selection.accept(std::string_view(met.value().front()).substr(mine.size() + 1));
 }

@@ -27,25 +27,18 @@ RankSet ranks_of(const std::vector<int>& ranks, int size) {
 }
 
 // The blobs in order of index, which each blob begins with.
-Result<std::vector<std::string>> parts_of(const control::Gathering& sum, std::uint32_t size) {
+Result<std::vector<std::string>> parts_of(const std::map<std::uint32_t, std::string>& blobs,
+                                          std::uint32_t size) {
   std::vector<std::string> parts(size);
-  for (const auto& [rank, blob] : sum.blobs) {
+  for (const auto& [rank, blob] : blobs) {
     ByteReader in(blob);
     const auto index = in.get<std::uint32_t>();
-    if (!in.ok() || index >= size) return Status(Code::kInternal, "a part with a wrong index");
+    if (!in.ok() || index >= size || blobs.size() != size) {
+      return Status(Code::kInternal, "the root sent other parts than those asked for");
+    }
     parts[index] = blob.substr(sizeof index);
   }
-  if (sum.blobs.size() != size) {
-    return Status(Code::kInternal, "the root sent other parts than those asked for");
-  }
   return parts;
-}
-
-std::vector<control::Verdict> in_order(const control::News& news) {
-  std::vector<control::Verdict> all;
-  for (const auto& [key, verdict] : news.verdicts) all.push_back(verdict);
-  std::ranges::stable_sort(all, [](const auto& a, const auto& b) { return a.is_older(b); });
-  return all;
 }
 
 }  // namespace
@@ -184,31 +177,26 @@ void World::lose(const Status& why) {
   bell_.ring();
 }
 
-void World::heard(const control::News& news) {
-  for (const Uuid& scope : news.summons) summoned(scope);
-  const MutexLock lock(mutex_);
-  for (const std::uint32_t node : news.left.ranks()) {
-    for (const std::uint32_t rank : roster_->nodes[node].ranks.ranks()) {
-      left_.insert(static_cast<int>(rank));
-    }
-  }
-  for (const control::Verdict& verdict : in_order(news)) {
-    const bool death = verdict.scope == control::kEverything;
-    if (death && verdict.why.culprit() == rank_) continue;  // over() follows
-    if (death) deaths_.push_back(verdict.why);
-    for (FailureListener* each : listeners_) each->on_failure(verdict.scope, verdict.why);
-    finish(verdict.scope, verdict.why);
-  }
-  bell_.ring();
-}
-
-void World::summoned(const Uuid& scope) {
+void World::heard(const control::News& all) {
+  control::News news = all;
+  std::erase_if(news.verdicts, [this](const auto& each) {  // over() follows
+    return each.first == control::Verdict::Key(control::kEverything, rank_);
+  });
+  std::vector<Uuid> in_vain;
   {
     const MutexLock lock(mutex_);
-    for (FailureListener* each : listeners_) each->on_summons(scope);
-    if (not_coming_.count(scope) == 0) return;
+    static_cast<void>(news_.merge(news));
+    for (const Uuid& scope : news.summons) {
+      for (FailureListener* each : listeners_) each->on_summons(scope);
+      if (not_coming_.count(scope) != 0) in_vain.push_back(scope);
+    }
+    for (const control::Verdict& verdict : news.in_order()) {
+      for (FailureListener* each : listeners_) each->on_failure(verdict.scope, verdict.why);
+      finish(verdict.scope, verdict.why);
+    }
+    bell_.ring();
   }
-  absent(scope);
+  for (const Uuid& scope : in_vain) absent(scope);
 }
 
 void World::late(const Gatherings::Late& late) {
@@ -225,18 +213,15 @@ void World::answered(const Gatherings::Answer& answer) {
   const MutexLock lock(mutex_);
   const auto at = pending_.find(answer.key.group);
   if (at == pending_.end()) return;
-  if (answer.why.ok()) {
-    finish(answer.key.group, parts_of(answer.sum, at->second->size));
-  } else {
-    finish(answer.key.group, answer.why);
-  }
+  finish(answer.key.group,
+         answer.why.ok() ? Result<Blobs>(answer.sum.blobs) : Result<Blobs>(answer.why));
   if (answer.why.code() == Code::kRemote) {  // also those that are still to come
     for (FailureListener* each : listeners_) each->on_failure(answer.key.group, answer.why);
   }
   bell_.ring();
 }
 
-void World::finish(const Uuid& key, Result<std::vector<std::string>> result) {
+void World::finish(const Uuid& key, Result<Blobs> result) {
   const auto at = pending_.find(key);
   if (at == pending_.end()) return;
   at->second->result = std::move(result);
@@ -256,24 +241,40 @@ Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t 
                                                  const std::string& name,
                                                  const std::vector<int>& members, bool makes_group,
                                                  const std::function<void()>& waits) {
-  if (mine.size() > kBlobCap - sizeof index) {
-    return Status(Code::kInternal, "an exchange of too many bytes");
-  }
+  control::Gathering part;
+  if (!makes_group) part.flags &= ~control::kMakesGroup;
+  Waiter waiter{.deadline = deadline, .abort = &abort};
+  if (waits) waiter.stalled = [&waits](const WaitingCall&) { waits(); };
+  HCCL_ASSIGN_OR_RETURN(const Blobs blobs,
+                        gather(key, std::move(part), ByteWriter().put(index).take() + mine, members,
+                               name, std::move(waiter)));
+  return parts_of(blobs, size);
+}
+
+Result<World::Blobs> World::survivors(const Uuid& key, const std::vector<int>& members,
+                                      const std::string& mine, Deadline deadline,
+                                      const std::string& name) {
+  control::Gathering part;
+  part.flags &= ~control::kAwaitsAll;
+  return gather(key, std::move(part), mine, members, name, Waiter{.deadline = deadline});
+}
+
+Result<World::Blobs> World::gather(const Uuid& key, control::Gathering part, std::string mine,
+                                   const std::vector<int>& members, const std::string& name,
+                                   Waiter waiter) {
+  if (mine.size() > kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
   auto pending = std::make_shared<Pending>();
   pending->name = name;
-  pending->size = size;
   {
     const MutexLock lock(mutex_);
     if (dead_) return *dead_;
     pending_[key] = pending;
   }
   const auto rank = static_cast<std::uint32_t>(rank_);
-  control::Gathering part;
   part.arrived = {rank};
+  part.blobs[rank] = std::move(mine);
   part.members.add({rank, ranks_of(members, size_)});
-  part.patience = deadline.left();
-  if (!makes_group) part.flags &= ~control::kMakesGroup;
-  part.blobs[rank] = ByteWriter().put(index).take() + mine;
+  const auto left = part.patience = waiter.deadline.left();
   say([key, part](Relay& relay, control::Time now) {
     return relay.gather({key, kOnce}, part, now);
   });
@@ -282,17 +283,15 @@ Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t 
     return pending->done;
   };
   // At the deadline the root's answer names the absent ranks: wait a little longer.
-  const auto left = deadline.left();
-  const Deadline patience =
+  waiter.deadline =
       left > std::chrono::hours(24) ? Deadline::never() : Deadline::after(left + kGrace);
-  Waiter waiter{.deadline = patience, .abort = &abort, .policy = kSleepAtOnce};
-  if (waits) waiter.stalled = [&waits](const WaitingCall&) { waits(); };
+  waiter.policy = kSleepAtOnce;
   const Status waited = waiter.wait(ready, [] { return WaitingCall(); }, bell_);
   const MutexLock lock(mutex_);
   // A failure after the answer may be a consequence of the answer.
   if (!waited.ok() && !pending->done) {
     pending_.erase(key);
-    if (abort.raised()) return abort.reason();
+    if (waiter.abort != nullptr && waiter.abort->raised()) return waiter.abort->reason();
     return Status(Code::kTimeout, "the root does not answer");
   }
   return std::move(pending->result);
@@ -365,13 +364,14 @@ bool World::is_lost() const {
 
 bool World::has_left(int rank) const {
   const MutexLock lock(mutex_);
-  return left_.count(rank) != 0;
+  return news_.left.contains(roster_->node_of[static_cast<std::size_t>(rank)]);
 }
 
 void World::add(FailureListener* listener) {
   const MutexLock lock(mutex_);
   listeners_.insert(listener);
-  for (const Status& death : deaths_) listener->on_failure(Uuid{}, death);
+  for (const auto& each : news_.in_order()) listener->on_failure(each.scope, each.why);
+  for (const Uuid& scope : news_.summons) listener->on_summons(scope);
   if (dead_) listener->on_failure(Uuid{}, *dead_);
 }
 

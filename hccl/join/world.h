@@ -2,6 +2,7 @@
 // deaths. The rank is a node of the world's control tree.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -74,6 +75,14 @@ class World final : public ControlNode::Owner {
                                             const std::vector<int>& members = {},
                                             bool makes_group = false,
                                             const std::function<void()>& waits = {});
+  /// Gathers the parts of those of the world ranks `members` that live, by rank; this rank is one
+  /// of them. All that live call it with the same key, which serves once, and all get the same
+  /// parts. A rank that dies later is among them. kUnavail: too few ranks are left to go on, as
+  /// others may live and be cut off from them.
+  Result<std::map<std::uint32_t, std::string>> survivors(const Uuid& key,
+                                                         const std::vector<int>& members,
+                                                         const std::string& mine, Deadline deadline,
+                                                         const std::string& name);
   /// Tells all ranks that this communicator has failed. The caller's process may exit at once.
   void report(const Uuid& scope, const Status& why);
   /// This rank waits in a call. The root compares the calls of the ranks, and names the absent
@@ -102,10 +111,15 @@ class World final : public ControlNode::Owner {
   /// Whether this world rank has left in good order.
   bool has_left(int rank) const;
 
-  /// Reports the deaths so far to the listener at once.
+  /// Tells the listener at once what this rank has heard so far.
   void add(FailureListener* listener);
   void remove(FailureListener* listener);
 
+  /// One more communicator keeps this rank in the world.
+  void stay() { ++stays_; }
+  /// Takes back one stay(), or the first communicator's. Returns whether it was the last one: then
+  /// leave() must follow.
+  bool goes() { return --stays_ == 0; }
   /// This rank leaves. Waits until its neighbours know, for a second at most.
   void leave();
 
@@ -116,12 +130,12 @@ class World final : public ControlNode::Owner {
   void abandon() HCCL_UNCHECKED;
 
  private:
+  using Blobs = std::map<std::uint32_t, std::string>;  // by rank
   struct Pending {
     std::string name;
-    std::uint32_t size = 0;
     Deadline::Clock::time_point since = Deadline::Clock::now();
     bool done = false;
-    Result<std::vector<std::string>> result{Status(Code::kTimeout, "no answer")};
+    Result<Blobs> result{Status(Code::kTimeout, "no answer")};
   };
 
   World(std::shared_ptr<Control> control, const RootInfo& info, int size, int rank, Logger log);
@@ -140,9 +154,10 @@ class World final : public ControlNode::Owner {
   void late(const control::Gatherings::Late& late) override;
   void over() override;
 
-  void summoned(const Uuid& scope);
   void lose(const Status& why) HCCL_REQUIRES(mutex_);
-  void finish(const Uuid& key, Result<std::vector<std::string>> result) HCCL_REQUIRES(mutex_);
+  void finish(const Uuid& key, Result<Blobs> result) HCCL_REQUIRES(mutex_);
+  Result<Blobs> gather(const Uuid& key, control::Gathering part, std::string mine,
+                       const std::vector<int>& members, const std::string& name, Waiter waiter);
 
   const std::shared_ptr<Control> control_;
   std::shared_ptr<Root> root_;  // whose node this rank has
@@ -152,6 +167,7 @@ class World final : public ControlNode::Owner {
   const Logger log_;
   std::vector<Member> members_;  // does not change once the rank has joined
   Control::NodeId node_ = 0;
+  std::atomic<int> stays_ = 1;
   std::chrono::nanoseconds lingers_{0};  // of a root that could not join
   mutable Mutex mutex_{LockLevel::kWorld};
   Doorbell bell_;
@@ -159,10 +175,9 @@ class World final : public ControlNode::Owner {
   std::shared_ptr<const control::Roster> roster_ HCCL_GUARDED_BY(mutex_);
   std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
   std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
-  std::set<int> left_ HCCL_GUARDED_BY(mutex_);
   std::set<Uuid> not_coming_ HCCL_GUARDED_BY(mutex_);
   bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
-  std::vector<Status> deaths_ HCCL_GUARDED_BY(mutex_);  // of other ranks
+  control::News news_ HCCL_GUARDED_BY(mutex_);          // all that was heard
   std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank hears nothing any more
 };
 

@@ -22,7 +22,7 @@ import contextlib
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Sequence, TypeVar, Union
 
 from hccl import _hccl
 from hccl._arguments import MAX_RANK, MAX_TAG, check_number, check_timeout
@@ -210,6 +210,23 @@ class Communicator(Collectives):
         sub._subs = self._subs  # those of the world
         self._subs.add(sub)
         return sub
+
+    def shrink(self, exclude: Iterable[int] = ()) -> Communicator:
+        """Returns a communicator of the ranks that live, in their order, after others have died.
+        They all call it; this communicator may have failed. Ranks of `exclude` live and make no
+        call. Both communicators are independent: destroy this one whenever you like.
+
+            try:
+                comm.allreduce(array)
+            except hccl.HcclError:
+                smaller = comm.shrink()
+                comm.destroy()
+                comm = smaller
+
+        A rank that dies meanwhile makes the first operation of the new one fail: shrink that one.
+        HcclError (code 9) names living ranks that have not called for HCCL_CONNECT_TIMEOUT."""
+        excluded = [check_number("exclude", rank) for rank in exclude]
+        return Communicator(self._native.shrink(excluded))
 
     # ---- the end ----
 

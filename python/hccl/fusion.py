@@ -58,6 +58,12 @@ class Fusion:
         )
         self._count = len(pairs)
 
+    def rebind(self, comm: Communicator) -> None:
+        """Goes on in another communicator, such as one of Communicator.shrink(). The iteration
+        begins again: no gradient is ready, and the arrays must be filled anew. Destroy the old
+        communicator after that."""
+        self._native.rebind(comm._native)
+
     def ready(self, index: int) -> None:
         """Marks gradient `index` as complete."""
         index = check_number("index", index)

@@ -74,6 +74,15 @@ Communicator* Communicator::sub(std::vector<std::uint32_t> ranks, std::uint32_t 
   return new Communicator(*comm, Lifetime::kHandle);
 }
 
+Communicator* Communicator::shrink(std::vector<std::uint32_t> excluded) {
+  const auto comm = std::make_shared<HcclComm>();
+  BlockingCalls().run([=, parent = handle(), excluded = std::move(excluded)] {
+    return HcclCommShrink(parent, excluded.data(), static_cast<std::uint32_t>(excluded.size()),
+                          nullptr, comm.get());
+  });
+  return new Communicator(*comm, Lifetime::kHandle);
+}
+
 Communicator::Communicator(HcclComm handle, Lifetime lifetime)
     : calls_(handle), handle_(handle), lifetime_(lifetime), process_(::getpid()) {
   check(HcclGetRankId(handle_, &rank_));
@@ -186,6 +195,7 @@ void bind_communicator(nb::module_& module) {
       .def_static("join_by_rank_table", &Communicator::join_by_rank_table, arg("path"), arg("rank"))
       .def_static("from_group", &Communicator::from_group, arg("group"))
       .def("sub", &Communicator::sub, arg("ranks"), arg("sub_rank"), arg("id"))
+      .def("shrink", &Communicator::shrink, arg("excluded"))
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def_prop_ro("name", &Communicator::name)

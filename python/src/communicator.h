@@ -34,6 +34,8 @@ class Communicator {
   static Communicator* from_group(const std::string& group);
   /// A communicator of these ranks of this world, of which this rank is ranks[sub_rank].
   Communicator* sub(std::vector<std::uint32_t> ranks, std::uint32_t sub_rank, std::uint64_t id);
+  /// A communicator of the ranks that live, without the excluded ones.
+  Communicator* shrink(std::vector<std::uint32_t> excluded);
 
   Communicator(HcclComm handle, Lifetime lifetime);
   /// Never raises and hardly waits. To leave in good order, a program calls destroy().

@@ -24,6 +24,7 @@ class Fusion {
   Fusion(const Fusion&) = delete;
   Fusion& operator=(const Fusion&) = delete;
 
+  void rebind(nb::object communicator);
   void ready(std::uint32_t index);
   void mark(HcclFusionPoint point) { check(HcclFusionMark(handle(), point)); }
   void wait();
@@ -111,6 +112,15 @@ HcclFusion Fusion::handle() const {
   return fusion_;
 }
 
+void Fusion::rebind(nb::object communicator_object) {
+  if (fusion_ == nullptr) raise_error(HCCL_E_PARA, "fusion: is closed");
+  auto& other = *nb::inst_ptr<Communicator>(communicator_object);
+  other.calls().run(
+      [fusion = fusion_, comm = other.handle()] { return HcclFusionRebind(fusion, comm); }, kept_);
+  owner_ = std::move(communicator_object);
+  under_way_ = false;
+}
+
 void Fusion::ready(std::uint32_t index) {
   communicator().calls().finish();  // so the order of operations is that of the calls
   check(HcclFusionReady(handle(), index));
@@ -168,6 +178,7 @@ void bind_fusion(nb::module_& module) {
            nb::arg("communicator"), nb::arg("gradients"), nb::arg("hcom_parallel"),
            nb::arg("split_by_size").none(), nb::arg("split_by_index").none(), nb::arg("op"),
            nb::arg("group"))
+      .def("rebind", &Fusion::rebind, nb::arg("communicator"))
       .def("ready", &Fusion::ready)
       .def("mark", &Fusion::mark)
       .def("wait", &Fusion::wait)

@@ -47,8 +47,8 @@ Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<G
       gradients_(std::move(gradients)),
       type_(type),
       op_(op),
-      parallel_(parallel),
-      mode_(mode),
+      parallel_given_(parallel),
+      mode_given_(mode),
       segment_of_(gradients_.size()),
       offset_(gradients_.size()),
       is_ready_(gradients_.size()) {

@@ -43,6 +43,12 @@ class Overlap {
                                                  std::vector<Gradient> gradients, DataType type,
                                                  ReduceOp op, Segments segments, bool parallel,
                                                  Mode mode = Mode::kFixed);
+  /// An engine for the same gradients and segments in another communicator, as it was created. No
+  /// gradient is ready; an automatic plan begins anew. Same errors as create().
+  Result<std::unique_ptr<Overlap>> rebound(std::shared_ptr<core::Communicator> communicator) const {
+    return create(std::move(communicator), gradients_, type_, op_, segments(), parallel_given_,
+                  mode_given_);
+  }
   /// Finishes the segments whose gradients are all ready, together with the other ranks.
   ~Overlap();
   Overlap(const Overlap&) = delete;
@@ -109,8 +115,10 @@ class Overlap {
   std::vector<Gradient> gradients_;
   DataType type_;
   ReduceOp op_;
-  bool parallel_;
-  Mode mode_;
+  const bool parallel_given_;
+  const Mode mode_given_;
+  bool parallel_ = parallel_given_;
+  Mode mode_ = mode_given_;
   std::uint32_t fingerprint_ = 0;
   std::shared_ptr<PlanVersion> plan_;
   std::vector<Segment> segments_;
