@@ -45,6 +45,10 @@ void Gradients::mark(HcclFusionPoint point) {
 
 void Gradients::wait() { world_.check("HcclFusionWait", HcclFusionWait(fusion_)); }
 
+void Gradients::rebind(HcclComm comm) {
+  world_.check("HcclFusionRebind", HcclFusionRebind(fusion_, comm));
+}
+
 std::string Gradients::segments() const {
   std::vector<uint32_t> last(data_.size());
   auto count = static_cast<uint32_t>(last.size());

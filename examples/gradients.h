@@ -33,6 +33,9 @@ class Gradients {
   /// Returns when all gradients are summed over all ranks.
   void wait();
 
+  /// Goes on in another communicator of the world, where the iteration begins again.
+  void rebind(HcclComm comm);
+
   /// The segments as index pairs: "[0,5] [6,7]".
   std::string segments() const;
   /// The time line of the last iteration.

@@ -1,13 +1,15 @@
 // Trains a network on handwritten digits with the ranks that mpirun starts. Every rank computes the
 // gradients of its share of each batch. HCCL sums them, segment by segment, as backward completes
-// them.
+// them. If a rank dies, the others go on.
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "digits.h"
 #include "gradients.h"
@@ -30,16 +32,92 @@ struct Share {
   size_t end;
 };
 
-// Stochastic gradient descent with momentum.
-class Optimizer {
+// What a rank needs to train, and to go on if another rank dies. Its steps are the batches of all
+// epochs, and a test after each epoch.
+class Training {
  public:
-  explicit Optimizer(size_t weight_count) : velocity_(weight_count) {}
+  Training(World* world, const Digits& digits, const Options& options, Mlp* network,
+           Gradients* gradients)
+      : world_(*world),
+        digits_(digits),
+        options_(options),
+        network_(*network),
+        gradients_(*gradients),
+        velocity_(network->weights().size()),
+        batch_limit_(static_cast<size_t>(options.batch)),
+        batches_((digits.train.size() + batch_limit_ - 1) / batch_limit_) {}
 
-  void update(const Gradients& gradients, float lr, Mlp* network) {
-    float* weights = network->weights().data();
-    for (size_t i = 0; i < network->tensors().size(); ++i) {
-      const Tensor& tensor = network->tensors()[i];
-      const float* gradient = gradients.data()[i];
+  bool is_done() const { return step_ == static_cast<size_t>(options_.epochs) * (batches_ + 1); }
+
+  // Throws HcclFailure; go_on() makes it possible to call it again.
+  void run() {
+    for (; !is_done(); ++step_) {
+      const int epoch = static_cast<int>(step_ / (batches_ + 1)) + 1;
+      const size_t batch = step_ % (batches_ + 1);
+      if (batch < batches_) {
+        train(epoch, batch);
+      } else {
+        test(epoch);
+      }
+    }
+  }
+
+  // A rank has died. The others make a smaller world, and all take the weights of one that has made
+  // the most steps: some may have finished a step that others could not.
+  void go_on() {
+    world_.shrink([this](HcclComm smaller) { gradients_.rebind(smaller); });
+    const auto own = static_cast<int64_t>(step_ * world_.size() + world_.rank());
+    const auto newest = static_cast<size_t>(world_.reduce(own, HCCL_REDUCE_MAX));
+    std::vector<float> state = network_.weights();
+    state.insert(state.end(), velocity_.begin(), velocity_.end());
+    world_.broadcast(&state, static_cast<uint32_t>(newest % world_.size()));
+    const auto middle = state.begin() + static_cast<std::ptrdiff_t>(velocity_.size());
+    std::copy(state.begin(), middle, network_.weights().begin());
+    std::copy(middle, state.end(), velocity_.begin());
+    step_ = newest / world_.size();
+    if (world_.rank() == 0) {
+      std::printf("world size: %u, from epoch %zu on\n", world_.size(), step_ / (batches_ + 1) + 1);
+    }
+  }
+
+ private:
+  // The images of an epoch have an order that depends only on the seed and the epoch.
+  void begin(int epoch) {
+    const auto seed = static_cast<uint64_t>(options_.seed);
+    epoch_ = epoch;
+    order_ = shuffled(digits_.train.size(), random_bits(seed, static_cast<uint64_t>(epoch)));
+    loss_ = 0;
+    seen_ = 0;
+  }
+
+  void train(int epoch, size_t batch) {
+    if (epoch != epoch_) begin(epoch);
+    const size_t start = batch * batch_limit_;
+    const size_t batch_size = std::min(batch_limit_, digits_.train.size() - start);
+    const Share share(batch_size, world_);
+    take_rows(digits_.train, order_, start + share.begin, start + share.end, &mine_);
+
+    gradients_.mark(HCCL_FUSION_FP_START);
+    const double loss = network_.forward(mine_);
+    // The scale is 1 / the size of the whole batch, not of this rank's share. So the sum of the
+    // gradients over the ranks is the gradient of the mean loss for any number of ranks and shares.
+    network_.backward(mine_, 1.0f / static_cast<float>(batch_size), gradients_.data(),
+                      [&](uint32_t index) { gradients_.ready(index); });
+    gradients_.mark(HCCL_FUSION_BP_END);
+    gradients_.wait();
+    update(options_.lr * static_cast<float>(options_.epochs - epoch + 1) /
+           static_cast<float>(options_.epochs));
+    loss_ += loss;
+    seen_ += static_cast<int64_t>(share.end - share.begin);
+    gradients_.mark(HCCL_FUSION_ITERATION_END);
+  }
+
+  // Stochastic gradient descent with momentum.
+  void update(float lr) {
+    float* weights = network_.weights().data();
+    for (size_t i = 0; i < network_.tensors().size(); ++i) {
+      const Tensor& tensor = network_.tensors()[i];
+      const float* gradient = gradients_.data()[i];
       for (size_t j = 0; j < tensor.count; ++j) {
         float& velocity = velocity_[tensor.offset + j];
         velocity = kMomentum * velocity + gradient[j];
@@ -48,51 +126,53 @@ class Optimizer {
     }
   }
 
- private:
+  // Each rank tests its part of the test images.
+  void test(int epoch) {
+    const double loss =
+        world_.sum(loss_) / static_cast<double>(world_.reduce(seen_, HCCL_REDUCE_SUM));
+    const Images& all = digits_.test;
+    const Share share(all.size(), world_);
+    Images mine;
+    for (size_t i = share.begin; i < share.end; ++i) {
+      mine.append(&all.pixels[i * kPixels], all.labels[i]);
+    }
+    network_.forward(mine);
+    const auto correct = static_cast<int64_t>(network_.correct(mine));
+    const auto right = static_cast<double>(world_.reduce(correct, HCCL_REDUCE_SUM));
+    if (world_.rank() != 0) return;
+    std::printf("epoch %d: loss %.6f test accuracy %.4f\n", epoch, loss,
+                right / static_cast<double>(all.size()));
+    std::fflush(stdout);
+  }
+
+  World& world_;
+  const Digits& digits_;
+  const Options& options_;
+  Mlp& network_;
+  Gradients& gradients_;
   std::vector<float> velocity_;
+  const size_t batch_limit_;
+  const size_t batches_;  // of an epoch
+  size_t step_ = 0;       // the next one; all before it are in the weights
+  int epoch_ = 0;         // the one that order_ is of
+  std::vector<uint32_t> order_;
+  Images mine_;
+  double loss_ = 0;  // of this rank, in this epoch
+  int64_t seen_ = 0;
 };
 
-// One pass over the training images, in an order that depends only on the seed and the epoch.
-// Returns the mean loss over all ranks.
-double train_epoch(const World& world, const Images& train, const Options& options, int epoch,
-                   Mlp* network, Gradients* gradients, Optimizer* optimizer) {
-  const auto seed = static_cast<uint64_t>(options.seed);
-  const uint64_t epoch_seed = random_bits(seed, static_cast<uint64_t>(epoch));
-  const float lr = options.lr * static_cast<float>(options.epochs - epoch + 1) /
-                   static_cast<float>(options.epochs);
-  const std::vector<uint32_t> order = shuffled(train.size(), epoch_seed);
-  const auto batch_limit = static_cast<size_t>(options.batch);
-  Images batch;
-  double loss = 0;
-  for (size_t start = 0; start < train.size(); start += batch_limit) {
-    const size_t batch_size = std::min(batch_limit, train.size() - start);
-    const Share share(batch_size, world);
-    take_rows(train, order, start + share.begin, start + share.end, &batch);
-
-    gradients->mark(HCCL_FUSION_FP_START);
-    loss += network->forward(batch);
-    // The scale is 1 / the size of the whole batch, not of this rank's share. So the sum of the
-    // gradients over the ranks is the gradient of the mean loss for any number of ranks and shares.
-    network->backward(batch, 1.0f / static_cast<float>(batch_size), gradients->data(),
-                      [&](uint32_t index) { gradients->ready(index); });
-    gradients->mark(HCCL_FUSION_BP_END);
-    gradients->wait();
-    optimizer->update(*gradients, lr, network);
-    gradients->mark(HCCL_FUSION_ITERATION_END);
+// Runs `body` until no rank dies meanwhile.
+void survive(const std::function<void()>& body, const std::function<void()>& between) {
+  for (bool failed = false;;) {
+    try {
+      if (std::exchange(failed, false)) between();
+      return body();
+    } catch (const HcclFailure& failure) {
+      if (failure.code() != HCCL_E_REMOTE) throw;
+      std::fprintf(stderr, "train_digits: %s\n", failure.what());
+      failed = true;
+    }
   }
-  return world.sum(loss) / static_cast<double>(train.size());
-}
-
-// The share of test images that the network classifies correctly. Each rank tests its part.
-double accuracy(const World& world, const Images& test, Mlp* network) {
-  const Share share(test.size(), world);
-  Images mine;
-  for (size_t i = share.begin; i < share.end; ++i) {
-    mine.append(&test.pixels[i * kPixels], test.labels[i]);
-  }
-  network->forward(mine);
-  const int64_t right = world.reduce(static_cast<int64_t>(network->correct(mine)), HCCL_REDUCE_SUM);
-  return static_cast<double>(right) / static_cast<double>(test.size());
 }
 
 // 64 bits that change with any bit of any weight.
@@ -136,31 +216,24 @@ void print_header(const World& world, const Mlp& network, const Digits& digits,
 }
 
 // Returns the exit status.
-int train(const World& world, const Digits& digits, const Options& options, Mlp* network,
+int train(World* world_pointer, const Digits& digits, const Options& options, Mlp* network,
           Gradients* gradients) {
-  const bool speaker = world.rank() == 0;
-  if (speaker) print_header(world, *network, digits, options, gradients->segments());
+  World& world = *world_pointer;
+  if (world.rank() == 0) print_header(world, *network, digits, options, gradients->segments());
 
   // The seed already gives every rank the same first weights. With this broadcast, a network that
   // rank 0 loads from a file would reach the other ranks, too.
   std::vector<float>& weights = network->weights();
-  world.check("HcclBroadcast", HcclBroadcast(weights.data(), weights.size(), HCCL_DATA_TYPE_FP32, 0,
-                                             world.comm(), nullptr));
-  Optimizer optimizer(weights.size());
+  world.broadcast(&weights, 0);
+  Training training(&world, digits, options, network, gradients);
   const auto start = std::chrono::steady_clock::now();
-  for (int epoch = 1; epoch <= options.epochs; ++epoch) {
-    const double loss =
-        train_epoch(world, digits.train, options, epoch, network, gradients, &optimizer);
-    const double right = accuracy(world, digits.test, network);
-    if (speaker) std::printf("epoch %d: loss %.6f test accuracy %.4f\n", epoch, loss, right);
-    if (speaker) std::fflush(stdout);
-  }
+  survive([&] { training.run(); }, [&] { training.go_on(); });
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
 
   const uint64_t weights_digest = digest(weights);
   const bool identical = identical_on_all_ranks(world, weights_digest);
   bool written = true;
-  if (speaker) {
+  if (world.rank() == 0) {
     std::printf("trained in %.2f s\n", seconds.count());
     std::printf("time line of the last iteration (microseconds):\n%s",
                 gradients->trace_text().c_str());
@@ -201,7 +274,7 @@ int run(int argc, char** argv) {
     if (failure.code() != HCCL_E_PARA) throw;
     return usage_error(failure.what());  // the split does not fit the tensors
   }
-  const int status = train(world, digits, options, &network, &*gradients);
+  const int status = train(&world, digits, options, &network, &*gradients);
   gradients->close();
   world.leave();
   return status;

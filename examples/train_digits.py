@@ -3,7 +3,7 @@
 
 The same network, data, options and printed lines as train_digits.cc: every rank computes the
 gradients of its share of each batch; HCCL sums them, segment by segment, as backward completes
-them.
+them. If a rank dies, the others go on.
 """
 
 import math
@@ -28,6 +28,7 @@ WIDTHS = [PIXELS, 128, 512, 288, CLASSES]
 TENSOR_COUNT = 2 * (len(WIDTHS) - 1)
 MOMENTUM = np.float32(0.9)
 SPLIT_SEED = 1797
+A_RANK_DIED = 21  # the code of such an HcclError
 
 
 # ---- random numbers: the same ones as in random.h ----
@@ -173,37 +174,99 @@ def total(comm, value, dtype, op="sum"):
     return array[0].item()
 
 
-def train_epoch(comm, fusion, network, gradients, velocity, images, labels, options, epoch):
-    """One pass over the training images. Returns the mean loss over all ranks."""
-    epoch_seed = int(random_bits(options.seed, np.array([epoch]))[0])
-    order = shuffled(len(labels), epoch_seed)
-    epochs_left = np.float32(options.epochs - epoch + 1)
-    lr = np.float32(options.lr) * epochs_left / np.float32(options.epochs)
-    loss = 0.0
-    for start in range(0, len(labels), options.batch):
-        rows = order[start : start + options.batch]
-        mine = rows[share(len(rows), comm)]
+class Training:
+    """What a rank needs to train, and to go on if another rank dies. Its steps are the batches of
+    all epochs, and a test after each epoch."""
 
-        fusion.mark("fp_start")
-        loss += network.forward(images[mine], labels[mine])
+    def __init__(self, comm, digits, options):
+        self.comm, self.options = comm, options
+        self.images, self.labels, self.test_images, self.test_labels = digits
+        self.network = Mlp(WIDTHS, options.seed)
+        if options.scattered:
+            self.gradients = [np.zeros(shape, np.float32) for shape in self.network.shapes]
+        else:  # contiguous in the order of backward, so that segments are reduced in place
+            self.gradients = self.network.views(np.zeros_like(self.network.weights))
+        self.velocity = np.zeros_like(self.network.weights)
+        self.fusion = hccl.Fusion(
+            comm,
+            list(zip(self.network.names, self.gradients)),
+            hcom_parallel=options.hcom_parallel,
+            split_by_size=options.split_by_size,
+            split_by_index=options.split_by_idx,
+        )
+        self.batches = -(-len(self.labels) // options.batch)
+        self.steps = options.epochs * (self.batches + 1)
+        self.step = 0  # the next one; all before it are in the weights
+        self.epoch = 0  # the one that `order` is of
+        self.loss, self.seen = 0.0, 0  # of this rank, in this epoch
+
+    def say(self, text):
+        if self.comm.rank == 0:
+            print(text, flush=True)
+
+    def run(self):
+        while self.step < self.steps:
+            epoch, batch = divmod(self.step, self.batches + 1)
+            if batch < self.batches:
+                self.train(epoch + 1, batch)
+            else:
+                self.test(epoch + 1)
+            self.step += 1
+
+    def begin(self, epoch):
+        seed = int(random_bits(self.options.seed, np.array([epoch]))[0])
+        self.epoch, self.order = epoch, shuffled(len(self.labels), seed)
+        epochs_left = np.float32(self.options.epochs - epoch + 1)
+        self.lr = np.float32(self.options.lr) * epochs_left / np.float32(self.options.epochs)
+        self.loss, self.seen = 0.0, 0
+
+    def train(self, epoch, batch):
+        if epoch != self.epoch:
+            self.begin(epoch)
+        rows = self.order[batch * self.options.batch :][: self.options.batch]
+        mine = rows[share(len(rows), self.comm)]
+
+        self.fusion.mark("fp_start")
+        loss = self.network.forward(self.images[mine], self.labels[mine])
         # Scaled by the size of the whole batch. So the sum over the ranks is the gradient of the
         # mean loss for any number of ranks and any shares.
-        network.backward(labels[mine], 1 / len(rows), gradients, fusion.ready)
-        fusion.mark("bp_end")
-        fusion.wait()
-        for weight, speed, gradient in zip(network.tensors, velocity, gradients):
+        self.network.backward(
+            self.labels[mine], 1 / len(rows), self.gradients, self.fusion.ready
+        )
+        self.fusion.mark("bp_end")
+        self.fusion.wait()
+        velocity = self.network.views(self.velocity)
+        for weight, speed, gradient in zip(self.network.tensors, velocity, self.gradients):
             speed *= MOMENTUM
             speed += gradient
-            weight -= lr * speed
-        fusion.mark("iteration_end")
-    return total(comm, loss, np.float64) / len(labels)
+            weight -= self.lr * speed
+        self.loss += loss
+        self.seen += len(mine)
+        self.fusion.mark("iteration_end")
 
+    def test(self, epoch):
+        """Each rank tests its part of the test images."""
+        loss = total(self.comm, self.loss, np.float64) / total(self.comm, self.seen, np.int64)
+        mine = share(len(self.test_labels), self.comm)
+        self.network.forward(self.test_images[mine], self.test_labels[mine])
+        correct = self.network.correct(self.test_labels[mine])
+        right = total(self.comm, correct, np.int64) / len(self.test_labels)
+        self.say(f"epoch {epoch}: loss {loss:.6f} test accuracy {right:.4f}")
 
-def accuracy(comm, network, images, labels):
-    """The share of test images that the network classifies correctly. Each rank tests its part."""
-    mine = share(len(labels), comm)
-    network.forward(images[mine], labels[mine])
-    return total(comm, network.correct(labels[mine]), np.int64) / len(labels)
+    def go_on(self):
+        """A rank has died. The others make a smaller world, and all take the weights of one that
+        has made the most steps: some may have finished a step that others could not."""
+        smaller = self.comm.shrink()
+        self.fusion.rebind(smaller)
+        self.comm.destroy()
+        self.comm = smaller
+        newest = total(smaller, self.step * smaller.size + smaller.rank, np.int64, "max")
+        step, root = divmod(newest, smaller.size)
+        state = np.concatenate([self.network.weights, self.velocity])
+        smaller.broadcast(state, root)
+        self.network.weights[:], self.velocity[:] = np.split(state, 2)
+        self.step = step
+        self.say(f"world size: {smaller.size}, from epoch {step // (self.batches + 1) + 1} on")
 
 
 def digest(weights):
@@ -228,66 +291,71 @@ def segment_text(last_indices):
     return " ".join(f"[{a},{b}]" for a, b in zip(first, last_indices))
 
 
+def report(training):
+    """Returns the exit status."""
+    comm, network, options = training.comm, training.network, training.options
+    value = digest(network.weights)
+    signed = value - (1 << 64) if value >> 63 else value
+    identical = total(comm, signed, np.int64, "min") == total(comm, signed, np.int64, "max")
+    if comm.rank == 0:
+        timeline = training.fusion.trace_text().rstrip()
+        print(f"time line of the last iteration (microseconds):\n{timeline}")
+        print(f"weights digest: {value:016x}")
+        print(f"weights identical on all ranks: {'yes' if identical else 'no'}", flush=True)
+        if options.trace is not None:
+            training.fusion.write_trace(options.trace)
+        if options.weights is not None and not write_weights(options.weights, network.weights):
+            return 1
+    return 0 if identical else 1
+
+
 def train(comm, digits, options):
     """Returns the exit status."""
-    images, labels, test_images, test_labels = digits
-    network = Mlp(WIDTHS, options.seed)
-    if options.scattered:
-        gradients = [np.zeros(shape, np.float32) for shape in network.shapes]
-    else:  # contiguous in the order of backward, so that segments are reduced in place
-        gradients = network.views(np.zeros_like(network.weights))
-    velocity = network.views(np.zeros_like(network.weights))
     try:
-        fusion = hccl.Fusion(
-            comm,
-            list(zip(network.names, gradients)),
-            hcom_parallel=options.hcom_parallel,
-            split_by_size=options.split_by_size,
-            split_by_index=options.split_by_idx,
-        )
+        training = Training(comm, digits, options)
     except hccl.HcclError as error:
         if options.split_by_size is None and options.split_by_idx is None:
             raise
         return usage_error(error)  # the split does not fit the tensors
-
-    def say(text):
-        if comm.rank == 0:
-            print(text, flush=True)
-
+    say, network = training.say, training.network
     say(f"world size: {comm.size}")
     widths = "-".join(map(str, WIDTHS))
     say(f"network: {widths}, {len(network.weights)} parameters in {TENSOR_COUNT} tensors")
-    say(f"images: {len(labels)} to train, {len(test_labels)} to test, batch {options.batch}")
+    say(
+        f"images: {len(training.labels)} to train, {len(training.test_labels)} to test, "
+        f"batch {options.batch}"
+    )
     say(
         f"allreduce: {'parallel' if options.hcom_parallel else 'serial'}, "
         f"gradients {'scattered' if options.scattered else 'contiguous'}"
     )
-    say(f"segment index list: {segment_text(fusion.segments)}")
+    say(f"segment index list: {segment_text(training.fusion.segments)}")
 
     # The seed already gives every rank the same first weights. With this broadcast, a network that
     # rank 0 loads from a file would reach the other ranks, too.
     comm.broadcast(network.weights, root=0)
     start = time.perf_counter()
-    for epoch in range(1, options.epochs + 1):
-        loss = train_epoch(
-            comm, fusion, network, gradients, velocity, images, labels, options, epoch
-        )
-        right = accuracy(comm, network, test_images, test_labels)
-        say(f"epoch {epoch}: loss {loss:.6f} test accuracy {right:.4f}")
+    while training.step < training.steps:
+        try:
+            training.run()
+        except hccl.HcclError as error:
+            if error.code != A_RANK_DIED:
+                raise
+            print(f"train_digits: rank {training.comm.rank}: {error}", file=sys.stderr)
+            survive(training)
     say(f"trained in {time.perf_counter() - start:.2f} s")
+    status = report(training)
+    training.comm.destroy()
+    return status
 
-    value = digest(network.weights)
-    signed = value - (1 << 64) if value >> 63 else value
-    identical = total(comm, signed, np.int64, "min") == total(comm, signed, np.int64, "max")
-    if comm.rank == 0:
-        say(f"time line of the last iteration (microseconds):\n{fusion.trace_text().rstrip()}")
-        say(f"weights digest: {value:016x}")
-        say(f"weights identical on all ranks: {'yes' if identical else 'no'}")
-        if options.trace is not None:
-            fusion.write_trace(options.trace)
-        if options.weights is not None and not write_weights(options.weights, network.weights):
-            return 1
-    return 0 if identical else 1
+
+def survive(training):
+    while True:
+        try:
+            return training.go_on()
+        except hccl.HcclError as error:  # another rank has died meanwhile
+            if error.code != A_RANK_DIED:
+                raise
 
 
 # ---- command line ----
@@ -312,9 +380,7 @@ def main():
     try:
         comm = hccl.init()
         rank = comm.rank
-        status = train(comm, digits, options)
-        comm.destroy()
-        return status
+        return train(comm, digits, options)
     except (hccl.HcclError, OSError) as error:
         print(f"train_digits: rank {rank}: {error}", file=sys.stderr)
         return 1

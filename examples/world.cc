@@ -13,12 +13,24 @@ World::World() {
   const HcclResult joined = HcclCommInitLauncher(&comm_);
   if (joined != HCCL_SUCCESS) throw HcclFailure("unknown", "HcclCommInitLauncher", joined);
   try {
-    check("HcclGetRankId", HcclGetRankId(comm_, &rank_));
-    check("HcclGetRankSize", HcclGetRankSize(comm_, &size_));
+    read_rank();
   } catch (...) {
     HcclCommDestroy(comm_);
     throw;
   }
+}
+
+void World::read_rank() {
+  check("HcclGetRankId", HcclGetRankId(comm_, &rank_));
+  check("HcclGetRankSize", HcclGetRankSize(comm_, &size_));
+}
+
+void World::shrink(const std::function<void(HcclComm)>& rebind) {
+  HcclComm smaller = nullptr;
+  check("HcclCommShrink", HcclCommShrink(comm_, nullptr, 0, nullptr, &smaller));
+  rebind(smaller);
+  check("HcclCommDestroy", HcclCommDestroy(std::exchange(comm_, smaller)));
+  read_rank();
 }
 
 World::~World() {
@@ -39,6 +51,11 @@ double World::sum(double value) const {
   check("HcclAllReduce",
         HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_FP64, HCCL_REDUCE_SUM, comm_, nullptr));
   return value;
+}
+
+void World::broadcast(std::vector<float>* data, uint32_t root) const {
+  check("HcclBroadcast",
+        HcclBroadcast(data->data(), data->size(), HCCL_DATA_TYPE_FP32, root, comm_, nullptr));
 }
 
 void World::leave() { check("HcclCommDestroy", HcclCommDestroy(std::exchange(comm_, nullptr))); }

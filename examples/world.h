@@ -4,9 +4,12 @@
 
 #include <hccl/hccl.h>
 #include <hccl/hccl_comm.h>
+#include <hccl/hccl_framework.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace examples {
 
@@ -40,11 +43,18 @@ class World {
   /// Returns the value reduced over all ranks, on every rank.
   int64_t reduce(int64_t value, HcclReduceOp op) const;
   double sum(double value) const;
+  void broadcast(std::vector<float>* data, uint32_t root) const;
+
+  /// After a rank has died: goes on with the ranks that live. `rebind` moves what uses the old
+  /// communicator to the new one, before the old one ends.
+  void shrink(const std::function<void(HcclComm)>& rebind);
 
   /// Leaves; must be the last call. The destructor leaves too, but cannot report a failure.
   void leave();
 
  private:
+  void read_rank();
+
   HcclComm comm_ = nullptr;
   uint32_t rank_ = 0;
   uint32_t size_ = 0;

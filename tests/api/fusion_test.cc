@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "hccl/hccl_framework.h"
 #include "hccl/hccl_fusion.h"
 #include "hccl/hcom.h"
 #include "tests/support/api_world.h"
@@ -340,6 +341,7 @@ TEST(Fusion, HandlesThatAreNoneAreRefused) {
        {static_cast<HcclFusion>(nullptr), gone, world.comm(0), static_cast<HcclFusion>(&number)}) {
     const HcclResult expected = each == nullptr ? HCCL_E_PTR : HCCL_E_PARA;
     SAYS(HcclFusionReady(each, 0), expected, "fusion");
+    SAYS(HcclFusionRebind(each, world.comm(0)), expected, "fusion");
     SAYS(HcclFusionWait(each), expected, "fusion");
     SAYS(HcclFusionGetSegments(each, nullptr, &number), expected, "fusion");
     SAYS(HcclFusionMark(each, HCCL_FUSION_FP_START), expected, "fusion");
@@ -347,6 +349,7 @@ TEST(Fusion, HandlesThatAreNoneAreRefused) {
     SAYS(HcclFusionTraceWrite(each, "/dev/null"), expected, "fusion");
     SAYS(HcclFusionDestroy(each), expected, "fusion");
   }
+  SAYS(HcclFusionRebind(here, nullptr), HCCL_E_PTR, "comm");
   SAYS(HcclFusionGetSegments(here, nullptr, nullptr), HCCL_E_PTR, "segmentNum");
   SAYS(HcclFusionTraceText(here, nullptr), HCCL_E_PTR, "text");
   SAYS(HcclFusionTraceWrite(here, nullptr), HCCL_E_PTR, "path");
@@ -639,6 +642,48 @@ TEST(Fusion, DestroyFinishesWhatRuns) {
     for (std::size_t e = 0; e < 900; ++e)
       ASSERT_EQ(sums[e], e < 400 ? whole(0, e, 0) + whole(1, e, 0) : whole(0, e, 0));
     world.expect_usable();
+  }
+}
+
+TEST(Fusion, GoesOnInASmallerCommunicator) {
+  for (const auto& base : {serial(), parallel()}) {
+    ApiWorld world(3);
+    const Indices split = {0, 2};
+    world.on_all([&](int rank) {
+      Gradients gradients({400, 500, 3}, false);
+      const auto options = cut(base, split);
+      HcclFusion fusion = nullptr;
+      OK(HcclFusionCreate(world.comm(rank), gradients.list(), 3, &options, &fusion));
+      const auto reduce = [&] {
+        gradients.fill([&](std::size_t e) { return whole(rank, e, 0); });
+        for (const std::uint32_t each : {2, 0, 1}) {
+          EXPECT_EQ(HcclFusionReady(fusion, each), HCCL_SUCCESS) << HcclGetLastErrorText();
+        }
+        return HcclFusionWait(fusion);
+      };
+      OK(reduce());
+      if (rank == 1) {  // aborts in the middle of the others' iteration
+        OK(HcclCommAbort(world.comm(rank), "gone"));
+        OK(HcclFusionDestroy(fusion));
+        return;
+      }
+      EXPECT_EQ(reduce(), HCCL_E_UNAVAIL);
+      const std::uint32_t excluded = 1;
+      HcclComm smaller = nullptr;
+      OK(HcclCommShrink(world.comm(rank), &excluded, 1, nullptr, &smaller));
+      OK(HcclFusionRebind(fusion, smaller));
+      for (int iteration = 0; iteration < 2; ++iteration) {
+        OK(reduce());
+        const Floats sums = gradients.values();
+        for (std::size_t e = 0; e < 903; ++e) ASSERT_EQ(sums[e], whole(0, e, 0) + whole(2, e, 0));
+      }
+      std::uint32_t number = 2;
+      Indices last(2);
+      OK(HcclFusionGetSegments(fusion, last.data(), &number));
+      EXPECT_EQ(last, split);
+      OK(HcclFusionDestroy(fusion));
+      OK(HcclCommDestroy(smaller));
+    });
   }
 }
 

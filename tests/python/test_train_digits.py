@@ -2,12 +2,16 @@
 
 import csv
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
-from conftest import BUILD, ROOT, mpirun, run
+from conftest import BUILD, ROOT, TIMEOUT, environment, mpirun, run
 
 PROGRAMS = {
     "c++": [BUILD / "examples" / "train_digits"],
@@ -113,6 +117,36 @@ def test_trace_files(program, tmp_path):
     rows = list(csv.reader((tmp_path / "trace.csv").open()))
     assert len(rows) > 15 and len({len(row) for row in rows}) == 1
     assert (tmp_path / "trace.pb").stat().st_size > 100
+
+
+@pytest.mark.parametrize("victims", [[0], [2, 0, 3]])
+def test_it_goes_on_when_ranks_die(program, victims):
+    """Of four ranks, each victim is killed after one more epoch."""
+    job = subprocess.Popen(
+        [sys.executable, ROOT / "scripts" / "spawn.py", "4", *program, "--epochs", "30"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    processes = [int(job.stderr.readline().split()[-1]) for _ in range(4)]
+    errors, left = [], list(victims)
+    reader = threading.Thread(target=lambda: errors.extend(job.stderr))
+    reader.start()
+    lines = []
+    for line in job.stdout:
+        lines.append(line)
+        if line.startswith("epoch") and left:
+            os.kill(processes[left.pop(0)], signal.SIGKILL)
+    reader.join(TIMEOUT)
+    output = "".join(lines)
+    assert job.wait(TIMEOUT) == 0, output + "".join(errors)
+    sizes = re.findall(r"^world size: (\d+)", output, re.MULTILINE)
+    assert sizes == [str(4 - dead) for dead in range(len(sizes))] and len(sizes) > 1
+    assert re.findall(r"^epoch (\d+):", output, re.MULTILINE)[-1] == "30"
+    assert float(re.findall(r"test accuracy ([\d.]+)", output)[-1]) >= 0.96
+    digest(output)
+    assert any("died or was cut off" in line for line in errors)
 
 
 @pytest.mark.parametrize(
