@@ -15,7 +15,7 @@
 namespace hccl::control {
 
 inline constexpr std::ptrdiff_t kRefusalsCap = 1024;  ///< that a node keeps, those for groups apart
-/// In this time a rank whose call was refused may make the right call, which it reports at once.
+/// Calls for groups have no order: after a refused one, the right one may come in this time.
 inline constexpr std::chrono::milliseconds kForgiving{500};
 
 /// The calls that one rank has refused in the place of one operation of a communicator, or the

@@ -29,7 +29,7 @@ void Relay::become_root() {
   spread({}, {}, kNoLine);
   const auto kept = kept_;
   for (const auto& [kind, body] : kept) decide(kind, *get_up(kind, ByteReader(body)));
-  for (const auto& [key, known] : refusals_.all()) verdicts_->refused(known.refusal, now_);
+  for (const auto& [key, known] : refusals_.all()) verdicts_->refused(known.refusal);
 }
 
 // Another node is the root. What this one has decided last, nobody has heard if it has no child.

@@ -46,7 +46,7 @@ Relay::Step Relay::refused(std::uint32_t rank, const Uuid& scope, std::uint64_t 
 void Relay::hear_refusal(const Refusal& refusal) {
   if (news_.verdicts.count({refusal.scope, Status::kNobody}) != 0) return;
   if (!refusals_.heard(refusal, now_)) return;
-  if (verdicts_) verdicts_->refused(refusal, now_);
+  if (verdicts_) verdicts_->refused(refusal);
   say_refusal(refusal);
 }
 

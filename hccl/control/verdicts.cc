@@ -10,6 +10,8 @@ namespace {
 
 // A connection may end because of a death. The root learns of a death in this time.
 constexpr std::chrono::seconds kDeathIsKnown{2};
+// A part that a rank said before it left arrives in this time.
+constexpr std::chrono::milliseconds kPartsArrive{500};
 
 std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }
 
@@ -105,7 +107,7 @@ News Verdicts::waits(const Wait& wait, Time now) {
   if (const Status differs = waits_.add(wait, now); !differs.ok()) {
     return tell(wait.scope, differs);
   }
-  auto why = refused_one(wait, now);
+  auto why = refused_one(wait);
   if (!why) why = gone_one(wait);
   if (!why) return {};
   waits_.forget(wait.scope);
@@ -113,30 +115,28 @@ News Verdicts::waits(const Wait& wait, Time now) {
   return tell(wait.scope, *why);
 }
 
-void Verdicts::refused(const Refusal& refusal, Time now) {
+void Verdicts::refused(const Refusal& refusal) {
   const Uuid& scope = refusal.scope;
   if (scope == kEverything || is_known(scope)) return;
   if (refusals_.size() >= kScopesCap && refusals_.count(scope) == 0) refusals_.clear();
-  refusals_[scope].insert_or_assign(refusal.rank, Refusals::Known{refusal, now});
+  refusals_[scope].insert_or_assign(refusal.rank, refusal);
 }
 
 // The error for a rank that is awaited and that has refused more calls in the place of the
 // operation than one that waits. If all ranks make the same wrong call, all refuse it, and none
-// waits.
-std::optional<Status> Verdicts::refused_one(const Wait& wait, Time now) const {
+// waits. A right call after the refused one does not change that.
+std::optional<Status> Verdicts::refused_one(const Wait& wait) const {
   const auto at = refusals_.find(wait.scope);
   if (at == refusals_.end()) return std::nullopt;
   const RankSet awaited = waits_.at(wait.scope, wait.number)->awaited();
   const auto times = [&](std::uint32_t rank) {
     const auto its = at->second.find(rank);
-    const bool here = its != at->second.end() && its->second.refusal.number == wait.number;
-    return here ? its->second.refusal.times : 0;
+    const bool here = its != at->second.end() && its->second.number == wait.number;
+    return here ? its->second.times : 0;
   };
   const std::vector<std::uint32_t> waiting = wait.waiting.ranks();
-  for (const auto& [rank, known] : at->second) {
-    const Refusal& its = known.refusal;
+  for (const auto& [rank, its] : at->second) {
     if (its.number != wait.number || !awaited.contains(rank)) continue;
-    if (now - known.at < kForgiving) continue;
     const auto witness =
         std::ranges::find_if(waiting, [&](auto each) { return times(each) < its.times; });
     if (witness == waiting.end()) continue;
@@ -177,7 +177,7 @@ std::optional<Status> Verdicts::vain(const Gatherings::Open& gathering, Time now
   const RankSet awaited = gathering.sum.awaited();
   const bool makes_group = (gathering.sum.flags & kMakesGroup) != 0;
   for (const auto& [rank, since] : gone_) {
-    if (!awaited.contains(rank) || now - std::max(since, gathering.since) < kForgiving) continue;
+    if (!awaited.contains(rank) || now - std::max(since, gathering.since) < kPartsArrive) continue;
     return Status(
         Code::kRemote,
         name_of(rank) + how_it_left(rank) + "; " + rank_text(gathering.sum.arrived.lowest()) +

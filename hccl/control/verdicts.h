@@ -32,7 +32,7 @@ class Verdicts {
   News report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   News waits(const Wait& wait, Time now);
   /// A rank has refused calls in the place of an operation; this is its last refusal.
-  void refused(const Refusal& refusal, Time now);
+  void refused(const Refusal& refusal);
   /// The rank's program ends without HcclCommDestroy; `last` is its last operation.
   void ends(std::uint32_t rank, std::string last, Time now);
   /// Ranks have left in good order.
@@ -69,7 +69,7 @@ class Verdicts {
   News timed_out(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   News broken(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   News judge(const Uuid& scope);
-  std::optional<Status> refused_one(const Wait& wait, Time now) const;
+  std::optional<Status> refused_one(const Wait& wait) const;
   std::optional<Status> gone_one(const Wait& wait) const;
   std::string name_of(std::uint32_t rank) const;
   std::string how_it_left(std::uint32_t rank) const;
@@ -84,7 +84,7 @@ class Verdicts {
   std::map<std::uint32_t, Time> gone_;         // left, or the program ends: since when
   std::map<std::uint32_t, std::string> ends_;  // the last operation
   Waits waits_;
-  std::map<Uuid, std::map<std::uint32_t, Refusals::Known>> refusals_;  // by rank
+  std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;  // by rank
   std::map<Uuid, Broken> broken_;
 };
 

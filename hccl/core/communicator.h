@@ -194,7 +194,6 @@ class Communicator {
 
   // Numbers of operations so far.
   std::uint64_t sequence_ = 0;
-  std::uint64_t refused_ = 0;         // number at which a call was refused last
   std::vector<std::uint64_t> sends_;  // point to point, by peer
   std::vector<std::uint64_t> recvs_;
 

@@ -49,11 +49,6 @@ Status Communicator::execute(const Call& call, bool scaled) try {
   }
   const bool strict = settings_.deterministic() == Deterministic::kStrict && reduces(call.op);
   const std::uint64_t sequence = ++sequence_;
-  // Withdraws this rank's earlier refusal at this position, because the program now makes the right
-  // call.
-  if (sequence == refused_) {
-    control_->stalled(id_, sequence, to_string(hccl::envelope(call, sequence, 0)), {});
-  }
   if (!selection_.is_local(call.op)) return execute_remotely(call, sequence, strict);
   // The envelope has strict, so that a rank that alone asks for strict bits is detected.
   const Envelope envelope = hccl::envelope(call, sequence, strict ? 1 : 0);
@@ -104,7 +99,6 @@ Status Communicator::open_for(const Envelope& call, bool all) {
   std::vector<int> others = ranks_;
   others.erase(others.begin() + rank_);
   const auto waits = [&] { control_->stalled(id_, call.sequence, to_string(call), others); };
-  if (all && refused_ == call.sequence) waits();  // as in execute()
   Status opened = open(limits(false).deadline, all ? waits : std::function<void()>());
   if (opened.ok()) return opened;
   recorder_.end(recorder_.begin(call, "not begun"), opened.code());
@@ -246,10 +240,7 @@ void Communicator::end_of_program() {
 }
 
 void Communicator::refused(const std::string& text) {
-  in_order([this, text] {
-    refused_ = sequence_ + 1;
-    control_->refused(id_, refused_, text);
-  });
+  in_order([this, text] { control_->refused(id_, sequence_ + 1, text); });
 }
 
 void Communicator::refused(std::vector<exec::Transfer> messages, const std::string& text) {

@@ -67,7 +67,6 @@ class Oracle {
     for (const std::uint32_t rank : awaited_in(scope, event.number)) {
       const auto its = refusals(scope, rank, event.number);
       if (its.size() <= refusals(scope, event.rank, event.number).size()) continue;
-      if (event.at - its.back().at < milliseconds(500)) continue;
       const int culprit = static_cast<int>(rank);
       if (its.back().text.empty()) return tell(scope, went(rank, called));
       return tell(scope, {Code::kPara,
@@ -268,7 +267,7 @@ class Twins {
     oracle_.refuses(scope, {Oracle::Event::kRefusal, rank, now_, number, text, {}, {}});
     const Refusal refusal = refusals_.refuse(rank, scope, number, text);
     EXPECT_TRUE(refusals_.heard(refusal, now_));
-    verdicts_.refused(refusal, now_);
+    verdicts_.refused(refusal);
   }
   void report(std::uint32_t rank, const Uuid& scope, std::uint32_t other) {
     const std::string words = random_() % 2 == 0 ? " closed its connection to rank " : " is late";

@@ -35,7 +35,7 @@ TEST(Verdicts, OnMergedReportsAreThoseOnTheReportsOfEachRank) {
     };
     const int reason = round % 3;
     if (reason == 0)
-      both([&](Verdicts& all) { all.refused({scope_of(1), late, 1, 5, 1, "bad", {}}, now); });
+      both([&](Verdicts& all) { all.refused({scope_of(1), late, 1, 5, 1, "bad", {}}); });
     if (reason == 1) both([&](Verdicts& all) { all.ends(late, last, now); });
     if (reason == 2) both([&](Verdicts& all) { all.left({late}, now); });
     std::vector<Verdict> apart, together;
