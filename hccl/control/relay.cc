@@ -8,8 +8,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kAskAgain{300};  // an orphan dials again what has failed
-constexpr seconds kGiveUp{1};           // an orphan that nobody answers passes the root over
+constexpr milliseconds kAskAgain{300};  // an orphan dials again what does not answer
+constexpr milliseconds kAskSoon{20};    // and what has failed
+constexpr milliseconds kGiveUp{800};    // an orphan that nobody answers passes the root over
 constexpr milliseconds kSoon{5};
 constexpr milliseconds kThreads{20};  // ranks of one process that leave together
 // The root runs so often. If it did not for so long, others may have passed it over.
@@ -141,7 +142,11 @@ Relay::Step Relay::failed(std::uint32_t node, bool gone, Time now) {
   return step(now, [&] {
     const auto dial = dials_.extract(node);
     if (gone) return learn({node}, {}, kNoLine);
-    if (dial.empty() || dial.mapped().why == Why::kAsk) return;
+    if (dial.empty()) return;
+    if (dial.mapped().why == Why::kAsk) {  // the process may be about to end
+      seek_at_ = std::min<Time>(seek_at_, now_ + kAskSoon);
+      return;
+    }
     static_cast<void>(hear_up(Kind::kSilent, ByteWriter().put(node).take()));
   });
 }

@@ -89,7 +89,7 @@ class Relay {
  private:
   /// How long a new root waits for nodes that have heard verdicts, and a node that leaves for those
   /// that have not heard of it.
-  static constexpr std::chrono::milliseconds kGrace{1000};
+  static constexpr std::chrono::milliseconds kGrace{800};
   /// A node that changes parents turns up in this time.
   static constexpr std::chrono::milliseconds kTurnUp{100};
   using Line = Neighbours::Line;

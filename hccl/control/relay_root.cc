@@ -56,10 +56,12 @@ RankSet Relay::missing() const {
 }
 
 void Relay::rule() {
-  const bool all_here =
-      missing().empty() && std::ranges::all_of(neighbours_.lines(), [](const auto& each) {
-        return each.second.role != Role::kChild || each.second.unheeded.empty();
-      });
+  // An earlier root that is not below this one was passed over, since it does not answer. What it
+  // has decided and told, others have heard.
+  const bool all_here = (missing() - tree_.ruled()).empty() &&
+                        std::ranges::all_of(neighbours_.lines(), [](const auto& each) {
+                          return each.second.role != Role::kChild || each.second.unheeded.empty();
+                        });
   const bool leaves = news_.left.contains(node_);  // the successor decides
   if (leaves) verdicts_->hold();
   if (held_ && !leaves && (all_here || now_ >= held_until_)) {
@@ -106,7 +108,11 @@ void Relay::census() {
     }
     auto nodes = (all - offered).ranks();
     if (nodes.size() > kOffers) nodes.resize(kOffers);
-    for (const std::uint32_t node : nodes) dial(node, Why::kOffer);
+    // Children of a root that was passed over may not have noticed it.
+    const RankSet passed = all & tree_.ruled();
+    for (const std::uint32_t node : nodes) {
+      dial(node, Why::kOffer, passed.empty() ? kNodesCap : passed.lowest());
+    }
   }
 }
 

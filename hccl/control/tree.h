@@ -55,6 +55,8 @@ class Tree {
   /// Nodes that died or left; the set only grows. RankSet holds numbers of nodes here.
   void gone(const RankSet& nodes) { gone_ |= nodes; }
   const RankSet& gone() const { return gone_; }
+  /// Nodes that are or were the root.
+  const RankSet& ruled() const { return ruled_; }
   bool lives(std::uint32_t node) const { return !gone_.contains(node); }
   const Root& root() const { return root_; }
   /// Another node obeys this root. Returns whether it is later than the own one, and obeys it then.

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""How long ranks take to hear that one of them has died, and to go on without it.
+
+    benchmarks/losses.py [--ranks 12] [--times 30] [--transports shm,tcp]
+
+Each line is one kind of loss; its times are those of the last survivor, the median and the worst of
+all runs, in milliseconds:
+
+    kill      from SIGKILL to the error
+    shrink    the call of shrink() after it
+    group     a split() of the smaller communicator, and its first allreduce
+    next      a second rank is killed after that: from SIGKILL to the error
+
+Victims are the root (rank 0's process), a relay (rank 1, which has children in the control tree)
+and a leaf (the last rank). "stopped X" stops X with SIGSTOP before another rank is killed; X counts
+neither as a survivor nor as dead. Needs the Python package; ranks are processes of this host.
+"""
+
+import argparse
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+RANK = """
+import array, sys, time
+import hccl
+comm = hccl.init()
+data = array.array("f", [1.0] * 64)
+while True:
+    try:
+        print("ready", time.monotonic_ns(), flush=True)
+        while True:
+            comm.allreduce(data)
+            data[0] = 1.0
+    except hccl.HcclError as error:
+        heard = time.monotonic_ns()
+        print("heard", heard, error.code, str(error).split("died")[0][-40:], flush=True)
+    began = time.monotonic_ns()
+    smaller = comm.shrink()
+    print("shrunk", time.monotonic_ns(), time.monotonic_ns() - began, flush=True)
+    comm.destroy()
+    comm = smaller
+    began = time.monotonic_ns()
+    part = comm.split(comm.rank % 2)
+    part.allreduce(data)
+    print("group", time.monotonic_ns(), time.monotonic_ns() - began, flush=True)
+    part.destroy()
+"""
+
+
+class Job:
+    def __init__(self, ranks, transport, port):
+        shared = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "HCCL_LOG": "off"}
+        shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        shared |= {"HCCL_TRANSPORT": transport, "HCCL_FLIGHT_RECORDER_DIR": "off"}
+        self.ranks = {}
+        for rank in range(ranks):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            self.ranks[rank] = subprocess.Popen(
+                [sys.executable, "-c", RANK],
+                env={**os.environ, **shared, **own},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        self.all = list(self.ranks.values())
+
+    def __enter__(self):
+        self.next("ready")
+        return self
+
+    def __exit__(self, *_):
+        for process in self.all:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+    def next(self, word, apart=()):
+        """The next line of each rank, which begins with this word: its fields."""
+        lines = {}
+        for rank, process in self.ranks.items():
+            if rank in apart:
+                continue
+            line = process.stdout.readline().split(maxsplit=3)
+            if not line or line[0] != word:
+                raise SystemExit(f"losses: rank {rank} said {line}, not {word}")
+            lines[rank] = line
+        return lines
+
+    def kill(self, rank, apart=()):
+        """Milliseconds until the last survivor has heard of it."""
+        time.sleep(0.02)
+        killed = time.monotonic_ns()
+        self.ranks.pop(rank).kill()
+        heard = self.next("heard", apart)
+        for who, line in heard.items():
+            if line[2] != "21" or not re.search(rf"rank {rank} \(", line[3]):
+                raise SystemExit(f"losses: rank {who} blames {line[3]!r}, not rank {rank}")
+        return max(int(line[1]) - killed for line in heard.values()) / 1e6
+
+    def go_on(self):
+        """Milliseconds of the slowest shrink() and split()."""
+        words = ("shrunk", "group")
+        slowest = [max(int(each[2]) for each in self.next(word).values()) for word in words]
+        self.next("ready")
+        return [each / 1e6 for each in slowest]
+
+
+def losses(ranks):
+    places = {"root": 0, "relay": 1, "leaf": ranks - 1}
+    for name, victim in places.items():
+        yield name, victim, None
+    for name, stopped in places.items():
+        yield f"stopped {name}", 2, stopped
+    for name in ("relay", "leaf"):
+        yield f"stopped {name}, root killed", 0, places[name]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ranks", type=int, default=12)
+    parser.add_argument("--times", type=int, default=30)
+    parser.add_argument("--transports", default="shm,tcp")
+    options = parser.parse_args()
+    port = 20000 + os.getpid() % 10000
+    for transport in options.transports.split(","):
+        for name, victim, stopped in losses(options.ranks):
+            columns = {"kill": [], "shrink": [], "group": [], "next": []}
+            for _ in range(options.times):
+                port += 2
+                with Job(options.ranks, transport, port) as job:
+                    if stopped is None:
+                        columns["kill"].append(job.kill(victim))
+                        shrink, group = job.go_on()
+                        columns["shrink"].append(shrink)
+                        columns["group"].append(group)
+                        columns["next"].append(job.kill(3))
+                    else:
+                        job.ranks[stopped].send_signal(signal.SIGSTOP)
+                        columns["kill"].append(job.kill(victim, [stopped]))
+            cells = [
+                f"{key} {statistics.median(all):.1f} / {max(all):.1f}"
+                for key, all in columns.items()
+                if all
+            ]
+            print(f"{transport} {options.ranks} ranks, {name}: " + ", ".join(cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
