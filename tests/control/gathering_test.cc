@@ -122,6 +122,23 @@ TEST(Gathering, TheFirstOtherListIsNamed) {
   EXPECT_TRUE(sum.awaited().empty());
 }
 
+// Ranks of one call say the same.
+TEST(Gathering, AwaitsAllIfAllItsRanksDo) {
+  Gathering sum, strict, lenient;
+  lenient.flags &= ~kAwaitsAll;
+  EXPECT_TRUE(sum.awaits_all()) << "before the first part";
+  sum.merge(strict);
+  EXPECT_TRUE(sum.awaits_all());
+  sum.merge(lenient);
+  EXPECT_FALSE(sum.awaits_all());
+  EXPECT_NE(sum.flags & kMakesGroup, 0u) << "the flags are independent";
+  const std::string bytes = bytes_of(sum);
+  ByteReader in(bytes);
+  const auto back = get_gathering(in, kSize);
+  ASSERT_TRUE(back);
+  EXPECT_FALSE(back->awaits_all());
+}
+
 TEST(Gathering, ComesBackFromItsBytesAndFromNoOthers) {
   std::mt19937_64 random(3);
   int read = 0, refused = 0;

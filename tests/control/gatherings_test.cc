@@ -30,6 +30,31 @@ bool has(const Status& status, std::string_view words) {
 const Gatherings::Place kRelay{RankSet::range(0, 4), {}, false};
 const Gatherings::Place kRoot{RankSet::range(0, 9), {}, true};
 
+// Of a gathering that goes on without the members that have died or left.
+Gathering survivor(std::uint32_t rank, const RankSet& members, seconds patience = seconds(60)) {
+  Gathering part = part_of(rank, members, patience);
+  part.flags &= ~kAwaitsAll;
+  return part;
+}
+Gatherings::Place root_without(const RankSet& gone, const RankSet& silent = {}) {
+  Gatherings::Place place = kRoot;
+  place.gone = gone;
+  place.silent = silent;
+  return place;
+}
+// The root's answer to `arrived`, which all come, after which `gone` go. Each of `silent` may live.
+Status answer_to(const RankSet& arrived, const RankSet& members, const RankSet& gone,
+                 const RankSet& silent) {
+  Gatherings root;
+  for (const std::uint32_t rank : arrived.ranks()) {
+    EXPECT_FALSE(root.add(kFirst, survivor(rank, members), kStart));
+  }
+  const auto end = root.due(root_without(gone, silent), kStart);
+  if (end.answers.size() != 1) return {Code::kInternal, "no answer"};
+  EXPECT_EQ(end.answers[0].sum.arrived, arrived);
+  return end.answers[0].why;
+}
+
 TEST(Gatherings, TheLowestRelayWithAllMembersAnswers) {
   Gatherings relay;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
@@ -192,6 +217,111 @@ TEST(Gatherings, RelaysDoNotWaitOneAfterTheOther) {
   EXPECT_TRUE(high.due(kRelay, kStart + milliseconds(1999)).parts.empty()) << "rank 2 is awaited";
   EXPECT_LE(high.next(), kStart + seconds(2));
   EXPECT_EQ(high.due(kRelay, kStart + seconds(2)).parts.size(), 1u);
+}
+
+TEST(Gatherings, SurvivorsGoOnOnceOnlyTheGoneAreMissing) {
+  Gatherings root;
+  const RankSet members{1, 2, 3, 7};
+  EXPECT_FALSE(root.add(kFirst, survivor(1, members), kStart));
+  EXPECT_TRUE(root.due(root_without({2}), kStart).answers.empty()) << "ranks 3 and 7 live";
+  EXPECT_FALSE(root.add(kFirst, survivor(7, members), kStart));
+  EXPECT_TRUE(root.due(root_without({2}), kStart).answers.empty()) << "rank 3 lives";
+  const auto end = root.due(root_without({2, 3}), kStart);
+  ASSERT_EQ(end.answers.size(), 1u);
+  EXPECT_TRUE(end.answers[0].why.ok()) << end.answers[0].why.message();
+  EXPECT_EQ(end.answers[0].sum.arrived, (RankSet{1, 7}));
+}
+
+TEST(Gatherings, WhoeverAwaitsAllWaitsForTheGone) {
+  Gatherings root;
+  EXPECT_FALSE(root.add(kFirst, part_of(1, {1, 2, 3}), kStart));
+  EXPECT_FALSE(root.add(kFirst, part_of(3, {1, 2, 3}), kStart));
+  EXPECT_TRUE(root.due(root_without({2}), kStart).answers.empty()) << "the relay says why it died";
+}
+
+// The root may know of a death that a relay does not know, and the other way round.
+TEST(Gatherings, OnlyTheRootAnswersSurvivorsIfAMemberIsMissing) {
+  Gatherings relay;
+  EXPECT_FALSE(relay.add(kFirst, survivor(1, {1, 2, 3}), kStart));
+  EXPECT_FALSE(relay.add(kFirst, survivor(3, {1, 2, 3}), kStart));
+  Gatherings::Place place{RankSet{0, 1, 3}, {2}, false};  // rank 2 was below
+  const auto due = relay.due(place, kStart);
+  EXPECT_TRUE(due.answers.empty());
+  ASSERT_EQ(due.parts.size(), 1u);
+  place.below = kRelay.below;
+  EXPECT_TRUE(relay.due(place, kStart).answers.empty());
+  Gatherings root;
+  EXPECT_FALSE(root.add(kFirst, due.parts[0].second, kStart));
+  const auto end = root.due(root_without({2}), kStart);
+  ASSERT_EQ(end.answers.size(), 1u);
+  EXPECT_EQ(end.answers[0].sum.arrived, (RankSet{1, 3}));
+}
+
+TEST(Gatherings, SurvivorsThatAllLiveAreAnsweredBelowTheRoot) {
+  Gatherings relay;
+  EXPECT_FALSE(relay.add(kFirst, survivor(1, {1, 3}), kStart));
+  EXPECT_FALSE(relay.add(kFirst, survivor(3, {1, 3}), kStart));
+  const auto due = relay.due(kRelay, kStart);
+  ASSERT_EQ(due.answers.size(), 1u);
+  EXPECT_TRUE(due.answers[0].why.ok());
+}
+
+TEST(Gatherings, SurvivorsWithDifferentListsHearBoth) {
+  Gatherings root;
+  EXPECT_FALSE(root.add(kFirst, survivor(1, {1, 2, 3}), kStart));
+  EXPECT_FALSE(root.add(kFirst, survivor(2, {1, 2}), kStart));
+  const auto end = root.due(root_without({3}), kStart);
+  ASSERT_EQ(end.answers.size(), 1u);
+  EXPECT_EQ(end.answers[0].why.code(), Code::kPara);
+  EXPECT_EQ(end.answers[0].why.culprit(), 2);
+}
+
+TEST(Gatherings, TheDeadlineOfSurvivorsNamesTheLivingOnly) {
+  Gatherings root;
+  EXPECT_FALSE(root.add(kFirst, survivor(1, {1, 3, 5}, seconds(9)), kStart));
+  const auto end = root.due(root_without({3}), kStart + seconds(9));
+  ASSERT_EQ(end.answers.size(), 1u);
+  EXPECT_EQ(end.answers[0].why.code(), Code::kTimeout);
+  EXPECT_EQ(end.answers[0].why.culprit(), 5);
+  EXPECT_TRUE(has(end.answers[0].why, "come: 5 ")) << end.answers[0].why.message();
+}
+
+// Members that are known to have died or left are in no part.
+TEST(Gatherings, TheLargerPartOfTheSurvivorsGoesOn) {
+  const RankSet six = RankSet::range(0, 6);
+  const auto ok = [&](const RankSet& here, const RankSet& silent, const RankSet& died = {}) {
+    const Status why = answer_to(here, six, silent | died, silent);
+    EXPECT_TRUE(why.ok() || why.code() == Code::kUnavail) << why.message();
+    return why.ok();
+  };
+  EXPECT_TRUE(ok({2, 3, 4, 5}, {0, 1}));
+  EXPECT_FALSE(ok({0, 1}, {2, 3, 4, 5}));
+  EXPECT_TRUE(ok({0, 4, 5}, {1, 2, 3})) << "half, with the lowest rank";
+  EXPECT_FALSE(ok({1, 2, 3}, {0, 4, 5})) << "half, without the lowest rank";
+  EXPECT_TRUE(ok({5}, {}, {0, 1, 2, 3, 4})) << "nobody is silent";
+  EXPECT_TRUE(ok({1, 5}, {4}, {0, 2, 3})) << "the larger part of those that may live";
+  EXPECT_TRUE(ok({1, 2}, {4, 5}, {0, 3})) << "half, with the lowest that may live";
+  EXPECT_FALSE(ok({4, 5}, {1, 2}, {0, 3}));
+  EXPECT_FALSE(ok({5}, {1, 2}, {0, 3, 4}));
+}
+
+// Their parts are in the sum, but they may be on the other side, and go on there.
+TEST(Gatherings, SilentMembersThatHadArrivedAreNotOnThisSide) {
+  const RankSet all = RankSet::range(0, 5), silent{0, 1, 2};
+  EXPECT_EQ(answer_to(all, all, silent, silent).code(), Code::kUnavail);
+  EXPECT_TRUE(answer_to(all, all, {3, 4}, {3, 4}).ok());
+  EXPECT_TRUE(answer_to({1, 2, 3, 4}, {1, 2, 3, 4, 5}, {1, 4, 5}, {4, 5}).ok())
+      << "half, with the lowest rank that lives";
+  EXPECT_EQ(answer_to({1, 3, 4}, {1, 2, 3, 4}, {1, 2, 4}, {2, 4}).code(), Code::kUnavail)
+      << "rank 1 has arrived, and died";
+}
+
+TEST(Gatherings, ThePartThatMayNotGoOnHearsWhy) {
+  const Status why = answer_to({4, 5}, {1, 2, 4, 5}, {1, 2}, {1, 2});
+  EXPECT_EQ(why.code(), Code::kUnavail);
+  EXPECT_EQ(why.culprit(), Status::kNobody);
+  EXPECT_TRUE(has(why, "ranks 4-5 ") && has(why, "ranks 1-2,")) << why.message();
+  EXPECT_TRUE(answer_to({4, 5}, {4, 5, 6}, {6, 1, 2}, {1, 2}).ok()) << "others are no members";
 }
 
 // A member below has moved here, so that the answer from above may have missed it.

@@ -29,6 +29,7 @@ News random_news(std::mt19937_64& random) {
   const auto node = [&] { return static_cast<std::uint32_t>(random() % kNodes); };
   News news;
   if (random() % 2 == 0) news.dead = {node(), node()};
+  if (random() % 3 == 0) news.dead |= news.silent = {node()};
   if (random() % 3 == 0) news.left = {node()};
   if (random() % 4 == 0) news.summons = {Uuid{static_cast<std::uint8_t>(random() % 9)}};
   for (auto verdicts = random() % 3; verdicts > 0; --verdicts) {
@@ -131,7 +132,8 @@ TEST(News, WrongBytesAreRefused) {
       const auto other = read(wrong);
       if (!other) continue;
       ++taken;
-      ASSERT_TRUE(RankSet::range(0, kNodes).contains(other->dead | other->left));
+      const RankSet all = other->dead | other->left | other->silent;
+      ASSERT_TRUE(RankSet::range(0, kNodes).contains(all));
       for (const auto& [key, verdict] : other->verdicts) {
         ASSERT_FALSE(verdict.why.ok());
         ASSERT_TRUE(key.first != kEverything || key.second >= 0);
@@ -142,6 +144,38 @@ TEST(News, WrongBytesAreRefused) {
   News news;
   news.dead = {kNodes - 1};
   EXPECT_FALSE(read(bytes_of(news), kNodes - 1)) << "a node that is not there";
+}
+
+// Only some nodes know that a dead node may live, and tell the others.
+TEST(News, SilenceIsNewsOfItsOwn) {
+  News dead, silent;
+  dead.dead = {3, 5};
+  silent.dead = silent.silent = {5};
+  EXPECT_FALSE(silent.empty());
+  News known = dead;
+  const News fresh = known.merge(silent);
+  EXPECT_EQ(known.silent, RankSet{5});
+  EXPECT_EQ(fresh.silent, RankSet{5});
+  EXPECT_TRUE(fresh.dead.empty());
+  EXPECT_FALSE(fresh.empty()) << "other nodes must hear it";
+  EXPECT_TRUE(known.merge(silent).empty()) << "nothing new";
+  const auto back = read(bytes_of(known));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->dead, (RankSet{3, 5}));
+  EXPECT_EQ(back->silent, RankSet{5});
+  News beyond;
+  beyond.silent = {kNodes};
+  EXPECT_FALSE(read(bytes_of(beyond))) << "a node that is not there";
+}
+
+TEST(News, InTheOrderOfTheDecisions) {
+  News news;
+  news.merge(Verdict{{1}, 2, {Code::kRemote, "third", 1}, 0});
+  news.merge(Verdict{{2}, 1, {Code::kRemote, "second", 1}, 7});
+  news.merge(Verdict{{3}, 1, {Code::kRemote, "first", 1}, 3});
+  std::vector<std::string> texts;
+  for (const Verdict& each : news.in_order()) texts.push_back(each.why.message());
+  EXPECT_EQ(texts, (std::vector<std::string>{"first", "second", "third"}));
 }
 
 TEST(News, DeathsStayWhenVerdictsOfCommunicatorsMakeRoom) {
