@@ -67,7 +67,9 @@ std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, 
 
 // Members that are silent may live, in a part of the network that this one does not reach, and may
 // want to go on without these. Only the larger part may, or the one with the lowest rank.
+// A gathering that awaits all leaves nobody out.
 Status Gatherings::may_go_on(const Gathering& sum, const Place& place) {
+  if (sum.awaits_all()) return {};
   const RankSet silent = sum.named() & place.silent;
   if (silent.empty()) return {};
   const RankSet here = sum.arrived - place.gone;

@@ -324,6 +324,17 @@ TEST(Gatherings, ThePartThatMayNotGoOnHearsWhy) {
   EXPECT_TRUE(answer_to({4, 5}, {4, 5, 6}, {6, 1, 2}, {1, 2}).ok()) << "others are no members";
 }
 
+// It has begun before the cut; the operations that follow name the silent ranks.
+TEST(Gatherings, SilenceEndsNoGatheringThatAwaitsAllAndHasAll) {
+  Gatherings root;
+  for (const std::uint32_t rank : {1u, 2u, 3u}) {
+    EXPECT_FALSE(root.add(kFirst, part_of(rank, {1, 2, 3}), kStart));
+  }
+  const auto end = root.due(root_without({1, 2}, {1, 2}), kStart);
+  ASSERT_EQ(end.answers.size(), 1u);
+  EXPECT_TRUE(end.answers[0].why.ok()) << end.answers[0].why.message();
+}
+
 // A member below has moved here, so that the answer from above may have missed it.
 TEST(Gatherings, APartThatComesAgainGoesUpAgain) {
   Gatherings relay;
