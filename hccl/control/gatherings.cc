@@ -21,6 +21,13 @@ Status late_error(const RankSet& awaited) {
           awaited.count() == 1 ? static_cast<int>(awaited.lowest()) : Status::kNobody};
 }
 
+Status doubt_error(const RankSet& others) {
+  return {Code::kTimeout,
+          "ranks of which nobody knew in time whether they are cut off: " + others.text() +
+              " (world ranks)",
+          Status::kNobody};
+}
+
 }  // namespace
 
 std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gathering& part, Time now,
@@ -58,7 +65,9 @@ std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, 
   RankSet awaited = open.sum.awaited();
   if (place.root && !open.sum.awaits_all()) awaited -= place.gone;
   const bool all_below = !open.up && place.below.contains(open.sum.named());
-  if (!differs && awaited.empty() && (place.root || all_below)) return may_go_on(open.sum, place);
+  if (!differs && awaited.empty() && (place.root || all_below)) {
+    return may_go_on(open, place, now);
+  }
   if (!place.root) return std::nullopt;
   if (differs) return differing(open.sum);
   if (now >= open.deadline) return late_error(awaited);
@@ -67,21 +76,24 @@ std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, 
 
 // Members that are silent may live, in a part of the network that this one does not reach, and may
 // want to go on without these. Only the larger part may, or the one with the lowest rank.
-// A gathering that awaits all leaves nobody out.
-Status Gatherings::may_go_on(const Gathering& sum, const Place& place) {
-  if (sum.awaits_all()) return {};
-  const RankSet silent = sum.named() & place.silent;
-  if (silent.empty()) return {};
-  const RankSet here = sum.arrived - place.gone;
-  const bool lowest = !here.empty() && here.lowest() < silent.lowest();
+// One cut silences members one after the other. So those in doubt count as members of the other
+// part, until it is known where they are. A gathering that awaits all leaves nobody out.
+std::optional<Status> Gatherings::may_go_on(const Open& open, const Place& place, Time now) {
+  const RankSet named = open.sum.named(), silent = named & place.silent;
+  if (open.sum.awaits_all() || silent.empty()) return Status();
+  const RankSet others = silent | (named & (place.doubted - place.gone));
+  const RankSet here = open.sum.arrived - place.gone - others;
+  const bool lowest = !here.empty() && here.lowest() < others.lowest();
   const std::size_t more = here.count() + (lowest ? 1 : 0);
-  if (more > silent.count()) return {};
-  return {
+  if (more > others.count()) return Status();
+  if (others != silent && now < open.deadline) return std::nullopt;
+  if (others != silent) return doubt_error(others);
+  return Status(
       Code::kUnavail,
-      "ranks " + here.text() + " may not go on without ranks " + silent.text() +
+      "ranks " + here.text() + " may not go on without ranks " + others.text() +
           ", which may live and be cut off from them: a part of the ranks goes on if it has more "
           "than half of them, or half with the lowest rank (world ranks)",
-      Status::kNobody};
+      Status::kNobody);
 }
 
 // Whether the parent should hear of the gathering: all living members below have arrived, or the

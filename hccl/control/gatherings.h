@@ -51,6 +51,7 @@ class Gatherings {
     bool root = false;        ///< only the root ends a gathering with an error
     std::set<Key> vain = {};  ///< gatherings that the root must end
     RankSet silent = {};      ///< of `gone`: those that may live, and be cut off from the root
+    RankSet doubted = {};     ///< ranks that may soon be silent, too
   };
   struct Due {
     std::vector<Answer> answers;                   ///< for all members; answered() knows them
@@ -89,7 +90,7 @@ class Gatherings {
 
  private:
   static std::optional<Status> verdict(const Open& open, const Place& place, Time now);
-  static Status may_go_on(const Gathering& sum, const Place& place);
+  static std::optional<Status> may_go_on(const Open& open, const Place& place, Time now);
   static bool says(const Key& key, const Open& open, const Place& place, Time now);
 
   std::map<Key, Open> open_;

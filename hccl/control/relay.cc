@@ -247,6 +247,7 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
     for (auto& [id, line] : neighbours_.lines()) line.farewell = line.sent();
   }
   untold_.emplace_back(learned_ = now_, fresh);
+  if (!fresh.silent.empty()) silenced_ = now_;
   seek_at_ = now_;
   // A child that leaves goes once it has heard that all know.
   const auto over = neighbours_.those([this](LineId, const Line& line) {
@@ -313,8 +314,9 @@ bool Relay::is_heeded() const {
 
 void Relay::say_below() {
   if (parent_ == kNoLine) return;
-  const RankSet now = below();
-  if (now == said_below_) return;
+  const RankSet now = below(), doubts = doubted();
+  if (now == said_below_ && doubts == said_doubted_) return;
+  said_doubted_ = doubts;
   // Members that are no longer below this node may have missed an answer that it sent down.
   const RankSet lost = ranks_of(std::exchange(said_below_, now) - now - tree_.gone());
   for (const auto& each : gatherings_.last()) {
@@ -322,6 +324,7 @@ void Relay::say_below() {
   }
   ByteWriter out;
   put(out, now);
+  put(out, doubts);
   send(parent_, Kind::kBelow, out.bytes());
 }
 

@@ -165,6 +165,8 @@ class Relay {
   void go_if_told();
   void go();
   RankSet missing() const;
+  RankSet doubted() const;
+  RankSet ranks_in_doubt() const;
   RankSet ranks_of(const RankSet& nodes) const;
 
   std::shared_ptr<const Roster> roster_;
@@ -183,10 +185,11 @@ class Relay {
   std::map<std::uint32_t, Dial> dials_;
   Time seek_at_{}, give_up_at_ = Time::max();  // an orphan's
   Time learned_{};                             // when something was news
+  Time silenced_{};                            // when a silent node was news
   std::deque<std::pair<Time, News>> untold_;   // that the own ranks have not heard
   std::size_t proof_ = 0;                      // the parent lives if it acknowledges so many frames
   std::vector<std::string> doubted_{};         // its frames until then
-  RankSet said_below_;
+  RankSet said_below_, said_doubted_;
   std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // that the parent has not heard
   Time waits_at_ = Time::max();
   std::set<std::pair<Kind, std::string>> kept_;  // what went up, until its end is known

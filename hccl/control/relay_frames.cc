@@ -85,9 +85,11 @@ bool Relay::hear(LineId id, Line& line, Kind kind, std::string_view body) {
   if (kind == Kind::kPart) return hear_part(id, in);
   if (kind > Kind::kPart) return hear_up(kind, body);
   if (kind != Kind::kBelow) return in.finished();
-  const auto below = get_ranks(in, static_cast<std::uint32_t>(roster_->nodes.size()));
-  if (!below || !in.finished()) return false;
+  const auto nodes = static_cast<std::uint32_t>(roster_->nodes.size());
+  const auto below = get_ranks(in, nodes), doubted = get_ranks(in, nodes);
+  if (!below || !doubted || !in.finished()) return false;
   line.below = *below | RankSet{line.node};
+  line.doubted = *doubted;
   return true;
 }
 
@@ -244,6 +246,7 @@ void Relay::answer_due() {
   const RankSet gone = ranks_of(tree_.gone());
   Gatherings::Place place{ranks_of(below()), gone, state_ == State::kRoot};
   place.silent = ranks_of(news_.silent);
+  if (place.root && !place.silent.empty()) place.doubted = ranks_in_doubt();
   for (const auto& [key, open] : gatherings_.open()) {
     if (refusals_.find(open.sum)) place.vain.insert(key);
   }

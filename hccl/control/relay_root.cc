@@ -55,6 +55,25 @@ RankSet Relay::missing() const {
   return RankSet::range(0, nodes) - tree_.gone() - below();
 }
 
+// Nodes below this one that have left a frame without an acknowledgement for too long.
+RankSet Relay::doubted() const {
+  RankSet all;
+  for (const auto& [id, line] : neighbours_.lines()) {
+    if (line.role == Role::kChild) all |= line.skipped ? RankSet{line.node} : line.doubted;
+  }
+  return all - tree_.gone();
+}
+
+// What has silenced a node may silence others. All of them are missing, or leave a beat without an
+// acknowledgement, in this time.
+RankSet Relay::ranks_in_doubt() const {
+  const auto all = static_cast<std::uint32_t>(roster_->node_of.size());
+  if (now_ < silenced_ + 2 * neighbours_.beats()) {
+    return RankSet::range(0, all) - roster_->nodes[node_].ranks;
+  }
+  return ranks_of(missing() | doubted());
+}
+
 void Relay::rule() {
   // An earlier root that is not below this one was passed over, since it does not answer. What it
   // has decided and told, others have heard.

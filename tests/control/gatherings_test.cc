@@ -324,6 +324,39 @@ TEST(Gatherings, ThePartThatMayNotGoOnHearsWhy) {
   EXPECT_TRUE(answer_to({4, 5}, {4, 5, 6}, {6, 1, 2}, {1, 2}).ok()) << "others are no members";
 }
 
+// One cut silences ranks one after the other: ranks 3 and 4 are in doubt when rank 2 is silent.
+TEST(Gatherings, RanksInDoubtAreOnTheOtherSideUntilAllIsKnown) {
+  const RankSet members = RankSet::range(0, 5);
+  Gatherings::Place place = root_without({2}, {2});
+  place.doubted = {3, 4};
+  const auto root_of = [&](const RankSet& arrived) {
+    Gatherings root;
+    for (const std::uint32_t rank : arrived.ranks()) {
+      EXPECT_FALSE(root.add(kFirst, survivor(rank, members, seconds(9)), kStart));
+    }
+    return root;
+  };
+  Gatherings root = root_of({0, 1, 3, 4});
+  EXPECT_TRUE(root.due(place, kStart).answers.empty()) << "ranks 0 and 1 may be the smaller part";
+  Gatherings late = root;
+  const auto end = late.due(place, kStart + seconds(9));
+  ASSERT_EQ(end.answers.size(), 1u);
+  EXPECT_EQ(end.answers[0].why.code(), Code::kTimeout);
+  EXPECT_TRUE(has(end.answers[0].why, "2-4 ")) << end.answers[0].why.message();
+  Gatherings known = root;
+  place.doubted = {4};
+  const auto larger = known.due(place, kStart + seconds(1));
+  ASSERT_EQ(larger.answers.size(), 1u) << "rank 3 answers again";
+  EXPECT_TRUE(larger.answers[0].why.ok());
+  place = root_without({2, 3, 4}, {2, 3, 4});
+  const auto smaller = root.due(place, kStart + seconds(2));
+  ASSERT_EQ(smaller.answers.size(), 1u) << "they are cut off, too";
+  EXPECT_EQ(smaller.answers[0].why.code(), Code::kUnavail);
+  place = root_without({});
+  place.doubted = {3, 4};
+  EXPECT_EQ(root_of(members).due(place, kStart).answers.size(), 1u) << "nobody is silent";
+}
+
 // It has begun before the cut; the operations that follow name the silent ranks.
 TEST(Gatherings, SilenceEndsNoGatheringThatAwaitsAllAndHasAll) {
   Gatherings root;
