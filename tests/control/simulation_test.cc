@@ -30,18 +30,20 @@ enum Worlds {
   kShortStops,
   kSuspended,
   kStopAndDeath,
-  kMixed
+  kMixed,
+  kCut
 };
 
 class Simulation : public Oracle {
  public:
   Simulation(std::uint64_t seed, bool trace, Counts& counts) : Oracle(seed, trace, counts) {
-    kind_ = std::min<int>(static_cast<int>(seed % 9), kMixed);
+    kind_ = static_cast<int>(seed % 10) > kCut ? kMixed : static_cast<int>(seed % 10);
     make_roster(1 + random_.below(random_.percent(15) ? 64 : 12));
     for (std::uint32_t node = 0; node < lives_.size(); ++node) heard_[node] = {};
     repair_ = 2 * reach() + allowed(true);
     may_miss_leaves_ = kind_ == kMixed;
     all_stop_ = kind_ == kSuspended;
+    hears_of_silence_ = kind_ >= kStopAndDeath;
   }
 
   void run() {
@@ -108,6 +110,7 @@ class Simulation : public Oracle {
                     milliseconds(100) + random_.up_to(milliseconds(80)));
       }
     }
+    if (kind_ == kCut && size > 1) schedule(sometime(), [this] { sever(some_nodes()); });
     for (std::uint32_t node = 0; node < size; ++node) {
       const unsigned chance = node == 0 ? 50 : size > 12 ? 8 : 25;
       if (!random_.percent(chance)) continue;
@@ -115,6 +118,7 @@ class Simulation : public Oracle {
       const std::uint32_t what = random_.below(4);
       if (kind_ == kDeaths || (kind_ == kDeathsAndLeaves && what < 2)) later_dies(node, when);
       if (kind_ == kDeathsAndLeaves && what >= 2) later_leaves(node, when);
+      if (kind_ == kCut && what == 0) later_dies(node, when);
       if (kind_ == kShortStops) later_stops(node, when, milliseconds(100));
       if (kind_ != kMixed) continue;
       const nanoseconds lengths[] = {milliseconds(100), milliseconds(600), seconds(4), seconds(15),
@@ -123,6 +127,18 @@ class Simulation : public Oracle {
       if (what == 1) later_leaves(node, when);
       if (what >= 2) later_stops(node, when, lengths[random_.below(5)]);
     }
+  }
+  /// At most half of them.
+  std::set<std::uint32_t> some_nodes() {
+    const auto size = static_cast<std::uint32_t>(roster_->nodes.size());
+    const std::uint32_t number = 1 + random_.below(size / 2), first = random_.below(size);
+    const bool together = random_.percent(50);
+    std::set<std::uint32_t> some;
+    while (some.size() < number) {
+      const auto next = static_cast<std::uint32_t>(some.size());
+      some.insert(together ? (first + next) % size : random_.below(size));
+    }
+    return some;
   }
   void later_dies(std::uint32_t node, nanoseconds when) {
     schedule(when, [this, node] {
@@ -159,6 +175,8 @@ class Simulation : public Oracle {
       refuse_at_.push_back(1 + random_.below(12));
       refuser_.push_back(random_.percent(25) ? random_.below(ranks) : ranks);
       again_.push_back(random_.percent(60));
+      if (random_.percent(50)) lenient_.insert(group);
+      if (random_.percent(50)) shrinks_.insert(group);
       for (const std::uint32_t rank : groups_[group].ranks()) went_on(group, rank, 1);
     }
     for (std::uint32_t i = random_.below(24); i > 0; --i) {
@@ -187,7 +205,8 @@ class Simulation : public Oracle {
   // In some groups one rank refuses a call, after which it calls again or not.
   void went_on(std::uint32_t group, std::uint32_t rank, std::uint64_t number) override {
     if (now_ > kActions) return;
-    const nanoseconds when = random_.percent(4)
+    // A gathering that is open while the network is cut is the hardest.
+    const nanoseconds when = random_.percent(kind_ == kCut ? 20 : 4)
                                  ? seconds(3)
                                  : random_.up_to(milliseconds(random_.percent(50) ? 5 : 900));
     if (rank != refuser_[group] || number != refuse_at_[group]) {

@@ -201,11 +201,13 @@ class World {
   nanoseconds hop() const { return delay_ + delay_ / 10; }
   /// From a node to the root, or back.
   nanoseconds reach() const { return depth_ * hop(); }
-  /// Lines that are open at both ends, between processes that run.
-  std::size_t open_lines() const {
-    return static_cast<std::size_t>(std::ranges::count_if(lines_, [this](const auto& each) {
+  /// Lines that are open at both ends, between processes that run and are not in `without`.
+  std::size_t open_lines(const std::set<std::uint32_t>& without) const {
+    return static_cast<std::size_t>(std::ranges::count_if(lines_, [&](const auto& each) {
       const auto& [id, ends] = each;
-      const auto here = [this](std::uint32_t node) { return runs(node) && !is_stopped(node); };
+      const auto here = [&](std::uint32_t node) {
+        return runs(node) && !is_stopped(node) && without.count(node) == 0;
+      };
       return here(ends.node[0]) && here(ends.node[1]) && ended_.count({ends.node[0], id}) == 0 &&
              ended_.count({ends.node[1], id}) == 0;
     }));
