@@ -147,10 +147,10 @@ std::vector<Refusal> Refusals::over(const Gatherings::Answer& answer, const Rank
   return changed;
 }
 
-std::optional<Status> Refusals::find(const Gathering& sum, Time until) const {
+std::optional<Status> Refusals::find(const Gathering& sum, Time until, const RankSet& gone) const {
   const bool none = all_.empty() || all_.begin()->first.first != kEverything;
   if (none || (sum.flags & kMakesGroup) == 0) return std::nullopt;
-  const RankSet awaited = sum.awaited();
+  const RankSet awaited = sum.awaits_all() ? sum.awaited() : sum.awaited() - gone;
   for (const auto& [key, known] : all_) {
     if (key.first != kEverything) break;
     const Refusal& refusal = known.refusal;

@@ -59,8 +59,9 @@ class Refusals {
   std::vector<Refusal> over(const Gatherings::Answer& answer, const RankSet& own);
   /// The error for an awaited rank that has refused more calls for groups than one that has arrived
   /// since the two last made a group, the last one by `until`. If all ranks make the same wrong
-  /// call, all refuse it, and none waits.
-  std::optional<Status> find(const Gathering& sum, Time until = Time::max()) const;
+  /// call, all refuse it, and none waits. `gone`: ranks for which not every gathering waits.
+  std::optional<Status> find(const Gathering& sum, Time until = Time::max(),
+                             const RankSet& gone = {}) const;
 
  private:
   std::map<Key, Known> all_;

@@ -248,7 +248,7 @@ void Relay::answer_due() {
   place.silent = ranks_of(news_.silent);
   if (place.root && !place.silent.empty()) place.doubted = ranks_in_doubt();
   for (const auto& [key, open] : gatherings_.open()) {
-    if (refusals_.find(open.sum)) place.vain.insert(key);
+    if (refusals_.find(open.sum, Time::max(), gone)) place.vain.insert(key);
   }
   const auto due = gatherings_.due(place, now_);
   for (const auto& each : due.answers) tell_answer(each, kNoLine);

@@ -149,13 +149,15 @@ RankSet Relay::speakers(const Gatherings::Late& late) const {
 
 void Relay::judge_gatherings() {
   std::vector<std::pair<Gatherings::Key, Status>> vain;
-  const RankSet dead = ranks_of(news_.dead);
+  const RankSet dead = ranks_of(news_.dead), gone = ranks_of(tree_.gone());
   for (const auto& [key, open] : gatherings_.open()) {
     const bool awaits_all = open.sum.awaits_all();
     auto why = awaits_all ? verdicts_->vain(open, now_) : std::nullopt;
     const auto known = news_.verdicts.find({key.group, Status::kNobody});  // before all came
     if (known != news_.verdicts.end()) why = known->second.why;
-    if (!why && now_ - open.since >= kForgiving) why = refusals_.find(open.sum, now_ - kForgiving);
+    if (!why && now_ - open.since >= kForgiving) {
+      why = refusals_.find(open.sum, now_ - kForgiving, gone);
+    }
     const RankSet died = open.sum.awaited() & dead;
     if (!why && awaits_all && !died.empty()) {
       const auto death = news_.verdicts.find({kEverything, static_cast<int>(died.lowest())});

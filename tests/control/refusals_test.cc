@@ -154,6 +154,11 @@ TEST(Refusals, OnlyAnOldEnoughOneOfAnAwaitedRankIsFound) {
   sum.arrived = {1};
   sum.members.add({1, {1, 2}});
   EXPECT_FALSE(root.find(sum, then - milliseconds(1)));
+  EXPECT_TRUE(root.find(sum, then, sum.awaited())) << "it awaits the gone, too";
+  Gathering survivors = sum;
+  survivors.flags &= ~kAwaitsAll;
+  EXPECT_TRUE(root.find(survivors, then)) << "it lives";
+  EXPECT_FALSE(root.find(survivors, then, sum.awaited())) << "nobody waits for it";
   const auto why = root.find(sum, then);
   ASSERT_TRUE(why);
   EXPECT_EQ(why->code(), Code::kPara);
