@@ -264,6 +264,11 @@ HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t*
  * equal parts the one with the lowest rank. */
 HcclResult HcclCommShrink(HcclComm comm, const uint32_t* excludeIds, uint32_t excludeNum,
                           const HcclCommConfig* config, HcclComm* smaller);
+/** Writes the world rank of each rank of `comm`: its rank in the world that `comm` was made from,
+ * directly or in several steps. worldRanks has room for as many as HcclGetRankSize tells. So the
+ * ranks that HcclCommShrink left out are those that the parent has and the smaller one lacks. Needs
+ * no other rank, and `comm` may have failed. */
+HcclResult HcclCommGetWorldRanks(HcclComm comm, uint32_t* worldRanks);
 
 /* ---- Ending and limits ---- */
 

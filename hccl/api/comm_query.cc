@@ -1,4 +1,5 @@
-// Queries of communicators: hccl/hccl_comm.h.
+// Queries of communicators: hccl/hccl_comm.h, hccl/hccl_framework.h.
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -6,6 +7,7 @@
 #include "hccl/api/checks.h"
 #include "hccl/api/state.h"
 #include "hccl/hccl_comm.h"
+#include "hccl/hccl_framework.h"
 
 using hccl::Code;
 using hccl::Result;
@@ -100,6 +102,15 @@ HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank) {
     HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
     HCCL_CHECK_PTR(rank);
     *rank = static_cast<uint32_t>(communicator->rank());
+    return {};
+  });
+}
+
+HcclResult HcclCommGetWorldRanks(HcclComm comm, uint32_t* worldRanks) {
+  return guard("HcclCommGetWorldRanks", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+    HCCL_CHECK_PTR(worldRanks);
+    std::ranges::copy(communicator->ranks(), worldRanks);
     return {};
   });
 }

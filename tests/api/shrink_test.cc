@@ -231,6 +231,9 @@ void expect_ranks(HcclComm comm, int rank, const std::vector<int>& expected) {
   EXPECT_EQ(HcclGetRankId(comm, &place), HCCL_SUCCESS);
   ASSERT_EQ(size, expected.size());
   EXPECT_EQ(expected[place], rank);
+  std::vector<std::uint32_t> world(size);
+  EXPECT_EQ(HcclCommGetWorldRanks(comm, world.data()), HCCL_SUCCESS);
+  EXPECT_TRUE(std::ranges::equal(world, expected));
   std::int64_t ranks = 0, all = 0;
   EXPECT_EQ(meet(comm, rank, ranks), HCCL_SUCCESS) << last_error();
   for (const int each : expected) all |= std::int64_t{1} << each;
