@@ -161,8 +161,7 @@ Communicator::Communicator(c10d::Store& store, int rank, int size, milliseconds 
   handle_ = shared_->handle;
 }
 
-// Null if there is no whole. Also null if the process of the world's rank 0 has ended, because then
-// the world can have no more parts.
+// Null if there is no whole.
 std::shared_ptr<Communicator::Shared> Communicator::divide(const Part& part, milliseconds timeout) {
   if (part.whole == nullptr) return nullptr;
   std::unique_lock lock(part.whole->leaving_);
@@ -179,8 +178,6 @@ std::shared_ptr<Communicator::Shared> Communicator::divide(const Part& part, mil
                                name.c_str(), static_cast<uint64_t>(timeout.count()), comm);
   });
   while (!joining.ends_within(kLook)) run_signal_handlers();
-  const bool with_root = std::find(ranks.begin(), ranks.end(), 0u) != ranks.end();
-  if (!with_root && joining.result() == HCCL_E_UNAVAIL) return nullptr;
   return std::shared_ptr<Shared>(new Shared{joining.take(), world, ranks});
 }
 
