@@ -10,7 +10,7 @@ import os
 import warnings
 from typing import Any
 
-from hccl.torch import _gloo, _module
+from hccl.torch import _gloo, _module, _shrink
 
 NAMES = ("hccl", "hccl_cpu")
 
@@ -38,6 +38,7 @@ def _register() -> None:
     os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
     dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
     _extend_set_pg_timeout()
+    _shrink.extend()
     if name != NAMES[0]:
         warnings.warn(
             f'hccl: another package has the backend name "{NAMES[0]}"; for CPU ranks use '

@@ -27,14 +27,19 @@ ProcessGroupHccl::ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int ra
                                    milliseconds timeout, std::string group_name,
                                    std::vector<uint64_t> global_ranks,
                                    const c10::intrusive_ptr<ProcessGroupHccl>& whole)
-    : Backend(rank, size),
-      options_(c10::make_intrusive<Options>("hccl", timeout)),
-      communicator_(std::make_shared<Communicator>(*store, rank, size, timeout,
-                                                   Part{whole ? whole->communicator() : nullptr,
-                                                        {global_ranks.begin(), global_ranks.end()},
-                                                        group_name})) {
+    : ProcessGroupHccl(
+          std::make_shared<Communicator>(*store, rank, size, timeout,
+                                         Part{whole ? whole->communicator() : nullptr,
+                                              {global_ranks.begin(), global_ranks.end()},
+                                              group_name}),
+          rank, size, c10::make_intrusive<Options>("hccl", timeout)) {
   options_->group_name = std::move(group_name);
   options_->global_ranks_in_group = std::move(global_ranks);
+}
+
+ProcessGroupHccl::ProcessGroupHccl(std::shared_ptr<Communicator> communicator, int rank, int size,
+                                   c10::intrusive_ptr<Options> options)
+    : Backend(rank, size), options_(std::move(options)), communicator_(std::move(communicator)) {
   end_before_python(communicator_);
   end_on_interrupt();
   init();
@@ -102,6 +107,7 @@ void ProcessGroupHccl::shutdown() {
 }
 
 void ProcessGroupHccl::end(milliseconds patience) {
+  if (shrunk_) patience = milliseconds(0);  // other ranks may be dead, or have gone on
   communicator_->end(patience, milliseconds(0),
                      "the process group was destroyed while operations ran");
 }

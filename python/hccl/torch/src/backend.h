@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <utility>
+#include <vector>
 
 #include "allocator.h"
 #include "coalesced.h"
@@ -27,6 +29,8 @@ class ProcessGroupHccl final : public c10d::Backend {
                    std::chrono::milliseconds timeout, std::string group_name,
                    std::vector<uint64_t> global_ranks,
                    const c10::intrusive_ptr<ProcessGroupHccl>& whole);
+  ProcessGroupHccl(std::shared_ptr<Communicator> communicator, int rank, int size,
+                   c10::intrusive_ptr<Options> options);
   ~ProcessGroupHccl() override;
 
   const std::string getBackendName() const override { return "hccl"; }
@@ -92,6 +96,15 @@ class ProcessGroupHccl final : public c10d::Backend {
   void abort() override;
   void shutdown() override;
 
+  // shrink.cc
+  bool supportsShrinking() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int flags,
+                                           const c10::intrusive_ptr<Options>& options) override;
+  /// The group of the ranks that live and are not excluded, and their ranks in this group. This
+  /// group may have failed. Its end aborts the operations that still run.
+  std::pair<c10::intrusive_ptr<ProcessGroupHccl>, std::vector<int64_t>> shrink_to_living(
+      const std::vector<int64_t>& excluded, int flags, const c10::intrusive_ptr<Options>& options);
+
   /// Null in a forked child.
   std::shared_ptr<Communicator> communicator() const {
     return fork_.in_child() ? nullptr : communicator_;
@@ -118,6 +131,7 @@ class ProcessGroupHccl final : public c10d::Backend {
   const ForkGuard fork_;
   const c10::intrusive_ptr<Options> options_;
   std::atomic<uint64_t> operations_ = 0;
+  std::atomic<bool> shrunk_ = false;
   std::optional<Pack> pack_;  // of allocateTensor
   Coalescing coalescing_;
   std::shared_ptr<Communicator> communicator_;  // shared with the operations that run

@@ -161,12 +161,18 @@ Communicator::Communicator(c10d::Store& store, int rank, int size, milliseconds 
   handle_ = shared_->handle;
 }
 
+Communicator::Communicator(Communicator& parent, const std::vector<uint32_t>& excluded)
+    : shared_(shrink(parent, excluded)), handle_(shared_->handle) {}
+
+std::shared_ptr<Communicator::Shared> Communicator::shared() {
+  const std::lock_guard lock(leaving_);
+  return shared_;
+}
+
 // Null if there is no whole.
 std::shared_ptr<Communicator::Shared> Communicator::divide(const Part& part, milliseconds timeout) {
   if (part.whole == nullptr) return nullptr;
-  std::unique_lock lock(part.whole->leaving_);
-  const std::shared_ptr<Shared> whole = part.whole->shared_;
-  lock.unlock();
+  const std::shared_ptr<Shared> whole = part.whole->shared();
   if (whole == nullptr) return nullptr;
   const auto world = whole->world == nullptr ? whole : whole->world;
   std::vector<uint32_t> ranks = part.ranks;
@@ -179,6 +185,26 @@ std::shared_ptr<Communicator::Shared> Communicator::divide(const Part& part, mil
   });
   while (!joining.ends_within(kLook)) run_signal_handlers();
   return std::shared_ptr<Shared>(new Shared{joining.take(), world, ranks});
+}
+
+std::shared_ptr<Communicator::Shared> Communicator::shrink(Communicator& parent,
+                                                           const std::vector<uint32_t>& excluded) {
+  const std::shared_ptr<Shared> old = parent.shared();
+  TORCH_CHECK_WITH(DistBackendError, old != nullptr, "hccl: the process group has been shut down");
+  Joining joining("shrink_group", [=](HcclComm* comm) {
+    return HcclCommShrink(old->handle, excluded.data(), static_cast<uint32_t>(excluded.size()),
+                          nullptr, comm);
+  });
+  while (!joining.ends_within(kLook)) run_signal_handlers();
+  return std::shared_ptr<Shared>(new Shared{joining.take()});
+}
+
+std::vector<uint32_t> Communicator::world_ranks() const {
+  uint32_t size = 0;
+  check(HcclGetRankSize(handle(), &size), "world_ranks");
+  std::vector<uint32_t> ranks(size);
+  check(HcclCommGetWorldRanks(handle(), ranks.data()), "world_ranks");
+  return ranks;
 }
 
 void Communicator::set_timeout(milliseconds timeout) {

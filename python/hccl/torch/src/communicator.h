@@ -32,10 +32,15 @@ class Communicator {
   /// the group's own.
   Communicator(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout,
                const Part& part);
+  /// Those of the parent's ranks that live and are not in `excluded`. The parent may have failed.
+  /// It is needed no longer.
+  Communicator(Communicator& parent, const std::vector<uint32_t>& excluded);
   ~Communicator() { leave(std::chrono::milliseconds(0)); }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
+  /// World ranks, by rank.
+  std::vector<uint32_t> world_ranks() const;
   /// Throws once the group is leaving.
   HcclComm handle() const;
   /// Sets the limit of each operation that begins from now on; 0: none. Called by the thread that
@@ -57,7 +62,11 @@ class Communicator {
 
  private:
   struct Shared;
+  /// Null once the group has left.
+  std::shared_ptr<Shared> shared();
   static std::shared_ptr<Shared> divide(const Part& part, std::chrono::milliseconds timeout);
+  static std::shared_ptr<Shared> shrink(Communicator& parent,
+                                        const std::vector<uint32_t>& excluded);
   void leave(std::chrono::milliseconds limit) noexcept;
 
   std::timed_mutex ending_;  // one thread at a time ends the group

@@ -33,6 +33,9 @@ PYBIND11_MODULE(_backend, module) {
              c10::intrusive_ptr<hccl::pytorch::ProcessGroupHccl>>(module, "ProcessGroupHccl")
       // As Gloo's and NCCL's.
       .def_property_readonly("options", &hccl::pytorch::ProcessGroupHccl::getBackendOptions)
+      .def("shrink_to_living", &hccl::pytorch::ProcessGroupHccl::shrink_to_living,
+           py::arg("excluded"), py::arg("flags"), py::arg("options").none(true),
+           py::call_guard<hccl::pytorch::WithoutInterpreterLock>())
       .def("_set_default_timeout", &hccl::pytorch::ProcessGroupHccl::setTimeout)
       .def("pack_tensors", &hccl::pytorch::ProcessGroupHccl::pack_tensors, py::arg("bytes"));
   module.def("create", &hccl::pytorch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
