@@ -105,6 +105,11 @@ class GatheringOracle : public World {
       require(!came || last_fault() != nanoseconds(0),
               "rank " + std::to_string(rank) + " came, and is said to be late");
       require(groups_[late.key.group[0] - 1u].contains(rank), "a late rank is no member");
+      const Life& life = lives_[roster_->node_of[rank]];
+      require(
+          lenient_.count(late.key.group[0] - 1u) == 0 || severed_at_ <= now_ ||
+              std::max(std::min(life.died, life.left), last_fault()) > now_ - repair_ - seconds(1),
+          "survivors hear that a rank is late which is gone");
     }
   }
   /// The rank's gathering was whole, and this is the number of the next one.

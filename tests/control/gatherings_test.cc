@@ -248,8 +248,11 @@ TEST(Gatherings, OnlyTheRootAnswersSurvivorsIfAMemberIsMissing) {
   const auto due = relay.due(place, kStart);
   EXPECT_TRUE(due.answers.empty());
   ASSERT_EQ(due.parts.size(), 1u);
+  Gatherings other;
+  EXPECT_FALSE(other.add(kFirst, survivor(1, {1, 2, 3}), kStart));
+  EXPECT_FALSE(other.add(kFirst, survivor(3, {1, 2, 3}), kStart));
   place.below = kRelay.below;
-  EXPECT_TRUE(relay.due(place, kStart).answers.empty());
+  EXPECT_TRUE(other.due(place, kStart).answers.empty());
   Gatherings root;
   EXPECT_FALSE(root.add(kFirst, due.parts[0].second, kStart));
   const auto end = root.due(root_without({2}), kStart);
