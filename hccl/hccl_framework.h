@@ -259,11 +259,12 @@ HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t*
  * new communicator may have groups.
  *
  * HCCL_E_PARA: a bad list, or the ranks' lists differ. HCCL_E_TIMEOUT: names the ranks that have
- * not called. HCCL_E_UNAVAIL: other ranks are silent (HCCL_PEER_TIMEOUT), but their processes may
- * live, cut off from these; of two parts of a network only the one with more ranks may go on, of
- * equal parts the one with the lowest rank. */
+ * not called, or of which nobody knew in time whether they are cut off. HCCL_E_UNAVAIL: other ranks
+ * are silent (HCCL_PEER_TIMEOUT), but their processes may live, cut off from these; of two parts of
+ * a network only the one with more ranks may go on, of equal parts the one with the lowest rank. */
 HcclResult HcclCommShrink(HcclComm comm, const uint32_t* excludeIds, uint32_t excludeNum,
                           const HcclCommConfig* config, HcclComm* smaller);
+
 /** Writes the world rank of each rank of `comm`: its rank in the world that `comm` was made from,
  * directly or in several steps. worldRanks has room for as many as HcclGetRankSize tells. So the
  * ranks that HcclCommShrink left out are those that the parent has and the smaller one lacks. Needs
