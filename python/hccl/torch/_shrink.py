@@ -16,7 +16,6 @@ from hccl.torch import _module
 _NEEDED = [
     "_cleanup_original_group",
     "_destroy_all_other_groups",
-    "_process_group_name",
     "_register_pg_in_world",
     "_update_default_pg",
     "_validate_and_process_excluded_ranks",
@@ -81,11 +80,13 @@ def _replace(old: Any, smaller: Any, ranks: list[int]) -> Any:
         members = [before[rank] for rank in ranks]
     backend, store = c10d._world.pg_map[old]
     config = c10d._world.pg_backend_config[old]
-    description = "default:shrunken" if is_default else f"{old.group_name}:shrunk"
+    name = old.group_name
+    description = "default:shrunken" if is_default else f"{name}:shrunk"
     devices = old._device_types
     c10d._cleanup_original_group(old, is_default)
 
-    title = c10d._process_group_name(members, use_hashed_name=True)
+    # Torch's names count the groups. Only the members are here, so that count would differ later.
+    title = f"{name}:shrunk"
     new = c10d.ProcessGroup(c10d.PrefixStore(f"{title}/", store), smaller.rank(), smaller.size())
     kind = c10d.ProcessGroup.BackendType.CUSTOM
     new._set_default_backend(kind)
