@@ -98,4 +98,5 @@ def create(options: Any, pg_options: Any = None) -> Any:
         group_name=options.group_id,
         global_ranks=ranks,
         whole=_module.backend_of(distributed_c10d._get_default_group()) if ranks else None,
+        later=getattr(options, "enable_reconfigure", False),  # since PyTorch 2.14
     )

@@ -26,20 +26,25 @@ constexpr milliseconds kGraceOfOperations{10'000};
 ProcessGroupHccl::ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                    milliseconds timeout, std::string group_name,
                                    std::vector<uint64_t> global_ranks,
-                                   const c10::intrusive_ptr<ProcessGroupHccl>& whole)
+                                   const c10::intrusive_ptr<ProcessGroupHccl>& whole, bool later)
     : ProcessGroupHccl(
-          std::make_shared<Communicator>(*store, rank, size, timeout,
-                                         Part{whole ? whole->communicator() : nullptr,
-                                              {global_ranks.begin(), global_ranks.end()},
-                                              group_name}),
-          rank, size, c10::make_intrusive<Options>("hccl", timeout)) {
+          later ? std::make_shared<Communicator>()
+                : std::make_shared<Communicator>(*store, rank, size, timeout,
+                                                 Part{whole ? whole->communicator() : nullptr,
+                                                      {global_ranks.begin(), global_ranks.end()},
+                                                      group_name}),
+          store, rank, size, c10::make_intrusive<Options>("hccl", timeout)) {
   options_->group_name = std::move(group_name);
   options_->global_ranks_in_group = std::move(global_ranks);
 }
 
-ProcessGroupHccl::ProcessGroupHccl(std::shared_ptr<Communicator> communicator, int rank, int size,
+ProcessGroupHccl::ProcessGroupHccl(std::shared_ptr<Communicator> communicator,
+                                   c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                    c10::intrusive_ptr<Options> options)
-    : Backend(rank, size), options_(std::move(options)), communicator_(std::move(communicator)) {
+    : Backend(rank, size),
+      options_(std::move(options)),
+      store_(std::move(store)),
+      communicator_(std::move(communicator)) {
   end_before_python(communicator_);
   end_on_interrupt();
   init();

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
@@ -22,14 +23,15 @@ using TensorLists = std::vector<Tensors>;
 
 /// The backend "hccl" of one process group, on a communicator of its own. `whole`: the backend of
 /// the default group; null if the default group has another backend. `global_ranks`: the numbers of
-/// this group's ranks in the default group.
+/// this group's ranks in the default group. `later`: reconfigure() makes the communicator.
 class ProcessGroupHccl final : public c10d::Backend {
  public:
   ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                    std::chrono::milliseconds timeout, std::string group_name,
                    std::vector<uint64_t> global_ranks,
-                   const c10::intrusive_ptr<ProcessGroupHccl>& whole);
-  ProcessGroupHccl(std::shared_ptr<Communicator> communicator, int rank, int size,
+                   const c10::intrusive_ptr<ProcessGroupHccl>& whole, bool later);
+  ProcessGroupHccl(std::shared_ptr<Communicator> communicator,
+                   c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                    c10::intrusive_ptr<Options> options);
   ~ProcessGroupHccl() override;
 
@@ -105,6 +107,13 @@ class ProcessGroupHccl final : public c10d::Backend {
   std::pair<c10::intrusive_ptr<ProcessGroupHccl>, std::vector<int64_t>> shrink_to_living(
       const std::vector<int64_t>& excluded, int flags, const c10::intrusive_ptr<Options>& options);
 
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  // reconfigure.cc
+  bool supportsReconfigure() const override { return true; }
+  c10d::ReconfigureHandle get_reconfigure_handle() const override { return handle_; }
+  WorkPtr reconfigure(const c10d::ReconfigureOptions& options) override;
+#endif
+
   /// Null in a forked child.
   std::shared_ptr<Communicator> communicator() const {
     return fork_.in_child() ? nullptr : communicator_;
@@ -130,6 +139,13 @@ class ProcessGroupHccl final : public c10d::Backend {
 
   const ForkGuard fork_;
   const c10::intrusive_ptr<Options> options_;
+  const c10::intrusive_ptr<c10d::Store> store_;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  const std::string handle_ = new_handle();
+  std::set<int64_t> configured_;  // uuids
+
+  static std::string new_handle();
+#endif
   std::atomic<uint64_t> operations_ = 0;
   std::atomic<bool> shrunk_ = false;
   std::optional<Pack> pack_;  // of allocateTensor

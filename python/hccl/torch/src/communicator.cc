@@ -190,7 +190,7 @@ std::shared_ptr<Communicator::Shared> Communicator::divide(const Part& part, mil
 std::shared_ptr<Communicator::Shared> Communicator::shrink(Communicator& parent,
                                                            const std::vector<uint32_t>& excluded) {
   const std::shared_ptr<Shared> old = parent.shared();
-  TORCH_CHECK_WITH(DistBackendError, old != nullptr, "hccl: the process group has been shut down");
+  TORCH_CHECK_WITH(DistBackendError, old != nullptr, "hccl: ", parent.missing_);
   Joining joining("shrink_group", [=](HcclComm* comm) {
     return HcclCommShrink(old->handle, excluded.data(), static_cast<uint32_t>(excluded.size()),
                           nullptr, comm);
@@ -214,8 +214,7 @@ void Communicator::set_timeout(milliseconds timeout) {
 }
 
 HcclComm Communicator::handle() const {
-  TORCH_CHECK_WITH(DistBackendError, !left_,
-                   "hccl: the process group has been shut down or aborted");
+  TORCH_CHECK_WITH(DistBackendError, !left_, "hccl: ", missing_);
   return handle_;
 }
 

@@ -27,6 +27,10 @@ struct Part {
 /// The communicator of a process group.
 class Communicator {
  public:
+  /// Joins nothing: the group has no communicator yet.
+  Communicator() : missing_("reconfigure() makes the process group, and comes first") {
+    left_ = true;
+  }
   /// Joins. A part needs no store, and no thread before its first asynchronous operation. Without a
   /// part, the ranks join a world of their own: rank 0 puts the root info into `store`, which is
   /// the group's own.
@@ -69,6 +73,7 @@ class Communicator {
                                         const std::vector<uint32_t>& excluded);
   void leave(std::chrono::milliseconds limit) noexcept;
 
+  const char* const missing_ = "the process group has been shut down or aborted";
   std::timed_mutex ending_;  // one thread at a time ends the group
   std::mutex leaving_;       // nobody aborts what has been left
   std::atomic<bool> left_ = false;

@@ -18,10 +18,11 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& 
                                          int size, std::chrono::milliseconds timeout,
                                          const std::string& group_name,
                                          const std::vector<uint64_t>& global_ranks,
-                                         const c10::intrusive_ptr<ProcessGroupHccl>& whole) {
+                                         const c10::intrusive_ptr<ProcessGroupHccl>& whole,
+                                         bool later) {
   TORCH_CHECK(!program_ends(), "hccl: the program ends, so no process group can be made");
   return c10::make_intrusive<ProcessGroupHccl>(store, rank, size, timeout, group_name, global_ranks,
-                                               whole);
+                                               whole, later);
 }
 
 }  // namespace
@@ -40,7 +41,8 @@ PYBIND11_MODULE(_backend, module) {
       .def("pack_tensors", &hccl::pytorch::ProcessGroupHccl::pack_tensors, py::arg("bytes"));
   module.def("create", &hccl::pytorch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("timeout"), py::arg("group_name"), py::arg("global_ranks"),
-             py::arg("whole").none(true), py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
+             py::arg("whole").none(true), py::arg("later") = false,
+             py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
   module.def("end_groups", &hccl::pytorch::end_groups, py::arg("failed"),
              py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
   module.def(

@@ -39,8 +39,8 @@ std::pair<c10::intrusive_ptr<ProcessGroupHccl>, Ranks> ProcessGroupHccl::shrink_
     const auto& global = options_->global_ranks_in_group;
     if (!global.empty()) own->global_ranks_in_group.push_back(global.at(old));
   }
-  return {c10::make_intrusive<ProcessGroupHccl>(smaller, rank, static_cast<int>(after.size()), own),
-          ranks};
+  const int size = static_cast<int>(after.size());
+  return {c10::make_intrusive<ProcessGroupHccl>(smaller, store_, rank, size, own), ranks};
 }
 
 // For torch's own shrink_group, which numbers the new ranks by itself: it takes away the numbers
