@@ -9,7 +9,9 @@ prints each rank's process, and each rank that ends. Its exit status is 0 if at 
 with 0, else that of the last rank. Ctrl-C and SIGTERM are passed on to all ranks.
 """
 
+import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -38,6 +40,9 @@ def main():
         print("usage: spawn.py NUMBER_OF_RANKS PROGRAM [ARGUMENT ...]", file=sys.stderr)
         return 2
     size, command = int(sys.argv[1]), sys.argv[2:]
+    if shutil.which(command[0]) is None:
+        print(f"spawn: there is no program {command[0]}", file=sys.stderr)
+        return 127
     shared = {
         "WORLD_SIZE": str(size),
         "LOCAL_WORLD_SIZE": str(size),
@@ -49,7 +54,8 @@ def main():
     def pass_on(number, _):
         for process in ranks.values():
             if process.returncode is None:
-                os.kill(process.pid, number)
+                with contextlib.suppress(ProcessLookupError):  # it has just been waited for
+                    os.kill(process.pid, number)
 
     signal.signal(signal.SIGINT, pass_on)
     signal.signal(signal.SIGTERM, pass_on)
