@@ -81,7 +81,7 @@ std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, 
 std::optional<Status> Gatherings::may_go_on(const Open& open, const Place& place, Time now) {
   const RankSet named = open.sum.named(), silent = named & place.silent;
   if (open.sum.awaits_all() || silent.empty()) return Status();
-  const RankSet others = silent | (named & (place.doubted - place.gone));
+  const RankSet others = silent | (named & (place.in_doubt - place.gone));
   const RankSet here = open.sum.arrived - place.gone - others;
   const bool lowest = !here.empty() && here.lowest() < others.lowest();
   const std::size_t more = here.count() + (lowest ? 1 : 0);

@@ -51,7 +51,7 @@ class Gatherings {
     bool root = false;        ///< only the root ends a gathering with an error
     std::set<Key> vain = {};  ///< gatherings that the root must end
     RankSet silent = {};      ///< of `gone`: those that may live, and be cut off from the root
-    RankSet doubted = {};     ///< ranks that may soon be silent, too
+    RankSet in_doubt = {};    ///< ranks that may soon be silent, too
   };
   struct Due {
     std::vector<Answer> answers;                   ///< for all members; answered() knows them

@@ -55,7 +55,7 @@ class Neighbours {
     Role role = Role::kStranger;
     std::uint32_t node = 0;  ///< not known of a stranger
     RankSet below;           ///< of a child: the nodes in its part of the tree, itself included
-    RankSet doubted{};       ///< of a child: nodes of `below` that do not answer those above them
+    RankSet in_doubt{};      ///< of a child: nodes of `below` that do not answer those above them
     bool skipped = false;    ///< of a child: the nodes below it have got an offer
     std::uint32_t got = 0;   ///< frames that came
     std::deque<Time> unheeded{};  ///< when the frames were sent that the other end has not heeded

@@ -314,9 +314,9 @@ bool Relay::is_heeded() const {
 
 void Relay::say_below() {
   if (parent_ == kNoLine) return;
-  const RankSet now = below(), doubts = doubted();
-  if (now == said_below_ && doubts == said_doubted_) return;
-  said_doubted_ = doubts;
+  const RankSet now = below(), doubts = nodes_in_doubt();
+  if (now == said_below_ && doubts == said_doubts_) return;
+  said_doubts_ = doubts;
   // Members that are no longer below this node may have missed an answer that it sent down.
   const RankSet lost = ranks_of(std::exchange(said_below_, now) - now - tree_.gone());
   for (const auto& each : gatherings_.last()) {

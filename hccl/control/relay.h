@@ -165,7 +165,7 @@ class Relay {
   void go_if_told();
   void go();
   RankSet missing() const;
-  RankSet doubted() const;
+  RankSet nodes_in_doubt() const;
   RankSet ranks_in_doubt() const;
   RankSet ranks_of(const RankSet& nodes) const;
 
@@ -189,7 +189,7 @@ class Relay {
   std::deque<std::pair<Time, News>> untold_;   // that the own ranks have not heard
   std::size_t proof_ = 0;                      // the parent lives if it acknowledges so many frames
   std::vector<std::string> doubted_{};         // its frames until then
-  RankSet said_below_, said_doubted_;
+  RankSet said_below_, said_doubts_;
   std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // that the parent has not heard
   Time waits_at_ = Time::max();
   std::set<std::pair<Kind, std::string>> kept_;  // what went up, until its end is known

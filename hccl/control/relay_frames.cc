@@ -86,10 +86,10 @@ bool Relay::hear(LineId id, Line& line, Kind kind, std::string_view body) {
   if (kind > Kind::kPart) return hear_up(kind, body);
   if (kind != Kind::kBelow) return in.finished();
   const auto nodes = static_cast<std::uint32_t>(roster_->nodes.size());
-  const auto below = get_ranks(in, nodes), doubted = get_ranks(in, nodes);
-  if (!below || !doubted || !in.finished()) return false;
+  const auto below = get_ranks(in, nodes), in_doubt = get_ranks(in, nodes);
+  if (!below || !in_doubt || !in.finished()) return false;
   line.below = *below | RankSet{line.node};
-  line.doubted = *doubted;
+  line.in_doubt = *in_doubt;
   return true;
 }
 
@@ -246,7 +246,7 @@ void Relay::answer_due() {
   const RankSet gone = ranks_of(tree_.gone());
   Gatherings::Place place{ranks_of(below()), gone, state_ == State::kRoot};
   place.silent = ranks_of(news_.silent);
-  if (place.root && !place.silent.empty()) place.doubted = ranks_in_doubt();
+  if (place.root && !place.silent.empty()) place.in_doubt = ranks_in_doubt();
   for (const auto& [key, open] : gatherings_.open()) {
     if (refusals_.find(open.sum, Time::max(), gone)) place.vain.insert(key);
   }

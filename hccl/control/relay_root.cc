@@ -56,10 +56,10 @@ RankSet Relay::missing() const {
 }
 
 // Nodes below this one that have left a frame without an acknowledgement for too long.
-RankSet Relay::doubted() const {
+RankSet Relay::nodes_in_doubt() const {
   RankSet all;
   for (const auto& [id, line] : neighbours_.lines()) {
-    if (line.role == Role::kChild) all |= line.skipped ? RankSet{line.node} : line.doubted;
+    if (line.role == Role::kChild) all |= line.skipped ? RankSet{line.node} : line.in_doubt;
   }
   return all - tree_.gone();
 }
@@ -71,7 +71,7 @@ RankSet Relay::ranks_in_doubt() const {
   if (now_ < silenced_ + 2 * neighbours_.beats()) {
     return RankSet::range(0, all) - roster_->nodes[node_].ranks;
   }
-  return ranks_of(missing() | doubted());
+  return ranks_of(missing() | nodes_in_doubt());
 }
 
 void Relay::rule() {

@@ -331,7 +331,7 @@ TEST(Gatherings, ThePartThatMayNotGoOnHearsWhy) {
 TEST(Gatherings, RanksInDoubtAreOnTheOtherSideUntilAllIsKnown) {
   const RankSet members = RankSet::range(0, 5);
   Gatherings::Place place = root_without({2}, {2});
-  place.doubted = {3, 4};
+  place.in_doubt = {3, 4};
   const auto root_of = [&](const RankSet& arrived) {
     Gatherings root;
     for (const std::uint32_t rank : arrived.ranks()) {
@@ -347,7 +347,7 @@ TEST(Gatherings, RanksInDoubtAreOnTheOtherSideUntilAllIsKnown) {
   EXPECT_EQ(end.answers[0].why.code(), Code::kTimeout);
   EXPECT_TRUE(has(end.answers[0].why, "2-4 ")) << end.answers[0].why.message();
   Gatherings known = root;
-  place.doubted = {4};
+  place.in_doubt = {4};
   const auto larger = known.due(place, kStart + seconds(1));
   ASSERT_EQ(larger.answers.size(), 1u) << "rank 3 answers again";
   EXPECT_TRUE(larger.answers[0].why.ok());
@@ -356,7 +356,7 @@ TEST(Gatherings, RanksInDoubtAreOnTheOtherSideUntilAllIsKnown) {
   ASSERT_EQ(smaller.answers.size(), 1u) << "they are cut off, too";
   EXPECT_EQ(smaller.answers[0].why.code(), Code::kUnavail);
   place = root_without({});
-  place.doubted = {3, 4};
+  place.in_doubt = {3, 4};
   EXPECT_EQ(root_of(members).due(place, kStart).answers.size(), 1u) << "nobody is silent";
 }
 
