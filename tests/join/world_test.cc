@@ -93,9 +93,9 @@ class Worlds : public Processes {
   void start_all(int size, const Config& config, const Rest& rest) {
     for (int rank = 0; rank < size; ++rank) {
       start([=, this] {
-        Member member;
         Outcome& outcome = board().first[static_cast<std::size_t>(rank)];
         Ear ear(outcome);
+        Member member;  // ends before the listener
         const Status status = member.join(board(), size, rank, config);
         if (!status.ok()) return outcome.set(status), 2;
         member.world->add(&ear);
