@@ -32,8 +32,8 @@ struct Share {
   size_t end;
 };
 
-// What a rank needs to train, and to go on if another rank dies. Its steps are the batches of all
-// epochs, and a test after each epoch.
+// The state of a rank that trains, and goes on if another rank dies. Its steps are the batches of
+// all epochs, and a test after each epoch.
 class Training {
  public:
   Training(World* world, const Digits& digits, const Options& options, Mlp* network,

@@ -175,8 +175,8 @@ def total(comm, value, dtype, op="sum"):
 
 
 class Training:
-    """What a rank needs to train, and to go on if another rank dies. Its steps are the batches of
-    all epochs, and a test after each epoch."""
+    """The state of a rank that trains, and goes on if another rank dies. Its steps are the batches
+    of all epochs, and a test after each epoch."""
 
     def __init__(self, comm, digits, options):
         self.comm, self.options = comm, options

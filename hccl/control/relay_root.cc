@@ -64,8 +64,8 @@ RankSet Relay::nodes_in_doubt() const {
   return all - tree_.gone();
 }
 
-// What has silenced a node may silence others. All of them are missing, or leave a beat without an
-// acknowledgement, in this time.
+// The cut that has silenced a node may silence others. In this time each of them is missing, or has
+// left a beat without an acknowledgement.
 RankSet Relay::ranks_in_doubt() const {
   const auto all = static_cast<std::uint32_t>(roster_->node_of.size());
   if (now_ < silenced_ + 2 * neighbours_.beats()) {

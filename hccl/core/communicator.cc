@@ -116,9 +116,9 @@ Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
                                                         static_cast<int>(mine), id, its, log_,
                                                         heap_, doors_, &selection_));
     made->shrunk_ = true;
-    control_->stay();
     made->failure_.listen();
     made->hear_of_messages();
+    control_->stay();
     return made;
   } catch (...) {  // the others need not wait for this rank
     const Status why = caught();
