@@ -29,6 +29,7 @@ enum class LockLevel : unsigned {
   kCommunicators,
   kQueue,
   kControl,
+  kNode,
   kWorld,
   kInterrupt,
   kMailbox,

@@ -38,6 +38,8 @@ enum class Kind : std::uint8_t {
   kRefusedCall,  ///< nodes keep the last one of each rank and communicator
   kReport,  ///< from here on each node keeps what it has sent up until the root's decision is known
   kEnds,
+  kRankLeft,
+  kRankDied,
   kLeave,
 };
 

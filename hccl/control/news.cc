@@ -26,10 +26,16 @@ bool News::merge(const Verdict& verdict) {
 }
 
 News News::merge(const News& more) {
-  News fresh{more.dead - dead, more.left - left, {}, {}, more.silent - silent};
+  News fresh{more.dead - dead,
+             more.left - left,
+             {},
+             {},
+             more.silent - silent,
+             more.left_ranks - left_ranks};
   dead |= more.dead;
   left |= more.left;
   silent |= more.silent;
+  left_ranks |= more.left_ranks;
   for (const auto& [key, verdict] : more.verdicts) {
     if (merge(verdict)) fresh.verdicts.emplace(key, verdict);
   }
@@ -40,6 +46,14 @@ News News::merge(const News& more) {
     fresh.summons.insert(scope);
   }
   return fresh;
+}
+
+RankSet News::dead_ranks() const {
+  std::vector<std::uint32_t> ranks;
+  for (const auto& [key, verdict] : verdicts) {
+    if (key.first == kEverything) ranks.push_back(static_cast<std::uint32_t>(key.second));
+  }
+  return RankSet(std::move(ranks));
 }
 
 std::vector<Verdict> News::in_order() const {
@@ -53,6 +67,7 @@ void put(ByteWriter& out, const News& news) {
   put(out, news.dead);
   put(out, news.left);
   put(out, news.silent);
+  put(out, news.left_ranks);
   out.put(static_cast<std::uint32_t>(news.verdicts.size()));
   for (const auto& [key, verdict] : news.verdicts) {
     out.put(verdict.scope).put(verdict.epoch).put(verdict.number);
@@ -64,8 +79,9 @@ void put(ByteWriter& out, const News& news) {
 
 std::optional<News> get_news(ByteReader& in, std::uint32_t nodes) {
   auto dead = get_ranks(in, nodes), left = get_ranks(in, nodes), silent = get_ranks(in, nodes);
-  if (!dead || !left || !silent) return std::nullopt;
-  News news{std::move(*dead), std::move(*left), {}, {}, std::move(*silent)};
+  auto left_ranks = get_ranks(in);
+  if (!dead || !left || !silent || !left_ranks) return std::nullopt;
+  News news{std::move(*dead), std::move(*left), {}, {}, std::move(*silent), std::move(*left_ranks)};
   const auto verdicts = in.get<std::uint32_t>();
   if (verdicts > kVerdictsCap) return std::nullopt;
   for (std::uint32_t i = 0; i < verdicts; ++i) {

@@ -1,5 +1,5 @@
-// News, which reach all nodes of the control tree: the nodes that died or left, the verdicts, and
-// the communicators whose ranks are summoned to open connections for messages.
+// News, which reach all nodes of the control tree: the nodes and ranks that died or left, the
+// verdicts, and the communicators whose ranks are summoned to open connections for messages.
 // News only grow. Nodes merge what they hear in any order, and tell their neighbours what was new.
 #pragma once
 
@@ -43,15 +43,19 @@ struct News {
   std::map<Verdict::Key, Verdict> verdicts;
   std::set<Uuid> summons{};  ///< communicators; at most kScopesCap
   RankSet silent{};          ///< those of `dead` whose process may live
+  RankSet left_ranks{};      ///< ranks that left, while other ranks of their processes stayed
 
   /// Commutative, associative and idempotent. Returns what was new. Once there are kVerdictsCap
   /// verdicts, those of communicators make room: they only save messages. So do all summons.
   News merge(const News& more);
   bool merge(const Verdict& verdict);
+  /// The ranks that have died, each by a verdict.
+  RankSet dead_ranks() const;
   /// The verdicts in the order of the decisions.
   std::vector<Verdict> in_order() const;
   bool empty() const {
-    return dead.empty() && left.empty() && verdicts.empty() && summons.empty() && silent.empty();
+    return dead.empty() && left.empty() && verdicts.empty() && summons.empty() && silent.empty() &&
+           left_ranks.empty();
   }
 };
 

@@ -12,7 +12,6 @@ constexpr milliseconds kAskAgain{300};  // an orphan dials again what does not a
 constexpr milliseconds kAskSoon{20};    // and what has failed
 constexpr milliseconds kGiveUp{800};    // an orphan that nobody answers passes the root over
 constexpr milliseconds kSoon{5};
-constexpr milliseconds kThreads{20};  // ranks of one process that leave together
 // The root runs so often. If it did not for so long, others may have passed it over.
 constexpr milliseconds kRootRuns{100}, kStopped{200};
 // A node that did not run for so long reads what has come before it finds fault with others.
@@ -30,11 +29,6 @@ Relay::Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
       now_(now),
       next_(now),
       ran_(now) {
-  const Roster::Node& own = roster_->nodes[node];
-  for (std::uint32_t other = 0; other < roster_->nodes.size(); ++other) {
-    const Roster::Node& its = roster_->nodes[other];
-    if (its.pid == own.pid && its.host == own.host) process_ |= {other};
-  }
   if (node != 0) return;
   state_ = State::kRoot;
   verdicts_.emplace(roster_, tree_.root().epoch);
@@ -83,9 +77,6 @@ void Relay::settle() {
   }
   go_if_told();
   next_ = std::min({neighbours_.next(), gatherings_.next(), waits_at_, leaves_at_, leave_by_});
-  if (leaves_at_ != Time::max() && now_ < leaves_at_ - kTogether + kThreads) {
-    next_ = std::min<Time>(next_, leaves_at_ - kTogether + kThreads);
-  }
   if (state_ == State::kOrphan) next_ = std::min({next_, seek_at_, give_up_at_});
   if (state_ == State::kRoot) {
     next_ = std::min({next_, Time(now_ + kRootRuns), verdicts_->next()});
@@ -240,7 +231,7 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
   tree_.gone(unknown | fresh.dead | fresh.left);
   if (verdicts_) {
     static_cast<void>(verdicts_->heard(fresh));
-    verdicts_->left(ranks_of(fresh.left), now_);
+    verdicts_->left(ranks_of(fresh.left) | fresh.left_ranks, now_);
   }
   spread(unknown, fresh, from);
   if (fresh.left.contains(node_)) {
@@ -296,6 +287,10 @@ RankSet Relay::ranks_of(const RankSet& nodes) const {
   return all;
 }
 
+RankSet Relay::gone_ranks() const {
+  return ranks_of(tree_.gone()) | news_.left_ranks | news_.dead_ranks();
+}
+
 RankSet Relay::below() const {
   RankSet all{node_};
   for (const auto& [id, line] : neighbours_.lines()) {
@@ -330,10 +325,7 @@ void Relay::say_below() {
 
 void Relay::leave_if_alone() {
   if (leaves_at_ == Time::max()) return;
-  // One thread may own several ranks, which leave one after the other.
-  const RankSet others = below() - RankSet{node_};
-  const Time until = (others - process_).empty() ? leaves_at_ - kTogether + kThreads : leaves_at_;
-  if (now_ < until && !others.empty()) return;
+  if (now_ < leaves_at_ && below() != RankSet{node_}) return;
   leaves_at_ = Time::max();
   static_cast<void>(hear_up(Kind::kLeave, ByteWriter().put(node_).take()));
 }

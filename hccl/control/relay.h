@@ -65,6 +65,9 @@ class Relay {
   Step report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   Step waits(const Wait& wait, Time now);
   Step ends(std::uint32_t rank, const std::string& last, Time now);
+  /// The rank has left, or ended without leaving; other ranks of this process stay.
+  Step rank_left(std::uint32_t rank, Time now) { return say_rank(Kind::kRankLeft, rank, now); }
+  Step rank_died(std::uint32_t rank, Time now) { return say_rank(Kind::kRankDied, rank, now); }
   /// The rank has refused a call in the place of the scope's operation of this number. `scope`:
   /// kEverything for a call that would have made a group; such calls have no numbers. Without a
   /// text, the rank has destroyed its communicator.
@@ -72,8 +75,9 @@ class Relay {
                Time now);
   /// All nodes hear that this communicator's ranks are needed for messages.
   Step summon(const Uuid& scope, Time now);
-  /// The process leaves. It waits a moment for processes below it that leave, too: they would need
-  /// new parents. state() is kOver once it may exit, kTogether and a second later at most.
+  /// The process leaves, with all its ranks. It waits a moment for processes below it that leave,
+  /// too: they would need new parents. state() is kOver once it may exit, kTogether and a second
+  /// later at most.
   Step leave(Time now);
 
   static constexpr std::chrono::milliseconds kTogether{300};
@@ -102,7 +106,7 @@ class Relay {
   // The contents of a frame that a rank sends once, or a node about another node.
   struct Up {
     Uuid scope{};              // of a report
-    std::uint32_t number = 0;  // of the rank, or of the node
+    std::uint32_t number = 0;  // of the rank, or of the node: kSilent, kLeave
     Status why;                // of a report
     std::string last;          // of kEnds
   };
@@ -133,6 +137,7 @@ class Relay {
   void hear_refusal(const Refusal& refusal);
   void say_refusal(const Refusal& refusal);
   Step say_up(Kind kind, const ByteWriter& out, Time now);
+  Step say_rank(Kind kind, std::uint32_t rank, Time now);
   std::optional<Up> get_up(Kind kind, ByteReader in) const;
   void decide(Kind kind, const Up& up);
   bool keep(Kind kind, const Up& up) const;
@@ -168,6 +173,7 @@ class Relay {
   RankSet nodes_in_doubt() const;
   RankSet ranks_in_doubt() const;
   RankSet ranks_of(const RankSet& nodes) const;
+  RankSet gone_ranks() const;
 
   std::shared_ptr<const Roster> roster_;
   std::vector<std::vector<std::uint32_t>> children_;
@@ -194,7 +200,6 @@ class Relay {
   Time waits_at_ = Time::max();
   std::set<std::pair<Kind, std::string>> kept_;  // what went up, until its end is known
   Refusals refusals_;
-  RankSet process_;               // nodes of this node's process
   Time leaves_at_ = Time::max();  // when the others hear of it
   Time leave_by_ = Time::max();
   bool told_ = false;  // a node that stays knows that this one leaves

@@ -243,7 +243,7 @@ Relay::Step Relay::gather(const Gatherings::Key& key, const Gathering& part, Tim
 
 void Relay::answer_due() {
   if (state_ == State::kOver || (state_ == State::kRoot && held_)) return;
-  const RankSet gone = ranks_of(tree_.gone());
+  const RankSet gone = gone_ranks();
   Gatherings::Place place{ranks_of(below()), gone, state_ == State::kRoot};
   place.silent = ranks_of(news_.silent);
   if (place.root && !place.silent.empty()) place.in_doubt = ranks_in_doubt();

@@ -21,7 +21,7 @@ void Relay::become_root() {
   for (const LineId id : others) say_bye(id);
   verdicts_.emplace(roster_, tree_.root().epoch);
   static_cast<void>(verdicts_->heard(news_));
-  verdicts_->left(ranks_of(news_.left), now_);
+  verdicts_->left(ranks_of(news_.left) | news_.left_ranks, now_);
   verdicts_->hold();
   held_ = true;
   held_until_ = now_ + kGrace;
@@ -149,7 +149,7 @@ RankSet Relay::speakers(const Gatherings::Late& late) const {
 
 void Relay::judge_gatherings() {
   std::vector<std::pair<Gatherings::Key, Status>> vain;
-  const RankSet dead = ranks_of(news_.dead), gone = ranks_of(tree_.gone());
+  const RankSet dead = news_.dead_ranks(), gone = gone_ranks();
   for (const auto& [key, open] : gatherings_.open()) {
     const bool awaits_all = open.sum.awaits_all();
     auto why = awaits_all ? verdicts_->vain(open, now_) : std::nullopt;

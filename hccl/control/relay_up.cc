@@ -17,7 +17,7 @@ std::optional<Relay::Up> Relay::get_up(Kind kind, ByteReader in) const {
   up.number = in.get<std::uint32_t>();
   if (kind == Kind::kReport) up.why = get_status(in);
   if (kind == Kind::kEnds) up.last = in.get_text(kTextCap);
-  const bool rank = kind == Kind::kReport || kind == Kind::kEnds;
+  const bool rank = kind >= Kind::kReport && kind < Kind::kLeave;
   const std::size_t end = rank ? roster_->node_of.size() : roster_->nodes.size();
   return in.finished() && up.number < end ? std::optional(std::move(up)) : std::nullopt;
 }
@@ -36,6 +36,10 @@ Relay::Step Relay::ends(std::uint32_t rank, const std::string& last, Time now) {
   ByteWriter out;
   out.put(rank).put_text(std::string_view(last).substr(0, kTextCap));
   return say_up(Kind::kEnds, out, now);
+}
+
+Relay::Step Relay::say_rank(Kind kind, std::uint32_t rank, Time now) {
+  return say_up(kind, ByteWriter().put(rank), now);
 }
 
 Relay::Step Relay::refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number,
@@ -111,7 +115,9 @@ void Relay::pass_on(const Wait& wait) {
 bool Relay::keep(Kind kind, const Up& up) const {
   if (kind == Kind::kReport) return news_.verdicts.count({up.scope, Status::kNobody}) == 0;
   if (kind == Kind::kLeave) return !(news_.left | news_.dead).contains(up.number);
-  return tree_.lives(roster_->node_of[up.number]);
+  if (kind == Kind::kRankLeft && news_.left_ranks.contains(up.number)) return false;
+  const bool died = news_.verdicts.count({kEverything, static_cast<int>(up.number)}) != 0;
+  return tree_.lives(roster_->node_of[up.number]) && !died;
 }
 
 void Relay::forget_decided() {
@@ -126,6 +132,8 @@ void Relay::decide(Kind kind, const Up& up) {
   if (kind == Kind::kReport)
     learn({}, verdicts_->report(up.number, up.scope, up.why, now_), kNoLine);
   if (kind == Kind::kEnds) verdicts_->ends(up.number, up.last, now_);
+  if (kind == Kind::kRankLeft) learn({}, {{}, {}, {}, {}, {}, {up.number}}, kNoLine);
+  if (kind == Kind::kRankDied) learn({}, verdicts_->died({up.number}), kNoLine);
   if (kind == Kind::kLeave) learn({}, {{}, {up.number}, {}}, kNoLine);
   if (kind == Kind::kSilent) suspects_.try_emplace(up.number, now_ + neighbours_.beats());
 }

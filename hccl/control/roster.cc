@@ -144,7 +144,7 @@ std::uint32_t RosterDraft::host_of(const Roster::Host& host) {
   return at->second;
 }
 
-Status RosterDraft::add(const Roster& sub) {
+Status RosterDraft::add(const Roster& sub, std::vector<std::uint32_t>* grown) {
   if (roster_.nodes.size() + sub.nodes.size() > kNodesCap) {
     return {Code::kUnavail, "more than " + std::to_string(kNodesCap) + " processes join"};
   }
@@ -158,9 +158,16 @@ Status RosterDraft::add(const Roster& sub) {
     const auto [at, added] = nodes_.try_emplace({node.host, node.pid, node.port}, number);
     numbers.push_back(at->second);
     is_new.push_back(added);
-    if (!added) continue;
     ranks_ |= node.ranks;
-    roster_.nodes.push_back(std::move(node));
+    if (added) {
+      roster_.nodes.push_back(std::move(node));
+      continue;
+    }
+    Roster::Node& known = roster_.nodes[at->second];
+    if ((node.ranks - known.ranks).empty()) continue;
+    known.ranks |= node.ranks;
+    known.attempt = node.attempt;
+    if (grown != nullptr) grown->push_back(at->second);
   }
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (is_new[i]) roster_.nodes[numbers[i]].parent = i == 0 ? 0 : numbers[sub.nodes[i].parent];

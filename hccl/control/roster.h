@@ -70,9 +70,10 @@ class RosterDraft {
   /// The node itself; `own` has one host and one node.
   explicit RosterDraft(Roster own);
   /// Processes that a child has announced: node 0 is the child, others are below it. Processes that
-  /// are known already only name the place of the others. Processes may claim one rank; the root
-  /// decides between them. Too many processes are an error; then nothing is added.
-  Status add(const Roster& sub);
+  /// are known already name the place of the others; they may have more ranks now, and `grown` gets
+  /// their numbers then. Processes may claim one rank; the root decides between them. Too many
+  /// processes are an error; then nothing is added.
+  Status add(const Roster& sub, std::vector<std::uint32_t>* grown = nullptr);
   const Roster& roster() const { return roster_; }
   const RankSet& ranks() const { return ranks_; }
   /// The roster of a whole world of `size` ranks. Nodes are numbered by their lowest ranks, after

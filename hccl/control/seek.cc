@@ -33,19 +33,6 @@ std::optional<std::uint32_t> find(const Roster& all, const Roster& process) {
   return std::nullopt;
 }
 
-std::string rank_of(const Roster& process) {
-  const RankSet& ranks = process.nodes[0].ranks;
-  return ranks.empty() ? "a process" : "rank " + std::to_string(ranks.lowest());
-}
-
-std::string name_of(const Roster& process) {
-  return rank_of(process) + " (" + process.name(0) + ")";
-}
-
-Status impossible(const Roster& process, std::uint32_t size) {
-  return {Code::kPara, rank_of(process) + " of " + std::to_string(size) + " ranks is impossible"};
-}
-
 }  // namespace
 
 Seek::Seek(Roster own, std::uint32_t size, std::string agreement, std::optional<Place> root,
@@ -107,6 +94,10 @@ Seek::Step Seek::opened(LineId id, Time now) {
     if (!joining()) return step_.outs.push_back({id, {}, true});
     if (to_root_ && !std::exchange(reached_, true)) deadline_ = now_ + patience_ + kGrace;
     above_ = id;
+    if (!untold_.ok()) {
+      step_.outs.push_back({id, cannot(untold_), false});
+      return end(untold_);
+    }
     ByteWriter out;
     out.put(Kind::kAsk).put(kJoinVersion).put(size_).put_text(agreement_);
     put(out, all_.roster());
@@ -184,9 +175,10 @@ Seek::Step Seek::frame(LineId id, std::string_view bytes, Time now) {
 
 bool Seek::hear_below(LineId id, Kind kind, ByteReader& in) {
   const auto child = children_.find(id);
-  if (child == children_.end() && kind == Kind::kCannot) {
+  if (kind == Kind::kCannot) {
     const Status why = get_status(in);
     if (in.finished() && !root_) end(why);
+    if (in.finished() && above_ != kNoLine) step_.outs.push_back({above_, cannot(why), false});
     return false;
   }
   if (child == children_.end() && kind == Kind::kHello) return hear_hello(id, in);
@@ -237,36 +229,6 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
   return add(id, *sub, false), true;
 }
 
-Status Seek::differs(const std::string& name, std::uint32_t size, const std::string& agreement) {
-  if (size_ == 0 && size > 0 && size <= kRanksCap) {
-    size_ = size;
-    agreement_ = agreement;
-    first_ = name;
-    deadline_ = now_ + patience_;
-  }
-  if (size != 0 && size == size_ && agreement == agreement_) return {};
-  const auto says = [&](std::uint32_t number, const std::string& text) {
-    const std::string count = " says " + std::to_string(number) + " ranks";
-    return size != size_ || size == 0 ? count : " has \"" + text + "\"";
-  };
-  return {Code::kPara,
-          "EI0016: " + name + says(size, agreement) + ", " + first_ + says(size_, agreement_)};
-}
-
-Seek::Step Seek::bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
-                       Time now, const Attempt& attempt) {
-  return step(now, [&] {
-    if (!joining()) return;
-    own_.nodes[0].ranks = {rank};
-    own_.nodes[0].attempt = attempt;
-    if (rank >= size) return end(impossible(own_, size));
-    const Status why = differs(name_of(own_), size, agreement);
-    if (!why.ok()) return end(why);
-    admitted_.erase(process_of(own_, 0));  // it is judged again, with its rank
-    rebuild();
-  });
-}
-
 std::string Seek::cannot(const Status& why) {
   ByteWriter out;
   put(out.put(Kind::kCannot), why);
@@ -279,8 +241,18 @@ void Seek::add(LineId id, const Roster& sub, bool whole) {
   note(draft.add(sub));
   seats_.announced(static_cast<int>(id), draft.roster().nodes.size());
   if (whole) return rebuild();
-  note(all_.add(sub));
+  note_grown(sub);
+}
+
+// The root judges processes again that have more ranks now.
+void Seek::note_grown(const Roster& sub) {
+  std::vector<std::uint32_t> grown;
+  note(all_.add(sub, &grown));
   if (root_) note(fresh_.add(sub));
+  for (const std::uint32_t node : grown) {
+    admitted_.erase(process_of(all_.roster(), node));
+    judged_ = std::min(judged_, node);
+  }
   say_at_ = std::min<Time>(say_at_, now_ + kBatch);
 }
 

@@ -20,7 +20,7 @@
 
 namespace hccl::control {
 
-inline constexpr std::uint32_t kJoinVersion = 8;        ///< of the frames of joining
+inline constexpr std::uint32_t kJoinVersion = 9;        ///< of the frames of joining
 inline constexpr std::uint32_t kLastHello = 7;          ///< the last version without a tree
 inline constexpr std::uint8_t kFirstJoinKind = 1 << 6;  ///< frames of a Relay begin with less
 
@@ -50,7 +50,8 @@ class Seek {
   /// `gone`: the process there has ended. `why`: for people.
   Step failed(bool gone, std::string why, Time now);
   Step frame(LineId line, std::string_view bytes, Time now);
-  /// At the root: a rank of this process joins at its node. Once.
+  /// One more rank of this process joins, which is below `size`. If it differs from the others, or
+  /// another thread has brought it, nobody can join.
   Step bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement, Time now,
              const Attempt& attempt = {});
   /// The other end has closed the line.
@@ -85,7 +86,7 @@ class Seek {
     kAway,  ///< down: the process below that is refused alone
     kRoster,
     kRefused,
-    kCannot  ///< to the root, instead of kAsk: a process that lacks something
+    kCannot  ///< to the root, instead of kAsk or after it: nobody can join
   };
   static constexpr LineId kNoLine = -1;
   using Process = std::tuple<std::string, std::uint32_t, std::uint16_t, std::uint64_t>;
@@ -101,6 +102,7 @@ class Seek {
   bool hear_ask(LineId id, ByteReader& in);
   Status differs(const std::string& name, std::uint32_t size, const std::string& agreement);
   void add(LineId id, const Roster& sub, bool whole);
+  void note_grown(const Roster& sub);
   void rebuild();
   void note(const Status& why);
   void say_above();
@@ -111,6 +113,9 @@ class Seek {
   void send(LineId id, ByteWriter& frame, bool close = false);
   void refuse(LineId id, const Status& why, bool alone = false);
   void pass_away(const Process& process, const Status& why);
+  static std::string rank_of(const Roster& process);
+  static std::string name_of(const Roster& process);
+  static Status impossible(const Roster& process, std::uint32_t size);
   static Process process_of(const Roster& all, std::uint32_t node);
 
   // The root (seek_root.cc).
@@ -144,6 +149,7 @@ class Seek {
   RosterDraft all_, fresh_;                 // of all children; what the parent does not know yet
   bool whole_ = false;                      // the parent must forget what it knows
   RankSet went_;                            // ranks that came, and whose processes ended
+  Status untold_;                           // what another thread has done wrong
   Status wrong_, why_;                      // why this process must end; what was decided
   bool alone_ = false;                      // this process is refused, and others go on
   Claimants claimants_;                     // from here on the root's

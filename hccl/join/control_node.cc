@@ -91,7 +91,7 @@ void ControlNode::apply(const Seek::Step& step, Time now) {
   if (seek_.state() != Seek::State::kIn || relay_) return;
   relay_ = std::make_unique<Relay>(seek_.roster(), seek_.node(), peer_timeout_, now);
   for (const auto& [line, node] : seek_.lines()) apply(relay_->seated(line, node, now));
-  owner_->joined(seek_.roster());
+  owner_->joined(seek_.roster(), seek_.node());
 }
 
 void ControlNode::apply(const Relay::Step& step) {
@@ -130,10 +130,9 @@ void ControlNode::say(const std::function<Relay::Step(Relay&, Time)>& what) {
   settle();
 }
 
-void ControlNode::bring(Owner& owner, std::uint32_t rank, std::uint32_t size,
-                        const std::string& agreement, const control::Attempt& attempt) {
-  owner_ = &owner;
-  if (told_) return owner.failed(seek_.why());
+void ControlNode::bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
+                        const control::Attempt& attempt) {
+  if (told_ || relay_) return owner_->refused(rank, relay_ ? Status() : seek_.why());
   const Time now = Clock::now();
   apply(seek_.bring(rank, size, agreement, now, attempt), now);
   settle();

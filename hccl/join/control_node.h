@@ -22,13 +22,16 @@ control::Roster own_part(const std::string& address, std::uint16_t port, control
 class ControlNode {
  public:
   using Time = control::Time;
-  /// Hears the node's news for its ranks. Called in turn() and say().
+  /// Hears the node's news for its ranks. Called in turn(), say() and bring().
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual void joined(const std::shared_ptr<const control::Roster>&) {}
+    /// The roster, and the number of this node in it.
+    virtual void joined(const std::shared_ptr<const control::Roster>&, std::uint32_t) {}
     /// The node has not joined, and only says so to those that come later; or it cannot go on.
     virtual void failed(const Status&) {}
+    /// This rank of bring() has come too late; success: the others have joined.
+    virtual void refused(std::uint32_t, const Status&) {}
     virtual void heard(const control::News&) {}
     virtual void answered(const control::Gatherings::Answer&) {}
     virtual void late(const control::Gatherings::Late&) {}
@@ -65,8 +68,8 @@ class ControlNode {
   }
   /// Whether the neighbours have acknowledged all that this node has said.
   bool is_heeded() const;
-  /// At the root, which has no rank: the owner's rank joins here. Once.
-  void bring(Owner& owner, std::uint32_t rank, std::uint32_t size, const std::string& agreement,
+  /// One more rank of this process joins; see Seek.
+  void bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
              const control::Attempt& attempt);
   /// The owner hears nothing more.
   void detach() { owner_ = &nobody_; }

@@ -4,10 +4,7 @@
 #include <utility>
 
 #include "hccl/base/auth.h"
-#include "hccl/base/caught.h"
-#include "hccl/base/socket.h"
 #include "hccl/control/wire.h"
-#include "hccl/join/find_root.h"
 
 namespace hccl::join {
 namespace {
@@ -43,86 +40,26 @@ Result<std::vector<std::string>> parts_of(const std::map<std::uint32_t, std::str
 
 }  // namespace
 
-World::World(std::shared_ptr<Control> control, const RootInfo& info, int size, int rank, Logger log)
-    : control_(std::move(control)), info_(info), size_(size), rank_(rank), log_(std::move(log)) {}
+World::World(std::shared_ptr<Node> node, int size, int rank, Logger log)
+    : node_(std::move(node)), size_(size), rank_(rank), log_(std::move(log)) {}
 
-World::~World() {
-  if (node_ == 0) return;
-  if (lingers_.count() == 0) control_->flush(node_, kLeaves);
-  control_->remove(node_, lingers_);
-}
+World::~World() { node_->remove(*this); }
 
-Result<std::shared_ptr<World>> World::join(std::shared_ptr<Control> control, const RootInfo& info,
-                                           int size, int rank, const Config& config, Logger log,
-                                           const std::shared_ptr<Root>& here, const Begun& begun,
+Result<std::shared_ptr<World>> World::join(std::shared_ptr<Node> node, int size, int rank,
+                                           const Config& config, Logger log,
+                                           const std::function<Status()>& check,
                                            const control::Attempt& attempt,
-                                           Result<std::string> boot) {
-  HCCL_RETURN_IF_ERROR(boot.status());
-  std::shared_ptr<World> world(new World(std::move(control), info, size, rank, std::move(log)));
-  Endpoint own, root;
-  if (const auto node = here ? here->take() : std::nullopt) {
-    world->root_ = here;
-    world->node_ = *node;
-  } else {
-    const Deadline deadline = Deadline::after(config.connect_timeout);
-    HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline, world->log_));
-    HCCL_ASSIGN_OR_RETURN(own, local_endpoint(line.fd()));
-    HCCL_ASSIGN_OR_RETURN(root, peer_endpoint(line.fd()));
-    const MutexLock lock(world->mutex_);
-    world->to_root_.emplace(std::move(line));
+                                           const Result<std::string>& boot) {
+  if (rank < 0 || rank >= size) {
+    return Status(Code::kPara, "rank " + std::to_string(rank) + " of " + std::to_string(size) +
+                                   " ranks is impossible");
   }
-  if (begun) HCCL_RETURN_IF_ERROR(begun(world));
-  Status entered;
-  try {
-    entered = world->root_ ? world->bring(config, attempt)
-                           : world->enter(own.address, root.port, config, attempt, *boot);
-  } catch (...) {
-    entered = caught();
-  }
-  if (!entered.ok()) world->cannot(entered);
-  HCCL_RETURN_IF_ERROR(entered);
+  std::shared_ptr<World> world(new World(std::move(node), size, rank, std::move(log)));
+  HCCL_RETURN_IF_ERROR(world->node_->add(
+      *world, {static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size), attempt}, config,
+      world->log_, check, boot));
   HCCL_RETURN_IF_ERROR(world->await_roster(config));
   return world;
-}
-
-Status World::bring(const Config& config, const control::Attempt& attempt) {
-  control_->post(node_, [this, attempt, agreement = config.agreement()](ControlNode& node) {
-    node.bring(*this, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(size_),
-               agreement, attempt);
-  });
-  return {};
-}
-
-Status World::enter(const std::string& address, std::uint16_t root_port, const Config& config,
-                    const control::Attempt& attempt, const std::string& boot) {
-  HCCL_ASSIGN_OR_RETURN(Listener listener, listen_tcp(address, 0));
-  HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
-  HCCL_ASSIGN_OR_RETURN(Fd spare, Lines::open_spare());
-  HCCL_ASSIGN_OR_RETURN(node_, control_->add([&](int epoll, std::uint64_t tags) {
-    const MutexLock lock(mutex_);
-    ControlNode::Args args{
-        .own = own_part(address, listener.port, {static_cast<std::uint32_t>(rank_)}, boot, attempt),
-        .size = static_cast<std::uint32_t>(size_),
-        .agreement = config.agreement(),
-        .root = control::Seek::Place{info_.address, root_port},
-        .to_root = std::move(to_root_),
-        .patience = config.connect_timeout,
-        .peer_timeout = config.peer_timeout};
-    to_root_.reset();
-    auto lines = std::make_unique<Lines>(info_, std::move(listener), std::move(context), epoll,
-                                         tags, log_, std::move(spare));
-    return std::make_unique<ControlNode>(std::move(args), std::move(lines), *this);
-  }));
-  return {};
-}
-
-// The other ranks need not wait for a rank whose process lacks something.
-void World::cannot(const Status& why) {
-  const MutexLock lock(mutex_);
-  if (!to_root_) return;
-  to_root_->put(control::Seek::cannot(
-      {why.code(), "rank " + std::to_string(rank_) + ": " + why.message(), rank_}));
-  static_cast<void>(to_root_->flush());
 }
 
 Status World::await_roster(const Config& config) {
@@ -135,17 +72,12 @@ Status World::await_roster(const Config& config) {
   const bool in_time = waiter.until(decided, bell_) == Waited::kReady;
   const MutexLock lock(mutex_);
   if (roster_ != nullptr) return {};
-  lingers_ = config.connect_timeout;
   return in_time ? *dead_ : Status(Code::kTimeout, "joining: no word from the root");
-}
-
-void World::abandon() {
-  if (to_root_) to_root_->abandon();
 }
 
 // ---- what the control thread hears ----
 
-void World::joined(const std::shared_ptr<const control::Roster>& roster) {
+void World::joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t) {
   const MutexLock lock(mutex_);
   members_ = members_of(*roster);
   roster_ = roster;
@@ -177,11 +109,7 @@ void World::lose(const Status& why) {
   bell_.ring();
 }
 
-void World::heard(const control::News& all) {
-  control::News news = all;
-  std::erase_if(news.verdicts, [this](const auto& each) {  // over() follows
-    return each.first == control::Verdict::Key(control::kEverything, rank_);
-  });
+void World::heard(const control::News& news) {
   std::vector<Uuid> in_vain;
   {
     const MutexLock lock(mutex_);
@@ -232,7 +160,7 @@ void World::finish(const Uuid& key, Result<Blobs> result) {
 // ---- what the rank says ----
 
 void World::say(std::function<Relay::Step(Relay&, control::Time)> what) {
-  control_->post(node_, [what = std::move(what)](ControlNode& node) { node.say(what); });
+  node_->say(std::move(what));
 }
 
 Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t size,
@@ -299,7 +227,7 @@ Result<World::Blobs> World::gather(const Uuid& key, control::Gathering part, std
 
 void World::report(const Uuid& scope, const Status& why) {
   say_report(scope, why);
-  control_->await();
+  node_->await();
 }
 
 void World::say_report(const Uuid& scope, const Status& why) {
@@ -325,7 +253,7 @@ void World::ended(const std::string& last) {
   say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
     return relay.ends(rank, last, now);
   });
-  control_->await();
+  node_->await();
 }
 
 void World::refused(const Uuid& scope, std::uint64_t sequence, const std::string& text) {
@@ -364,7 +292,8 @@ bool World::is_lost() const {
 
 bool World::has_left(int rank) const {
   const MutexLock lock(mutex_);
-  return news_.left.contains(roster_->node_of[static_cast<std::size_t>(rank)]);
+  return news_.left.contains(roster_->node_of[static_cast<std::size_t>(rank)]) ||
+         news_.left_ranks.contains(static_cast<std::uint32_t>(rank));
 }
 
 void World::add(FailureListener* listener) {
@@ -385,7 +314,7 @@ void World::leave() {
     const MutexLock lock(mutex_);
     leaving_ = true;
   }
-  say([](Relay& relay, control::Time now) { return relay.leave(now); });
+  if (!node_->leave(*this)) return;  // the process stays, and tells the others
   const auto gone = [this] {
     const MutexLock lock(mutex_);
     return dead_.has_value();

@@ -1,5 +1,5 @@
 // A world as one of its ranks sees it: the list of ranks, gatherings, and failures, leaves and
-// deaths. The rank is a node of the world's control tree.
+// deaths. The process is a node of the world's control tree.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 #include "hccl/base/waiter.h"
 #include "hccl/join/host.h"
 #include "hccl/join/member.h"
-#include "hccl/join/root.h"
+#include "hccl/join/node.h"
 #include "hccl/join/root_info.h"
 
 namespace hccl::join {
@@ -38,19 +38,15 @@ class FailureListener {
 /// Any thread may call.
 class World final : public ControlNode::Owner {
  public:
-  /// Finds the root, proves itself (TLS), and waits until all `size` ranks have joined. kTimeout
-  /// with the absent ranks after config.connect_timeout; kPara when the ranks disagree on version,
-  /// size or configuration. `begun` gets the world before that wait: a forked child has to
-  /// abandon() it. An error of `begun` ends joining. `here`: the world's root, if it is in this
-  /// process; the first rank that joins has its node. `attempt`: of this rank. `boot`: of this
-  /// host.
-  using Begun = std::function<Status(const std::shared_ptr<World>&)>;
-  static Result<std::shared_ptr<World>> join(std::shared_ptr<Control> control, const RootInfo& info,
-                                             int size, int rank, const Config& config, Logger log,
-                                             const std::shared_ptr<Root>& here = {},
-                                             const Begun& begun = {},
+  /// Proves itself to the root (TLS), and waits until all `size` ranks have joined. kTimeout with
+  /// the absent ranks after config.connect_timeout; kPara when the ranks disagree on version, size
+  /// or configuration. `node`: of this process in the world, which all its ranks may share.
+  /// `check`: see Node. `attempt`: of this rank. `boot`: of this host.
+  static Result<std::shared_ptr<World>> join(std::shared_ptr<Node> node, int size, int rank,
+                                             const Config& config, Logger log,
+                                             const std::function<Status()>& check = {},
                                              const control::Attempt& attempt = {},
-                                             Result<std::string> boot = boot_id());
+                                             const Result<std::string>& boot = boot_id());
   /// A rank that has not called leave() has died, unless it has called ended().
   ~World() override;
   World(const World&) = delete;
@@ -59,7 +55,7 @@ class World final : public ControlNode::Owner {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::vector<Member>& members() const { return members_; }
-  const RootInfo& info() const { return info_; }
+  const RootInfo& info() const { return node_->info(); }
   const Logger& log() const { return log_; }
 
   static constexpr std::size_t kBlobCap = 64 << 10;  ///< bytes of one rank's part of an exchange
@@ -125,9 +121,6 @@ class World final : public ControlNode::Owner {
 
   /// Keeps the claim (claim.h) of this rank as long as this object lives.
   void keep(std::shared_ptr<Fd> claim) { claim_ = std::move(claim); }
-  /// For a forked child, which never uses the object again: closes its copies of the sockets that
-  /// the control thread does not have yet.
-  void abandon() HCCL_UNCHECKED;
 
  private:
   using Blobs = std::map<std::uint32_t, std::string>;  // by rank
@@ -138,16 +131,12 @@ class World final : public ControlNode::Owner {
     Result<Blobs> result{Status(Code::kTimeout, "no answer")};
   };
 
-  World(std::shared_ptr<Control> control, const RootInfo& info, int size, int rank, Logger log);
-  Status enter(const std::string& address, std::uint16_t root_port, const Config& config,
-               const control::Attempt& attempt, const std::string& boot);
-  Status bring(const Config& config, const control::Attempt& attempt);
-  void cannot(const Status& why);
+  World(std::shared_ptr<Node> node, int size, int rank, Logger log);
   Status await_roster(const Config& config);
   void say(std::function<control::Relay::Step(control::Relay&, control::Time)> what);
   void say_report(const Uuid& scope, const Status& why);
 
-  void joined(const std::shared_ptr<const control::Roster>& roster) override;
+  void joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t node) override;
   void failed(const Status& why) override;
   void heard(const control::News& news) override;
   void answered(const control::Gatherings::Answer& answer) override;
@@ -159,19 +148,14 @@ class World final : public ControlNode::Owner {
   Result<Blobs> gather(const Uuid& key, control::Gathering part, std::string mine,
                        const std::vector<int>& members, const std::string& name, Waiter waiter);
 
-  const std::shared_ptr<Control> control_;
-  std::shared_ptr<Root> root_;  // whose node this rank has
+  const std::shared_ptr<Node> node_;
   std::shared_ptr<Fd> claim_;
-  const RootInfo info_;
   const int size_, rank_;
   const Logger log_;
   std::vector<Member> members_;  // does not change once the rank has joined
-  Control::NodeId node_ = 0;
   std::atomic<int> stays_ = 1;
-  std::chrono::nanoseconds lingers_{0};  // of a root that could not join
   mutable Mutex mutex_{LockLevel::kWorld};
   Doorbell bell_;
-  std::optional<Line> to_root_ HCCL_GUARDED_BY(mutex_);  // until the control thread has it
   std::shared_ptr<const control::Roster> roster_ HCCL_GUARDED_BY(mutex_);
   std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
   std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);

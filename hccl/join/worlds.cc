@@ -62,17 +62,22 @@ Status Worlds::start_root(RootInfo& info, const Config& config, control::Claiman
   Result<std::string> own = boot();
   const MutexLock lock(mutex_);  // no fork while nobody else knows the sockets
   HCCL_ASSIGN_OR_RETURN(auto root,
-                        Root::start(control(), info, config, make_logger(config.log_level, "root"),
-                                    std::move(claimants), std::move(own)));
+                        Node::root(control(), info, config, make_logger(config.log_level, "root"),
+                                   std::move(claimants), std::move(own)));
   std::erase_if(roots_, [](const auto& each) { return each->finished(); });
+  nodes_[info.id] = root;
   roots_.push_back(std::move(root));
   return {};
 }
 
-std::shared_ptr<Root> Worlds::root_of(const Uuid& world) {
-  const auto at =
-      std::ranges::find_if(roots_, [&](const auto& each) { return each->id() == world; });
-  return at == roots_.end() ? nullptr : *at;
+// The ranks of this process in one world share their node. From then on they keep it.
+std::shared_ptr<Node> Worlds::node_of(const RootInfo& info) {
+  const MutexLock lock(mutex_);
+  std::shared_ptr<Node> node = nodes_[info.id].lock();
+  if (!node) nodes_[info.id] = node = std::make_shared<Node>(control(), info);
+  std::erase(roots_, node);
+  std::erase_if(nodes_, [](const auto& each) { return each.second.expired(); });
+  return node;
 }
 
 std::shared_ptr<Fd> Worlds::open_unshared(const std::function<Fd()>& make) {
@@ -114,33 +119,17 @@ Result<std::shared_ptr<Fd>> Worlds::claim_rank(const std::string& job, int size,
 
 Worlds::Joined Worlds::enter(const RootInfo& info, const Job& job, const Config& config) {
   HCCL_ASSIGN_OR_RETURN(const std::string own, boot());
-  std::shared_ptr<Control> control;
-  std::shared_ptr<Root> root;
-  {
-    const MutexLock lock(mutex_);
-    control = this->control();
-    root = root_of(info.id);
-  }
-  const auto begun = [&](const std::shared_ptr<World>& world) {
-    {
-      const MutexLock lock(mutex_);
-      std::erase_if(worlds_, [](const auto& each) { return each.expired(); });
-      worlds_.push_back(world);
-    }
+  const std::shared_ptr<Node> node = node_of(info);
+  const auto check = [&] {
     if (!job.rank_of || (job.watched && is_local(info.address))) return Status();
     return expect_newest(job.rank, job.rank_of, job_id(true), host_identity(own));
   };
-  auto joined = World::join(control, info, job.size, job.rank, config,
-                            make_logger(config.log_level, "rank " + std::to_string(job.rank)), root,
-                            begun, job.attempt, own);
+  auto joined = World::join(node, job.size, job.rank, config,
+                            make_logger(config.log_level, "rank " + std::to_string(job.rank)),
+                            check, job.attempt, own);
   const Status& why = joined.status();
   if (why.code() == Code::kTimeout && job.rank == 0) {
     return Status(why.code(), why.message() + alternatives_to(info.address), why.culprit());
-  }
-  // The root's process lacks something: the other ranks need not wait for its rank.
-  if (root && (why.code() == Code::kSyscall || why.code() == Code::kOom)) {
-    root->give_up(
-        {why.code(), "rank " + std::to_string(job.rank) + ": " + why.message(), job.rank});
   }
   return joined;
 }
@@ -172,8 +161,8 @@ void Worlds::release() {
 }
 
 void Worlds::abandon() {
-  for (const auto& each : worlds_) {
-    if (const auto world = each.lock()) world->abandon();
+  for (const auto& [id, each] : nodes_) {
+    if (const auto node = each.lock()) node->abandon();
   }
   if (control_) control_->abandon();
   for (const auto& each : unshared_) {

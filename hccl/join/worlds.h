@@ -9,8 +9,8 @@
 #include "hccl/base/config.h"
 #include "hccl/base/mutex.h"
 #include "hccl/control/claims.h"
+#include "hccl/join/node.h"
 #include "hccl/join/rank_table.h"
-#include "hccl/join/root.h"
 #include "hccl/join/root_info.h"
 #include "hccl/join/world.h"
 
@@ -51,7 +51,7 @@ class Worlds {
   std::shared_ptr<Fd> open_unshared(const std::function<Fd()>& make);
   Status start_root(RootInfo& info, const Config& config, control::Claimants claimants = {});
   std::shared_ptr<Control> control() HCCL_REQUIRES(mutex_);
-  std::shared_ptr<Root> root_of(const Uuid& world) HCCL_REQUIRES(mutex_);
+  std::shared_ptr<Node> node_of(const RootInfo& info);
   Result<std::string> boot();
   int next_join(const std::string& job);
   Result<std::shared_ptr<Fd>> claim_rank(const std::string& job, int size, int rank);
@@ -68,8 +68,8 @@ class Worlds {
 
   Mutex mutex_{LockLevel::kWorlds};
   std::shared_ptr<Control> control_ HCCL_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<Root>> roots_ HCCL_GUARDED_BY(mutex_);
-  std::vector<std::weak_ptr<World>> worlds_ HCCL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Node>> roots_ HCCL_GUARDED_BY(mutex_);   // that have no rank yet
+  std::map<Uuid, std::weak_ptr<Node>> nodes_ HCCL_GUARDED_BY(mutex_);  // by world
   std::vector<std::weak_ptr<Fd>> unshared_ HCCL_GUARDED_BY(mutex_);
   std::string boot_ HCCL_GUARDED_BY(mutex_);                  // of this host; "": not read yet
   std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);  // so far, by job

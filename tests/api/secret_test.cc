@@ -73,9 +73,9 @@ int intrude(const std::string& table, std::uint16_t port) {
   info.secret = derive(digest("uid 0"), "job " + job);
   const Key id = derive(info.secret, "id");
   std::memcpy(info.id.data(), id.data(), info.id.size());
-  const auto taken = join::World::join(std::make_shared<join::Control>(), info, 2, 1,
-                                       quiet_config("auto", std::chrono::seconds(1)),
-                                       make_logger("off", "intruder"));
+  const auto taken = join::World::join(
+      std::make_shared<join::Node>(std::make_shared<join::Control>(), info), 2, 1,
+      quiet_config("auto", std::chrono::seconds(1)), make_logger("off", "intruder"));
   return taken.ok() ? 2 : 0;
 }
 

@@ -55,6 +55,8 @@ class WrongBytes : public World {
       take(node, relay(node).waits({{7}, 1, {1}, "call", {node}, {5}}, time()));
       take(node, relay(node).refused(node, {}, 0, "bad", time()));
       if (node != 3) take(node, relay(node).ends(node, "the last", time()));
+      if (node == 6 && phase == 2) take(node, relay(node).rank_left(node, time()));
+      if (node == 4 && phase == 2) take(node, relay(node).rank_died(node, time()));
     });
   }
   void comes(std::uint32_t node, LineId id, const std::string& frame) override {
@@ -100,9 +102,10 @@ TEST(Relay, WrongBytesEndTheLineAndTellNothing) {
     for (const auto& [kind, count] : world.seen) seen[kind] += count;
     for (const auto& [kind, count] : world.closed) closed[kind] += count;
   }
-  for (const Kind kind : {Kind::kAdopt, Kind::kOffer, Kind::kWelcome, Kind::kRefused, Kind::kNews,
-                          Kind::kAwaited, Kind::kAnswer, Kind::kBelow, Kind::kPart, Kind::kWait,
-                          Kind::kRefusedCall, Kind::kReport, Kind::kEnds, Kind::kLeave}) {
+  for (const Kind kind :
+       {Kind::kAdopt, Kind::kOffer, Kind::kWelcome, Kind::kRefused, Kind::kNews, Kind::kAwaited,
+        Kind::kAnswer, Kind::kBelow, Kind::kPart, Kind::kWait, Kind::kRefusedCall, Kind::kReport,
+        Kind::kEnds, Kind::kRankLeft, Kind::kRankDied, Kind::kLeave}) {
     const int number = static_cast<int>(kind);
     EXPECT_GT(seen[kind], 0) << "no frame of kind " << number;
     // The rest came on lines whose other end did not know better.

@@ -324,6 +324,8 @@ class World {
                                          "a refused call",
                                          "a report",
                                          "ends",
+                                         "a rank leaves",
+                                         "a rank dies",
                                          "leave"};
     return kWords[static_cast<int>(kind)];
   }

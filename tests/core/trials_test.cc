@@ -39,11 +39,11 @@ TEST_P(Trials, AreNoOperations) {
   ASSERT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
   info.address = "127.0.0.1";
   const auto thread = std::make_shared<join::Control>();
-  const auto root = join::Root::start(thread, info, config, held_up(false));
+  const auto root = join::Node::root(thread, info, config, held_up(false));
   ASSERT_TRUE(root.ok()) << root.status().message();
   on_threads(2, [&](int rank) {
     const Logger log = held_up(rank == 1);
-    const auto control = join::World::join(thread, info, 2, rank, config, log, *root);
+    const auto control = join::World::join(*root, 2, rank, config, log);
     ASSERT_TRUE(control.ok()) << control.status().message();
     const auto world = core::Communicator::world(*control, "world", config, log);
     ASSERT_TRUE(world.ok()) << world.status().message();

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +43,32 @@ inline bool has(const Status& status, const std::string& words) {
 inline Call sum(std::vector<float>& data) {
   return {Op::kAllReduce, data.data(), data.data(), data.size()};
 }
+
+// Keeps the failures of which a rank hears.
+class Ear final : public join::FailureListener {
+ public:
+  void on_failure(const Uuid&, const Status& why) override {
+    const std::lock_guard lock(mutex_);
+    heard_.push_back(why);
+  }
+  void on_summons(const Uuid&) override {}
+  /// The first failure whose text has these words.
+  std::optional<Status> heard(const std::string& words = "") const {
+    const std::lock_guard lock(mutex_);
+    const auto at =
+        std::ranges::find_if(heard_, [&](const Status& why) { return has(why, words); });
+    return at == heard_.end() ? std::nullopt : std::optional(*at);
+  }
+  /// Waits for it.
+  Status hears(const std::string& words = "") const {
+    EXPECT_TRUE(eventually([&] { return heard(words).has_value(); })) << words;
+    return heard(words).value_or(Status());
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Status> heard_;
+};
 
 // A connection by a holder of the secret, who may send what he likes.
 class Secured {
@@ -81,11 +109,11 @@ class Meeting {
   /// Starts to join; done() has the result.
   void come(int rank, int size) { come(rank, size, config_, info); }
   void come(int rank, int size, const Config& config, const join::RootInfo& with) {
-    come(rank, size, config, with, control_, rank == 0 ? root_ : nullptr);
+    come(rank, size, config, rank == 0 ? root_ : new_node(control_, with));
   }
   /// As a rank of another process than the root's.
   void come_apart(int rank, int size, const std::shared_ptr<join::Control>& control) {
-    come(rank, size, config_, info, control, {});
+    come(rank, size, config_, new_node(control, info));
   }
   struct Came {
     Status status;
@@ -121,15 +149,12 @@ class Meeting {
   join::RootInfo info = new_root_info();
 
  private:
-  void come(int rank, int size, const Config& config, const join::RootInfo& with,
-            const std::shared_ptr<join::Control>& control,
-            const std::shared_ptr<join::Root>& here) {
+  void come(int rank, int size, const Config& config, const std::shared_ptr<join::Node>& node) {
     const std::size_t place = results_.size();
     results_.emplace_back(std::make_unique<Came>());
     threads_.emplace_back([=, this] {
       const auto begun = Deadline::Clock::now();
-      auto world =
-          join::World::join(control, with, size, rank, config, make_logger("off", "rank"), here);
+      auto world = join::World::join(node, size, rank, config, make_logger("off", "rank"));
       results_[place]->took = Deadline::Clock::now() - begun;
       results_[place]->status = world.status();
       if (world.ok()) results_[place]->control = *world;
@@ -139,7 +164,7 @@ class Meeting {
 
   Config config_;
   std::shared_ptr<join::Control> control_ = make_control();
-  std::shared_ptr<join::Root> root_;
+  std::shared_ptr<join::Node> root_;
   std::atomic<int> ended_{0};
   std::vector<std::unique_ptr<Came>> results_ = reserved();
   std::vector<std::thread> threads_;

@@ -28,32 +28,6 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-// Keeps the failures of which a rank hears.
-class Ear final : public join::FailureListener {
- public:
-  void on_failure(const Uuid&, const Status& why) override {
-    const std::lock_guard lock(mutex_);
-    heard_.push_back(why);
-  }
-  void on_summons(const Uuid&) override {}
-  /// The first failure whose text has these words.
-  std::optional<Status> heard(const std::string& words = "") const {
-    const std::lock_guard lock(mutex_);
-    const auto at =
-        std::ranges::find_if(heard_, [&](const Status& why) { return has(why, words); });
-    return at == heard_.end() ? std::nullopt : std::optional(*at);
-  }
-  /// Waits for it.
-  Status hears(const std::string& words = "") const {
-    EXPECT_TRUE(eventually([&] { return heard(words).has_value(); })) << words;
-    return heard(words).value_or(Status());
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::vector<Status> heard_;
-};
-
 // A limit that leaves so many descriptors, whichever are open.
 rlimit limit_that_leaves(std::size_t descriptors) {
   std::vector<Fd> taken;

@@ -201,8 +201,8 @@ class Story {
  private:
   void join_and_talk(int rank, const RootInfo& info) {
     Rank& me = ranks[rank];
-    const auto world = World::join(control_, info, 2, rank, config_, make_logger("off", "rank"),
-                                   rank == 0 ? root_ : nullptr);
+    const auto world = World::join(rank == 0 ? root_ : testing::new_node(control_, info), 2, rank,
+                                   config_, make_logger("off", "rank"));
     me.joined = world.status();
     if (!world.ok()) return;
     Ear ear;
@@ -235,7 +235,7 @@ class Story {
   Config config_;
   RootInfo info_ = testing::new_root_info();
   std::shared_ptr<Control> control_ = testing::make_control();
-  std::shared_ptr<Root> root_;
+  std::shared_ptr<Node> root_;
   Proxy proxy_;
 };
 
@@ -311,8 +311,8 @@ TEST(Line, RecordedJoinLetsNobodyIn) {
   const auto control = testing::make_control();
   const auto root = testing::start_root(control, info, config());
   const auto join = [&](const RootInfo& with, int rank, seconds patience = seconds(30)) {
-    return World::join(control, with, 2, rank, config(patience), make_logger("off", "rank"),
-                       rank == 0 ? root : nullptr);
+    return World::join(rank == 0 ? root : testing::new_node(control, with), 2, rank,
+                       config(patience), make_logger("off", "rank"));
   };
   std::promise<void> question_passes;
   Proxy proxy(info, [&](bool up, int number, std::string&) {

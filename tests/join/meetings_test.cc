@@ -192,13 +192,13 @@ TEST(Join, ALineThatIsCutBeforeTheRankAsksIsDialedAgain) {
   for (const int how : {SHUT_WR, SHUT_RDWR}) {
     Meeting meeting;
     std::size_t cut = 0;
-    const auto hang_up = [&](const std::shared_ptr<join::World>&) {
+    const auto hang_up = [&] {
       for (const int fd : ends_at_root(meeting.info)) cut += ::shutdown(fd, how) == 0 ? 1 : 0;
       return Status();
     };
     meeting.come(0, 2);
-    const auto joined = join::World::join(meeting.control(), meeting.info, 2, 1, meeting.config(),
-                                          make_logger("off", "rank"), {}, hang_up);
+    const auto joined = join::World::join(new_node(meeting.control(), meeting.info), 2, 1,
+                                          meeting.config(), make_logger("off", "rank"), hang_up);
     EXPECT_EQ(cut, 1u);
     EXPECT_TRUE(joined.ok()) << joined.status().message();
     expect_all_in(meeting, 1);
@@ -207,12 +207,12 @@ TEST(Join, ALineThatIsCutBeforeTheRankAsksIsDialedAgain) {
 
 TEST(Join, ARootThatEndsBeforeTheRankAsksIsNamed) {
   Meeting meeting(kShort);
-  const auto end = [&](const std::shared_ptr<join::World>&) {
+  const auto end = [&] {
     meeting.end_root();
     return Status();
   };
-  const auto joined = join::World::join(meeting.control(), meeting.info, 2, 1, meeting.config(),
-                                        make_logger("off", "rank"), {}, end);
+  const auto joined = join::World::join(new_node(meeting.control(), meeting.info), 2, 1,
+                                        meeting.config(), make_logger("off", "rank"), end);
   EXPECT_EQ(joined.status().code(), Code::kRemote);
   EXPECT_TRUE(has(joined.status(), "the root of the job died")) << joined.status().message();
 }

@@ -14,7 +14,7 @@ namespace hccl::testing {
 namespace {
 
 using join::Control;
-using join::Root;
+using join::Node;
 using join::World;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -40,7 +40,7 @@ class Ear final : public join::FailureListener {
 // One rank in its process.
 struct Member {
   std::shared_ptr<Control> control;
-  std::shared_ptr<Root> root;
+  std::shared_ptr<Node> node;
   std::shared_ptr<World> world;
 
   Status join(Board& board, int size, int rank, const Config& config) {
@@ -51,13 +51,14 @@ struct Member {
       HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
       HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
       info.address = "127.0.0.1";
-      HCCL_ASSIGN_OR_RETURN(root, Root::start(control, info, config, log));
+      HCCL_ASSIGN_OR_RETURN(node, Node::root(control, info, config, log));
       info.encode(board.info);
       board.open = true;
     }
     if (!eventually([&] { return board.open.load(); })) return {Code::kTimeout, "no root info"};
     HCCL_ASSIGN_OR_RETURN(const auto info, join::RootInfo::decode(board.info));
-    HCCL_ASSIGN_OR_RETURN(world, World::join(control, info, size, rank, config, log, root));
+    if (rank != 0) node = std::make_shared<Node>(control, info);
+    HCCL_ASSIGN_OR_RETURN(world, World::join(node, size, rank, config, log));
     return {};
   }
   /// All ranks but those in `absent` gather their numbers. Returns whether each rank's is right.
@@ -82,7 +83,7 @@ struct Member {
   void leave() {
     world->leave();
     world.reset();
-    root.reset();
+    node.reset();
   }
 };
 

@@ -22,11 +22,17 @@ inline join::RootInfo new_root_info() {
   return info;
 }
 
-inline std::shared_ptr<join::Root> start_root(const std::shared_ptr<join::Control>& control,
+inline std::shared_ptr<join::Node> start_root(const std::shared_ptr<join::Control>& control,
                                               join::RootInfo& info, const Config& config) {
-  auto root = join::Root::start(control, info, config, make_logger("off", "root"));
+  auto root = join::Node::root(control, info, config, make_logger("off", "root"));
   EXPECT_TRUE(root.ok()) << root.status().message();
   return root.ok() ? *root : nullptr;
+}
+
+/// The node of another process than the root's.
+inline std::shared_ptr<join::Node> new_node(const std::shared_ptr<join::Control>& control,
+                                            const join::RootInfo& info) {
+  return std::make_shared<join::Node>(control, info);
 }
 
 }  // namespace hccl::testing

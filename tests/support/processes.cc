@@ -95,7 +95,7 @@ Status Processes::join(Member& member, int size, int rank, const Config& config)
     HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
     HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
     info.address = "127.0.0.1";
-    HCCL_ASSIGN_OR_RETURN(member.root, join::Root::start(member.thread, info, config, log));
+    HCCL_ASSIGN_OR_RETURN(member.node, join::Node::root(member.thread, info, config, log));
     info.encode(board_->info);
     board_->open = true;
   }
@@ -103,8 +103,8 @@ Status Processes::join(Member& member, int size, int rank, const Config& config)
     return Status(Code::kTimeout, "no root info");
   }
   HCCL_ASSIGN_OR_RETURN(const join::RootInfo info, join::RootInfo::decode(board_->info));
-  HCCL_ASSIGN_OR_RETURN(
-      member.control, join::World::join(member.thread, info, size, rank, config, log, member.root));
+  if (rank != 0) member.node = std::make_shared<join::Node>(member.thread, info);
+  HCCL_ASSIGN_OR_RETURN(member.control, join::World::join(member.node, size, rank, config, log));
   return {};
 }
 
@@ -120,7 +120,7 @@ void Processes::leave(Member& member) {
   if (member.world) member.world->leave();
   member.world.reset();
   member.control.reset();
-  member.root.reset();
+  member.node.reset();
   member.thread.reset();
 }
 

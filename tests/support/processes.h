@@ -50,10 +50,10 @@ struct Board {
 bool eventually(const std::function<bool()>& condition,
                 std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
-/// A rank in its process: the root with rank 0, and the world as a node and as a communicator.
+/// A rank in its process: the node, and the world as a node and as a communicator.
 struct Member {
   std::shared_ptr<join::Control> thread;
-  std::shared_ptr<join::Root> root;
+  std::shared_ptr<join::Node> node;
   std::shared_ptr<join::World> control;
   std::shared_ptr<core::Communicator> world;
 };

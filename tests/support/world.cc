@@ -77,10 +77,10 @@ World::World(const std::vector<Config>& configs) {
     EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
     EXPECT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
     info.address = "127.0.0.1";
-    auto root = join::Root::start(control_, info, configs.front(),
-                                  make_logger(configs.front().log_level, "root"));
+    auto root = join::Node::root(control_, info, configs.front(),
+                                 make_logger(configs.front().log_level, "root"));
     EXPECT_TRUE(root.ok()) << root.status().message();
-    if (root.ok()) root_ = std::move(*root);
+    if (root.ok()) node_ = std::move(*root);
     info.encode(bytes);
   }
   carry(bytes);
@@ -88,13 +88,14 @@ World::World(const std::vector<Config>& configs) {
   EXPECT_TRUE(decoded.ok()) << decoded.status().message();
   if (!decoded.ok()) return;
 
+  if (node_ == nullptr) node_ = std::make_shared<join::Node>(control_, *decoded);
   const std::vector<int> here = ranks_here(size);
   ranks_.resize(here.size());
   on_threads(static_cast<int>(here.size()), [&](int local_rank) {
     const auto i = static_cast<std::size_t>(local_rank);
     const Config& config = configs[static_cast<std::size_t>(here[i])];
     const Logger log = make_logger(config.log_level, "rank " + std::to_string(here[i]));
-    auto control = join::World::join(control_, *decoded, size, here[i], config, log, root_);
+    auto control = join::World::join(node_, size, here[i], config, log);
     EXPECT_TRUE(control.ok()) << control.status().message();
     if (!control.ok()) return;
     auto made = core::Communicator::world(*control, "world", config, log);

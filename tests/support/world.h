@@ -29,7 +29,7 @@ class World {
 
  private:
   std::shared_ptr<join::Control> control_ = std::make_shared<join::Control>();
-  std::shared_ptr<join::Root> root_;
+  std::shared_ptr<join::Node> node_;
   std::vector<std::shared_ptr<core::Communicator>> ranks_;  // the ranks in this process
 };
 

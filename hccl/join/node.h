@@ -1,0 +1,115 @@
+// The node of this process in the control tree of one world, which all its ranks there share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hccl/base/config.h"
+#include "hccl/base/doorbell.h"
+#include "hccl/base/log.h"
+#include "hccl/base/mutex.h"
+#include "hccl/join/control.h"
+#include "hccl/join/host.h"
+#include "hccl/join/root_info.h"
+
+namespace hccl::join {
+
+/// Any thread may call, but the control thread. The first rank that joins finds the root, unless
+/// this process began as the root.
+class Node final : private ControlNode::Owner {
+ public:
+  /// For one of the ranks.
+  using Owner = ControlNode::Owner;
+  struct Rank {
+    std::uint32_t number = 0, size = 0;
+    control::Attempt attempt = {};
+  };
+
+  /// The node that begins as the root, without a rank. Listens on info.address, at info.port or one
+  /// of the ports after it (info.ports). Port 0 means any free port. Sets info.port. `claimants`:
+  /// see Seek. `boot`: of this host.
+  static Result<std::shared_ptr<Node>> root(std::shared_ptr<Control> control, RootInfo& info,
+                                            const Config& config, Logger log,
+                                            control::Claimants claimants = {},
+                                            Result<std::string> boot = boot_id());
+  Node(std::shared_ptr<Control> control, const RootInfo& info)
+      : control_(std::move(control)), info_(info) {}
+  /// A node that has not left has died. One that could not join answers those that come later for
+  /// the time in which ranks join.
+  ~Node() override;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  const RootInfo& info() const { return info_; }
+  /// A rank joins; `owner` hears the rest until remove(). `check` is called when the root is found,
+  /// before it hears of the rank; an error of it ends joining, of all ranks that join meanwhile if
+  /// this rank is the first one. `config` and `boot` are those of the first rank.
+  Status add(Owner& owner, const Rank& rank, const Config& config, const Logger& log,
+             const std::function<Status()>& check, const Result<std::string>& boot);
+  /// The rank leaves. Returns whether it is the last one here: then the node leaves, too, and the
+  /// owner hears over().
+  bool leave(const Owner& owner);
+  /// The owner hears nothing more. A rank that has joined, and has not left, has died.
+  void remove(const Owner& owner);
+
+  /// Calls one of Relay's functions in the control thread, soon.
+  void say(std::function<control::Relay::Step(control::Relay&, control::Time)> what);
+  /// Waits until all that was said is in the sockets; see Control::await().
+  void await() { control_->await(); }
+
+  /// Of the root, while it has no rank: whether all ranks have gone, or all have had the time to
+  /// hear that they cannot join.
+  bool finished() const;
+  /// For a forked child: closes its copies of the sockets that the control thread does not have.
+  void abandon() HCCL_UNCHECKED;
+
+ private:
+  enum class State : std::uint8_t { kNew, kOpening, kOpen, kOver };
+  struct Member {
+    std::uint32_t rank;
+    Owner* owner;
+    bool in = false, left = false;
+  };
+  Status open(const Rank& rank, const Config& config, const Logger& log,
+              const std::function<Status()>& check, const Result<std::string>& boot);
+  Status seek(const std::string& address, std::uint16_t root_port, const Rank& rank,
+              const Config& config, const Logger& log, const std::string& boot);
+  void bring(const Rank& rank, const Config& config);
+  void cannot(std::uint32_t rank, const Status& why);
+  void each(const std::function<void(Member&)>& tell);
+  Member& find(const Owner& owner) HCCL_REQUIRES(mutex_);
+  void close();
+
+  void joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t node) override;
+  void failed(const Status& why) override;
+  void refused(std::uint32_t rank, const Status& why) override;
+  void heard(const control::News& news) override;
+  void answered(const control::Gatherings::Answer& answer) override;
+  void late(const control::Gatherings::Late& late) override;
+  void over() override;
+
+  const std::shared_ptr<Control> control_;
+  const RootInfo info_;
+  std::chrono::nanoseconds patience_{0};  // of those that join
+  std::atomic<Control::NodeId> node_{0};
+  std::atomic<bool> failed_{false};
+  std::atomic<control::Time> over_at_{control::Time::max()};
+
+  std::shared_ptr<const control::Roster> roster_;  // from here on the control thread's
+  std::uint32_t number_ = 0;                       // of this node
+  control::RankSet others_;                        // nodes that have not gone
+
+  Mutex mutex_{LockLevel::kNode};
+  Doorbell bell_;
+  State state_ HCCL_GUARDED_BY(mutex_) = State::kNew;
+  Status why_ HCCL_GUARDED_BY(mutex_);
+  std::optional<Line> to_root_ HCCL_GUARDED_BY(mutex_);  // until the control thread has it
+  std::vector<Member> ranks_ HCCL_GUARDED_BY(mutex_);
+};
+
+}  // namespace hccl::join
