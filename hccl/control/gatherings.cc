@@ -70,7 +70,7 @@ std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, 
   }
   if (!place.root) return std::nullopt;
   if (differs) return differing(open.sum);
-  if (now >= open.deadline) return late_error(awaited);
+  if (now >= std::max(open.deadline, place.parts_by)) return late_error(awaited);
   return std::nullopt;
 }
 

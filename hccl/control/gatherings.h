@@ -52,6 +52,7 @@ class Gatherings {
     std::set<Key> vain = {};  ///< gatherings that the root must end
     RankSet silent = {};      ///< of `gone`: those that may live, and be cut off from the root
     RankSet in_doubt = {};    ///< ranks that may soon be silent, too
+    Time parts_by{};          ///< no deadline ends before, as parts may be on their way
   };
   struct Due {
     std::vector<Answer> answers;                   ///< for all members; answered() knows them

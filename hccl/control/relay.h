@@ -207,6 +207,7 @@ class Relay {
   std::optional<Verdicts> verdicts_;  // the root's
   bool held_ = false;
   Time held_until_{}, census_at_ = Time::max();
+  Time parts_by_{};  // parts of nodes that have turned up may be on their way until then
   std::map<std::uint32_t, Time> suspects_;  // silent nodes, and when each counts as dead
 };
 

@@ -245,6 +245,7 @@ void Relay::answer_due() {
   if (state_ == State::kOver || (state_ == State::kRoot && held_)) return;
   const RankSet gone = gone_ranks();
   Gatherings::Place place{ranks_of(below()), gone, state_ == State::kRoot};
+  place.parts_by = parts_by_;
   place.silent = ranks_of(news_.silent);
   if (place.root && !place.silent.empty()) place.in_doubt = ranks_in_doubt();
   for (const auto& [key, open] : gatherings_.open()) {

@@ -85,6 +85,7 @@ void Relay::rule() {
   if (leaves) verdicts_->hold();
   if (held_ && !leaves && (all_here || now_ >= held_until_)) {
     held_ = false;
+    parts_by_ = now_ + kTurnUp;
     learn({}, verdicts_->release(), kNoLine);
   }
   const RankSet here = below();

@@ -163,6 +163,18 @@ TEST(Gatherings, TheRootNamesTheAbsentAtTheDeadline) {
 }
 
 // Relay 1 answers its children 2 and 3, but dies when only child 2 has heard.
+TEST(Gatherings, NoDeadlineEndsBeforePartsThatAreOnTheirWay) {
+  Gatherings root;
+  Gatherings::Place place = kRoot;
+  place.parts_by = kStart + seconds(3);
+  EXPECT_FALSE(root.add(kFirst, part_of(1, {1, 2, 3}, seconds(2)), kStart));
+  EXPECT_TRUE(root.due(place, kStart + milliseconds(2900)).answers.empty());
+  EXPECT_FALSE(root.add(kFirst, part_of(2, {1, 2, 3}, seconds(0)), kStart + milliseconds(2950)));
+  const auto end = root.due(place, kStart + seconds(3));
+  ASSERT_EQ(end.answers.size(), 1u);
+  EXPECT_EQ(end.answers[0].why.culprit(), 3);
+}
+
 TEST(Gatherings, AnAnswerHalfToldReachesAll) {
   Gatherings two, three, root;
   const RankSet members{2, 3};

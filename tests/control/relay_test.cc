@@ -93,6 +93,8 @@ class Tree : public Oracle {
   /// The ranks that log who is late.
   RankSet loggers() const { return loggers_; }
   RankSet late() const { return late_; }
+  /// The ranks that did not come to a gathering by its deadline, as some rank has heard.
+  RankSet absent() const { return absent_; }
   Root root(std::uint32_t node) const { return relay(node).root(); }
   /// Gatherings that some rank has heard to be whole.
   std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
@@ -118,7 +120,12 @@ class Tree : public Oracle {
     late_ |= late.awaited;
   }
 
-  RankSet loggers_, late_;
+  void hear(std::uint32_t node, const Gatherings::Answer& answer) override {
+    Oracle::hear(node, answer);
+    if (answer.why.code() == Code::kTimeout) absent_ |= answer.sum.awaited();
+  }
+
+  RankSet loggers_, late_, absent_;
   std::multiset<std::uint32_t> summoned_;
 };
 
@@ -295,6 +302,19 @@ TEST(Relay, AnAnswerThatDiesWithANodeIsAnErrorForTheOthers) {
   tree.dies(1, seconds(6));
   tree.ends();
   EXPECT_EQ(tree.whole(), 1U);
+}
+
+// The gathering ends at 7 s.
+TEST(Relay, ANewRootHearsThePartsBeforeItNamesTheAbsent) {
+  for (int before = 0; before < 20000; before += 100) {
+    const nanoseconds when = seconds(7) - microseconds(before);
+    Tree tree(7, 2);
+    tree.groups({3, 4, 5, 6});
+    tree.gathers({3, 4, 5}, milliseconds(3000));
+    for (const std::uint32_t node : {0U, 1U, 2U}) tree.dies(node, when);
+    tree.ends();
+    EXPECT_EQ(tree.absent(), RankSet{6}) << "the others died " << before << " us before";
+  }
 }
 
 TEST(Relay, AnAnswerPassesADeadNode) {
