@@ -39,7 +39,7 @@ class GatheringOracle : public World {
   void gather(std::uint32_t group, std::uint32_t rank, std::uint64_t number) {
     const std::uint32_t node = roster_->node_of[rank];
     at(node, [=, this] {
-      if (lives_[node].leaves != kNever) return;
+      if (!speaks(rank)) return;
       say("rank " + std::to_string(rank) + " of " + name(node) + " gathers " +
           std::to_string(group + 1) + "/" + std::to_string(number));
       const Gatherings::Key key{scope_of(group), number};
@@ -62,6 +62,21 @@ class GatheringOracle : public World {
     ++counts_.events[what];
     faults_.push_back(now_);
   }
+  /// The rank leaves, or ends without leaving, if another rank of its process stays.
+  void end_alone(std::uint32_t rank, bool leaves) {
+    const std::uint32_t node = roster_->node_of[rank];
+    at(node, [=, this] {
+      const auto all = roster_->nodes[node].ranks.ranks();
+      const auto staying =
+          std::ranges::count_if(all, [this](std::uint32_t each) { return speaks(each); });
+      if (!speaks(rank) || staying < 2) return;
+      say("rank " + std::to_string(rank) + (leaves ? " leaves" : " dies") + " alone");
+      fault(leaves ? "ranks that leave alone" : "ranks that die alone");
+      lone_[rank] = {now_, leaves};
+      take(node,
+           leaves ? relay(node).rank_left(rank, time()) : relay(node).rank_died(rank, time()));
+    });
+  }
   /// From now on no bytes pass between these nodes and the others.
   void sever(const std::set<std::uint32_t>& nodes) {
     fault("cuts");
@@ -74,6 +89,7 @@ class GatheringOracle : public World {
     for (const std::uint32_t rank : roster_->nodes[node].ranks.ranks()) {
       const auto at = calls_.find({answer.key, rank});
       if (at == calls_.end() || at->second.answered) continue;  // a rank heeds the first answer
+      if (lone_.count(rank) != 0) continue;
       Call& call = at->second;
       call.answered = true;
       const std::uint32_t group = answer.key.group[0] - 1u;
@@ -105,7 +121,7 @@ class GatheringOracle : public World {
       require(!came || last_fault() != nanoseconds(0),
               "rank " + std::to_string(rank) + " came, and is said to be late");
       require(groups_[late.key.group[0] - 1u].contains(rank), "a late rank is no member");
-      const Life& life = lives_[roster_->node_of[rank]];
+      const Life life = life_of(rank);
       require(
           lenient_.count(late.key.group[0] - 1u) == 0 || severed_at_ <= now_ ||
               std::max(std::min(life.died, life.left), last_fault()) > now_ - repair_ - seconds(1),
@@ -115,6 +131,30 @@ class GatheringOracle : public World {
   /// The rank's gathering was whole, and this is the number of the next one.
   virtual void went_on(std::uint32_t group, std::uint32_t rank, std::uint64_t number) = 0;
 
+  /// The life of the rank's process, which the rank may have ended earlier.
+  Life life_of(std::uint32_t rank) const {
+    Life life = lives_[roster_->node_of[rank]];
+    const auto its = lone_.find(rank);
+    if (its == lone_.end()) return life;
+    const auto& [when, leaves] = its->second;
+    if (!leaves) life.died = std::min(life.died, when);
+    if (leaves) life.leaves = std::min(life.leaves, when);
+    if (leaves) life.left = std::min(life.left, when);
+    return life;
+  }
+  /// Whether the rank has not left, nor ended before its process.
+  bool speaks(std::uint32_t rank) const {
+    return lives_[roster_->node_of[rank]].leaves == kNever && lone_.count(rank) == 0;
+  }
+  /// When all know at the latest what was said then; kNever if stopped nodes may delay it.
+  nanoseconds settled(nanoseconds since) const {
+    const auto stopped = [](const Life& life) { return !life.stops.empty(); };
+    if (severed_at_ != kNever || std::ranges::any_of(lives_, stopped)) return kNever;
+    for (const nanoseconds when : faults_) {
+      if (when >= since && when <= since + repair_) since = when;
+    }
+    return since + repair_;
+  }
   /// Whether the node may count as dead though it runs.
   bool out_of_reach(std::uint32_t node) const {
     return (lives_[node].longest_stop() > kPeerTimeout && !all_stop_) || severed_.count(node) != 0;
@@ -166,6 +206,11 @@ class GatheringOracle : public World {
   std::set<std::uint32_t> shrinks_;  // of these, the survivors alone call again
   std::set<std::uint32_t> severed_;  // the network kept them from most others for too long
   nanoseconds severed_at_ = kNever;
+  struct Lone {
+    nanoseconds when{};
+    bool leaves = false;
+  };
+  std::map<std::uint32_t, Lone> lone_;  // ranks that have ended before their processes
   std::map<std::pair<Gatherings::Key, std::uint32_t>, Call> calls_;
   // By scope and rank: when it refused calls alone.
   std::map<std::pair<Uuid, std::uint32_t>, std::vector<nanoseconds>> refused_;
@@ -193,8 +238,9 @@ class GatheringOracle : public World {
     }
     return since;
   }
-  bool is_gone(std::uint32_t node) const {
-    return lives_[node].died != kNever || lives_[node].leaves != kNever;
+  bool is_gone(std::uint32_t rank) const {
+    const Life life = life_of(rank);
+    return life.died != kNever || life.leaves != kNever;
   }
   /// Whether these may go on without those that are silent.
   static bool may_go_on(const RankSet& here, const RankSet& silent) {
@@ -236,17 +282,17 @@ class GatheringOracle : public World {
     bool forsakes = false;  // members on the other side of a cut
     for (const std::uint32_t each : missing.ranks()) {
       const std::uint32_t its = roster_->node_of[each];
-      const Life& life = lives_[its];
+      const Life life = life_of(each);
       const nanoseconds silence = silent_since(node, its);
-      require(is_gone(its) || silence <= now_,
+      require(is_gone(each) || silence <= now_,
               "rank " + std::to_string(each) + " lives and is left out");
       forsakes = forsakes || (apart(node, its) && life.died == kNever);
-      if (!is_gone(its)) silent |= {each};
+      if (!is_gone(each)) silent |= {each};
       if (silence != kNever) {
         since = std::max(since, silence);
         most = kPeerTimeout + seconds(5);  // until nobody is in doubt
       }
-      if (is_gone(its)) since = std::max(since, std::min(life.died, life.leaves));
+      if (is_gone(each)) since = std::max(since, std::min(life.died, life.leaves));
       if (life.leaves != kNever) most = std::max<nanoseconds>(most, Relay::kTogether);
     }
     require(silent.empty() || may_go_on(arrived, silent), "the smaller part goes on");
@@ -283,7 +329,7 @@ class GatheringOracle : public World {
       const auto culprit = static_cast<std::uint32_t>(answer.why.culprit());
       require(members.contains(culprit), "a reason that names no member");
       const std::uint32_t its = roster_->node_of[culprit];
-      require(is_gone(its) || out_of_reach(its) || apart(node, its),
+      require(is_gone(culprit) || out_of_reach(its) || apart(node, its),
               "a reason that names a member that lives");
       nanoseconds since = own;  // a node that is stopped counts as dead after its silence
       for (const auto& [from, to] : lives_[its].stops) {
@@ -315,11 +361,17 @@ class GatheringOracle : public World {
       const bool came = came_by(each, due);
       const bool quiet = std::ranges::none_of(
           faults_, [&](nanoseconds when) { return when >= due && when <= now_; });
-      require(!came || !quiet || apart(node, its) || lives_[its].was_absent(nanoseconds(0), now_),
+      const Life life = life_of(each);
+      // Nodes on a cut side that seek a root one after the other need so long.
+      const bool seeks =
+          severed_.count(node) != 0 && now_ < severed_at_ + seconds(lives_.size() + 1);
+      require(!came || !quiet || seeks || apart(node, its) || life.was_absent(nanoseconds(0), now_),
               "rank " + std::to_string(each) + " came, and is said to be absent");
       const bool blamed = lenient && answer.why.culprit() == static_cast<int>(each);
-      require(!blamed || lives_[its].died >= due || apart(node, its),
-              "survivors wait for a rank that is dead: " + std::to_string(each));
+      const auto alone = lone_.find(each);
+      const bool gone = life.died < due || (alone != lone_.end() && alone->second.when < due);
+      require(!blamed || !gone || apart(node, its),
+              "survivors wait for a rank that is gone: " + std::to_string(each));
     }
     in_time(node, own, mine.patience, "a deadline");
   }
@@ -331,7 +383,7 @@ class GatheringOracle : public World {
       const std::uint32_t its = roster_->node_of[each];
       if (silent_since(node, its) <= now_ || !lives_[its].stops.empty()) {
         silent |= {each};
-      } else if (!is_gone(its)) {
+      } else if (!is_gone(each)) {
         here |= {each};
       }
     }
@@ -345,7 +397,7 @@ class GatheringOracle : public World {
     require(answer.sum.awaited().contains(culprit), "a refused call of a rank that has come");
     const auto refused = refused_.find({kEverything, culprit});
     require(refused != refused_.end(), "a refused call that nobody made alone");
-    const Life& life = lives_[roster_->node_of[culprit]];
+    const Life life = life_of(culprit);
     const bool lenient = lenient_.count(answer.key.group[0] - 1u) != 0;
     require(!lenient || std::min(life.died, life.left) > now_ - repair_ - 2 * reach(),
             "survivors wait for a rank that is gone, and has refused a call");

@@ -23,6 +23,7 @@ class Oracle : public GatheringOracle {
   void report(std::uint32_t rank, std::uint32_t scope, Code code, std::uint32_t culprit) {
     const std::uint32_t node = roster_->node_of[rank];
     at(node, [=, this] {
+      if (lone_.count(rank) != 0) return;
       const Status why(code, "seen by " + std::to_string(rank), static_cast<int>(culprit));
       say("rank " + std::to_string(rank) + " reports " + std::to_string(scope));
       reports_.push_back({scope_of(100 + scope), node, now_, why.message()});
@@ -35,8 +36,8 @@ class Oracle : public GatheringOracle {
     if (now_ > until) return;
     at(node, [=, this] {
       const Heard& heard = heard_[node];
-      if (heard.failures.count(scope) != 0 || heard.deaths.contains(awaited_)) return;
-      if (lives_[node].leaves != kNever) return;
+      if (heard.failures.count(scope) != 0 || heard.deaths.count(awaited_) != 0) return;
+      if (!speaks(rank)) return;
       ++counts_.events["waits"];
       const Wait wait{scope, 7, {call}, "call " + std::to_string(call), {rank}, {awaited_}};
       waits_[scope][call][node] = now_;
@@ -49,7 +50,7 @@ class Oracle : public GatheringOracle {
   void refuse(std::uint32_t rank, const Uuid& scope, bool alone) {
     const std::uint32_t node = roster_->node_of[rank];
     at(node, [=, this] {
-      if (lives_[node].leaves != kNever) return;
+      if (!speaks(rank)) return;
       say("rank " + std::to_string(rank) + " refuses a call");
       if (alone) refused_[{scope, rank}].push_back(now_);
       take(node, relay(node).refused(rank, scope, scope == kEverything ? 0 : 7, "bad", time()));
@@ -69,11 +70,17 @@ class Oracle : public GatheringOracle {
       require(lives_[left].leaves != kNever, name(left) + " is said to have left");
       heard.gone.emplace(left, now_);
     }
+    for (const std::uint32_t rank : news.left_ranks.ranks()) {
+      const auto alone = lone_.find(rank);
+      require(alone != lone_.end() && alone->second.leaves,
+              "rank " + std::to_string(rank) + " is said to have left");
+      heard.left_ranks.emplace(rank, now_);
+    }
     for (const auto& [key, verdict] : news.verdicts) {
       if (key.first == kEverything) {
         const auto rank = static_cast<std::uint32_t>(key.second);
-        require_dead(node, roster_->node_of.at(rank));
-        heard.deaths |= {rank};
+        require_dead_rank(node, rank);
+        heard.deaths.emplace(rank, now_);
         continue;
       }
       say(name(node) + " hears: " + verdict.why.message());
@@ -100,7 +107,8 @@ class Oracle : public GatheringOracle {
               name(node) + " leaves and is never told that it may go");
     }
     for (const auto& [which, call] : calls_) {
-      const bool waits = !call.answered && std::ranges::find(here, call.node) != here.end();
+      const bool waits = !call.answered && lone_.count(which.second) == 0 &&
+                         std::ranges::find(here, call.node) != here.end();
       require(!waits, "rank " + std::to_string(which.second) + " waits for ever in gathering " +
                           std::to_string(which.first.group[0]) + "/" +
                           std::to_string(which.first.number));
@@ -114,7 +122,7 @@ class Oracle : public GatheringOracle {
 
   struct Heard {
     std::map<std::uint32_t, nanoseconds> gone;                // nodes, and when this was heard
-    RankSet deaths;                                           // ranks, with the reason
+    std::map<std::uint32_t, nanoseconds> deaths, left_ranks;  // ranks, likewise
     std::map<Uuid, std::pair<nanoseconds, Status>> failures;  // the first of each communicator
   };
   struct Reported {
@@ -135,9 +143,17 @@ class Oracle : public GatheringOracle {
                 (may_miss_leaves_ && life.left != kNever),
             name(dead) + " lives and is called dead, says " + name(node));
   }
+  void require_dead_rank(std::uint32_t node, std::uint32_t rank) const {
+    const auto alone = lone_.find(rank);
+    if (alone != lone_.end() && !alone->second.leaves) return;
+    const std::uint32_t its = roster_->node_of.at(rank);
+    require_dead(node, its);
+    require(alone == lone_.end() || settled(alone->second.when) >= lives_[its].died,
+            "rank " + std::to_string(rank) + " has left alone and is called dead");
+  }
   bool is_true(const Uuid& scope, const Status& why) const {
     if (scope == kWaits || scope == kDiffers) {
-      const bool left = lives_[roster_->node_of[awaited_]].leaves != kNever;
+      const bool left = life_of(awaited_).leaves != kNever;
       const bool refused = is_refusal(why) && refused_.count({scope, awaited_}) != 0;
       return ((left || refused) && why.culprit() == static_cast<int>(awaited_)) ||
              (scope == kDiffers && why.message().find("EI0005") == 0 && !is_refusal(why));
@@ -157,6 +173,7 @@ class Oracle : public GatheringOracle {
       if (life.died == kNever || stopped || severed_.count(gone) != 0) continue;
       in_time(node, life.died, seconds(0), "a death", known->second);
     }
+    for (const auto& [rank, alone] : lone_) check_alone(node, rank, alone);
     for (const auto& [scope, failure] : other.failures) {
       const auto same = its.failures.find(scope);
       require(same != its.failures.end(), name(node) + " never hears of a failure");
@@ -175,9 +192,23 @@ class Oracle : public GatheringOracle {
       in_time(node, when, kReportsMeet, "a verdict", failure->second.first);
     }
   }
+  /// A rank that ended alone is known to have done so, unless its process has left or died before
+  /// the others knew. If it has died, all its ranks that have not left are dead.
+  void check_alone(std::uint32_t node, std::uint32_t rank, const Lone& alone) {
+    const std::uint32_t its = roster_->node_of[rank];
+    const Life& life = lives_[its];
+    const nanoseconds end = alone.leaves ? std::min(life.died, life.leaves) : life.leaves;
+    if (out_of_reach(its) || (end != kNever && settled(alone.when) >= end)) return;
+    const auto& all = alone.leaves ? heard_[node].left_ranks : heard_[node].deaths;
+    const auto known = all.find(rank);
+    require(known != all.end(), name(node) + " never hears that rank " + std::to_string(rank) +
+                                    (alone.leaves ? " left" : " died") + " alone");
+    in_time(node, alone.when, seconds(0), alone.leaves ? "a rank's leave" : "a rank's death",
+            known->second);
+  }
   /// Nodes that still wait for a rank that left, or in a call that differs from others' calls.
   void check_waits(const std::vector<std::uint32_t>& here) {
-    const Life& life = lives_[roster_->node_of[awaited_]];
+    const Life life = life_of(awaited_);
     const auto still = [&](const std::map<std::uint32_t, nanoseconds>& waiting, nanoseconds since) {
       return std::ranges::any_of(waiting, [&](const auto& each) {
         return each.second > since + 2 * kWaitsEach + depth_ * kWaitsMerge + repair_ &&

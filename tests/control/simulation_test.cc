@@ -27,6 +27,7 @@ enum Worlds {
   kOneDeath,
   kDeaths,
   kDeathsAndLeaves,
+  kRanks,  ///< some ranks leave or die while others of their processes stay
   kShortStops,
   kSuspended,
   kStopAndDeath,
@@ -37,7 +38,7 @@ enum Worlds {
 class Simulation : public Oracle {
  public:
   Simulation(std::uint64_t seed, bool trace, Counts& counts) : Oracle(seed, trace, counts) {
-    kind_ = static_cast<int>(seed % 10) > kCut ? kMixed : static_cast<int>(seed % 10);
+    kind_ = static_cast<int>(seed % (kCut + 1));
     make_roster(1 + random_.below(random_.percent(15) ? 64 : 12));
     for (std::uint32_t node = 0; node < lives_.size(); ++node) heard_[node] = {};
     repair_ = 2 * reach() + allowed(true);
@@ -72,7 +73,8 @@ class Simulation : public Oracle {
     std::uint32_t rank = 0;
     const std::uint32_t fan_out = 1 + random_.below(8);
     for (std::uint32_t node = 0; node < size; ++node) {
-      const std::uint32_t ranks = random_.percent(70) ? 1 : random_.below(3);
+      const bool several = !random_.percent(kind_ == kRanks ? 40 : 70);
+      const std::uint32_t ranks = several ? random_.below(4) : 1;
       roster.nodes.push_back({0, node == 0 ? 0 : (node - 1) / fan_out, 100 + node, 0, 0,
                               RankSet::range(rank, rank + ranks)});
       for (std::uint32_t i = 0; i < ranks; ++i) roster.node_of.push_back(node);
@@ -111,6 +113,8 @@ class Simulation : public Oracle {
       }
     }
     if (kind_ == kCut && size > 1) schedule(sometime(), [this] { sever(some_nodes()); });
+    const bool lone = kind_ == kDeathsAndLeaves || kind_ == kRanks || kind_ >= kMixed;
+    if (lone) plan_lone_ranks();
     for (std::uint32_t node = 0; node < size; ++node) {
       const unsigned chance = node == 0 ? 50 : size > 12 ? 8 : 25;
       if (!random_.percent(chance)) continue;
@@ -118,6 +122,7 @@ class Simulation : public Oracle {
       const std::uint32_t what = random_.below(4);
       if (kind_ == kDeaths || (kind_ == kDeathsAndLeaves && what < 2)) later_dies(node, when);
       if (kind_ == kDeathsAndLeaves && what >= 2) later_leaves(node, when);
+      if (kind_ == kRanks && what == 0) later_leaves(node, when);
       if (kind_ == kCut && what == 0) later_dies(node, when);
       if (kind_ == kShortStops) later_stops(node, when, milliseconds(100));
       if (kind_ != kMixed) continue;
@@ -126,6 +131,26 @@ class Simulation : public Oracle {
       if (what == 0) later_dies(node, when);
       if (what == 1) later_leaves(node, when);
       if (what >= 2) later_stops(node, when, lengths[random_.below(5)]);
+    }
+  }
+  void plan_lone_ranks() {
+    for (const auto& node : roster_->nodes) {
+      const std::vector<std::uint32_t> ranks = node.ranks.ranks();
+      if (ranks.size() < 2 || !random_.percent(60)) continue;
+      const std::uint32_t rank = ranks[random_.below(ranks.size())];
+      const nanoseconds when = sometime();
+      const bool leaves = random_.percent(50);
+      schedule(when, [=, this] { end_alone(rank, leaves); });
+      // The root may die before or just after it hears of it, or has told others.
+      if (!random_.percent(30)) continue;
+      schedule(when + random_.up_to(2 * reach()), [this] { root_dies(); });
+    }
+  }
+  void root_dies() {
+    for (std::uint32_t node = 0; node < lives_.size(); ++node) {
+      if (!runs(node) || relay(node).state() != Relay::State::kRoot) continue;
+      fault("deaths");
+      return die(node);
     }
   }
   /// At most half of them.
