@@ -301,7 +301,8 @@ class GatheringOracle : public World {
                                       : "survivors without silent ones"];
     for (const auto& [which, other] : calls_) {
       if (!(which.first == answer.key) || !other.survivors || *other.survivors == arrived) continue;
-      if (severed_at_ <= now_ && lives_[other.node].died != kNever) continue;  // nobody may know
+      const bool missed = severed_at_ <= now_ || lives_[node].longest_stop() > seconds(0);
+      if (missed && lives_[other.node].died != kNever) continue;  // nobody may know
       require(!(*other.survivors & arrived).empty(), "two parts go on in one gathering");
       require(out_of_reach(node) || out_of_reach(other.node) || apart(node, other.node),
               "survivors " + arrived.text() + " differ from those of rank " +
@@ -399,10 +400,10 @@ class GatheringOracle : public World {
     require(refused != refused_.end(), "a refused call that nobody made alone");
     const Life life = life_of(culprit);
     const bool lenient = lenient_.count(answer.key.group[0] - 1u) != 0;
-    require(!lenient || std::min(life.died, life.left) > now_ - repair_ - 2 * reach(),
+    const nanoseconds first = first_of_.try_emplace(answer.key, now_).first->second;
+    require(!lenient || std::min(life.died, life.left) > first - repair_ - 2 * reach(),
             "survivors wait for a rank that is gone, and has refused a call");
     const RankSet came = answer.sum.arrived;
-    first_of_.try_emplace(answer.key, now_);
     // Ranks that have met the culprit since, in another group, wait until one comes that has not.
     nanoseconds counts = kNever;
     for (const std::uint32_t each : came.ranks()) {
@@ -412,7 +413,7 @@ class GatheringOracle : public World {
       }
     }
     const bool since = counts != kNever;
-    require(since || first_of_[answer.key] < now_ - 2 * reach() || last_fault() != nanoseconds(0),
+    require(since || first < now_ - 2 * reach() || last_fault() != nanoseconds(0),
             "a refused call of long ago");
     in_time(node, std::max(own, since ? counts : refused->second.front()),
             kWordsGoUp + milliseconds(600), "a refused call");
