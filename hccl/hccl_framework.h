@@ -244,6 +244,13 @@ HcclResult HcclMemGetInfo(HcclMemInfo* info);
 HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,
                                const char* name, uint64_t timeoutMs, HcclComm* comm);
 
+/** As HcclCommCreateGroup, but each rank may give the group a name of its own. An error that all
+ * ranks get has the name of the rank that noticed it. The members make all groups of exactly these
+ * rankIds in one order: the n-th call of each of them makes the same group. A call whose arguments
+ * are refused does not count; one that fails later does. Other functions' groups do not count. */
+HcclResult HcclCommCreateNextGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,
+                                   const char* name, uint64_t timeoutMs, HcclComm* comm);
+
 /** Makes a communicator of the ranks of `comm` that live, so that a program goes on after a loss.
  * Those call it with the same arguments, each once for a loss; `comm` is a world, a group or itself
  * such a communicator, and may have failed or been aborted. The new ranks have the order of the old

@@ -82,8 +82,8 @@ class Communicators : public Handles<core::Communicator> {
   Result<HcclComm> find(const std::string& name) const;
 
   Result<About> about(HcclComm handle) const;
-  /// Returns how many groups with these ranks and this name the rank has made before. All members
-  /// get the same number.
+  /// Returns how many groups with these ranks and this name the rank has made before; "": groups
+  /// whose members give them names of their own. All members get the same number.
   std::uint64_t next_instance(HcclComm world, const std::string& name, std::vector<int> ranks);
   /// Sets the value for all communicators whose own configuration does not set it.
   void set_deterministic(Deterministic value);

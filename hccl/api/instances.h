@@ -13,12 +13,11 @@ namespace hccl::api {
 /// Counts by ranks and by a short hash of the name, so that new names take no more memory. All
 /// members of a group make the groups of its ranks in one order, so their counts are equal. If only
 /// some members try to make a group, later groups are disturbed only if the hash of their name is
-/// the same.
-/// disturbs few others.
+/// the same. Groups without a common name have a count of their own: their name is "".
 class Instances {
  public:
   std::uint64_t next(std::string_view name, std::vector<int> ranks) {
-    return counts_[std::move(ranks)][hash(name) % kCounts]++;
+    return counts_[std::move(ranks)][name.empty() ? kCounts : hash(name) % kCounts]++;
   }
 
  private:
@@ -32,7 +31,7 @@ class Instances {
     return hash;
   }
 
-  std::map<std::vector<int>, std::array<std::uint64_t, kCounts>> counts_;
+  std::map<std::vector<int>, std::array<std::uint64_t, kCounts + 1>> counts_;
 };
 
 }  // namespace hccl::api

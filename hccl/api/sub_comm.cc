@@ -1,5 +1,5 @@
-// A communicator of some of another one's ranks: HcclCreateSubCommConfig, HcclCommCreateGroup and
-// HcclCommShrink.
+// A communicator of some of another one's ranks: HcclCreateSubCommConfig, HcclCommCreateGroup,
+// HcclCommCreateNextGroup and HcclCommShrink.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -152,16 +152,29 @@ Status refuse(hccl::core::Communicator& world, const Status& why, const char* fu
 
 Status make(HcclComm handle, hccl::core::Communicator& world, Result<Request> request,
             const char* function, uint64_t id, std::chrono::milliseconds patience, bool idle,
-            HcclComm* comm) {
+            bool own_name, HcclComm* comm) {
   if (!request.ok()) return refuse(world, request.status(), function);
   auto& communicators = State::get().communicators();
   auto& own = request->own;
+  const std::string common = own_name ? std::string() : own.name;
   const std::uint64_t instance =
-      communicators.next_instance(handle, own.name, request->ranks) * kNoMember + id;
-  HCCL_ASSIGN_OR_RETURN(
-      auto made, world.group(own.name, request->ranks, instance, &own.config, patience, idle));
+      communicators.next_instance(handle, common, request->ranks) * kNoMember + id;
+  HCCL_ASSIGN_OR_RETURN(auto made, world.group(own.name, request->ranks, instance, &own.config,
+                                               patience, idle, own_name));
   *comm = communicators.add(std::move(made), std::move(own.about));
   return {};
+}
+
+HcclResult create_group(const char* function, HcclComm world, uint32_t number, const uint32_t* ids,
+                        const char* name, uint64_t milliseconds, bool own_name, HcclComm* comm) {
+  return hccl::api::guard(function, [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto whole, State::get().communicators().get(world));
+    auto request = comm == nullptr ? Result<Request>(hccl::api::null_pointer("comm"))
+                                   : check_group(*whole, number, ids, name, milliseconds);
+    const Status made = make(world, *whole, std::move(request), function, 0,
+                             std::chrono::milliseconds(milliseconds), true, own_name, comm);
+    return made.ok() || !whole->cut_off() ? made : Status(Code::kUnavail, made.message());
+  });
 }
 
 }  // namespace
@@ -183,22 +196,19 @@ HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* r
     auto request = subComm == nullptr
                        ? Result<Request>(hccl::api::null_pointer("subComm"))
                        : check(*world, rankNum, rankIds, subCommId, subCommRankId, config);
-    return make(*comm, *world, std::move(request), kFunction, subCommId, {}, false, subComm);
+    return make(*comm, *world, std::move(request), kFunction, subCommId, {}, false, false, subComm);
   });
 }
 
 HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,
                                const char* name, uint64_t timeoutMs, HcclComm* comm) {
-  static constexpr const char* kFunction = "HcclCommCreateGroup";
-  return hccl::api::guard(kFunction, [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto whole, State::get().communicators().get(world));
-    const Status made =
-        make(world, *whole,
-             comm == nullptr ? Result<Request>(hccl::api::null_pointer("comm"))
-                             : check_group(*whole, rankNum, rankIds, name, timeoutMs),
-             kFunction, 0, std::chrono::milliseconds(timeoutMs), true, comm);
-    return made.ok() || !whole->cut_off() ? made : Status(Code::kUnavail, made.message());
-  });
+  return create_group("HcclCommCreateGroup", world, rankNum, rankIds, name, timeoutMs, false, comm);
+}
+
+HcclResult HcclCommCreateNextGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,
+                                   const char* name, uint64_t timeoutMs, HcclComm* comm) {
+  return create_group("HcclCommCreateNextGroup", world, rankNum, rankIds, name, timeoutMs, true,
+                      comm);
 }
 
 HcclResult HcclCommShrink(HcclComm comm, const uint32_t* excludeIds, uint32_t excludeNum,

@@ -64,9 +64,10 @@ Result<std::shared_ptr<Communicator>> Communicator::world(std::shared_ptr<join::
 
 Result<std::shared_ptr<Communicator>> Communicator::group(
     std::string name, const std::vector<int>& ranks, std::uint64_t instance, const Config* config,
-    std::chrono::nanoseconds patience, bool idle) const {
+    std::chrono::nanoseconds patience, bool idle, bool own_name) const {
   std::vector<int> world_ranks;
-  std::string what = "group " + name + " #" + std::to_string(instance) + ":";
+  std::string what =
+      "group " + (own_name ? std::string() : name) + " #" + std::to_string(instance) + ":";
   int rank = -1;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] == rank_) rank = static_cast<int>(i);

@@ -39,11 +39,13 @@ class Communicator {
   /// null means the config of this communicator; it must agree among the ranks. `patience`: how
   /// long to wait until all of the ranks have made the call; 0: config's connect_timeout. `idle`:
   /// the group takes no connections and no memory of the host before its first operation.
+  /// `own_name`: other ranks may give another name, and `instance` distinguishes the groups of
+  /// these ranks.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
                                               std::uint64_t instance,
                                               const Config* config = nullptr,
                                               std::chrono::nanoseconds patience = {},
-                                              bool idle = false) const;
+                                              bool idle = false, bool own_name = false) const;
   /// Makes a communicator of those ranks of `kept`, ranks of this one in its order, that live and
   /// make this call with the same arguments. This one may have failed. It stays as it is, and may
   /// end before the new one, which keeps this rank in the world. `number` distinguishes the calls

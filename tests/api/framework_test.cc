@@ -12,8 +12,10 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "hccl/hccl.h"
@@ -96,6 +98,50 @@ TEST(Framework, GroupsOfAWorld) {
       EXPECT_EQ(HcclCommCreateGroup(comm, 2, nullptr, "pair", 0, &group), HCCL_E_PTR);
       EXPECT_EQ(HcclCommCreateGroup(comm, 2, two.data(), "pair", 0, nullptr), HCCL_E_PTR);
       EXPECT_EQ(HcclCommDestroy(first), HCCL_SUCCESS);
+    });
+  }
+  world.expect_usable();
+}
+
+TEST(Framework, GroupsWhoseMembersGiveThemNamesOfTheirOwn) {
+  ApiWorld world(3);
+  const std::uint32_t all[] = {2, 1, 0}, two[] = {2, 0};
+  for (int life = 0; life < 2; ++life) {
+    world.on_all([&](int rank) {
+      const HcclComm comm = world.comm(rank);
+      char whole[COMM_NAME_MAX_LENGTH];
+      EXPECT_EQ(HcclGetCommName(comm, whole), HCCL_SUCCESS);
+      std::vector<HcclComm> made;
+      const auto make = [&](std::span<const std::uint32_t> ranks) {
+        HcclComm group = nullptr;
+        const std::string own = std::to_string(100 * rank + static_cast<int>(made.size()));
+        ASSERT_EQ(HcclCommCreateNextGroup(comm, static_cast<std::uint32_t>(ranks.size()),
+                                          ranks.data(), own.c_str(), 0, &group),
+                  HCCL_SUCCESS)
+            << HcclGetLastErrorText();
+        char name[COMM_NAME_MAX_LENGTH];
+        EXPECT_EQ(HcclGetCommName(group, name), HCCL_SUCCESS);
+        EXPECT_EQ(name, whole + ("_" + own));
+        made.push_back(group);
+      };
+      make(all);
+      if (rank != 1) {
+        make(two);
+        HcclComm none = nullptr;  // counts on no rank
+        EXPECT_EQ(HcclCommCreateNextGroup(comm, 2, two, nullptr, 0, &none), HCCL_E_PTR);
+        make(two);
+      }
+      make(all);
+      std::vector<HcclComm> order = made;  // each group has operations of its own
+      if (rank != 1) std::swap(order[1], order[2]);
+      float mine = static_cast<float>(rank), every[3] = {};
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        EXPECT_EQ(HcclAllGather(&mine, every, 1, HCCL_DATA_TYPE_FP32, order[i], nullptr),
+                  HCCL_SUCCESS)
+            << HcclGetLastErrorText();
+        EXPECT_EQ(every[0], 2);
+      }
+      for (HcclComm each : made) EXPECT_EQ(HcclCommDestroy(each), HCCL_SUCCESS);
     });
   }
   world.expect_usable();

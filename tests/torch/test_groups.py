@@ -81,6 +81,61 @@ def test_groups_of_any_ranks():
     assert on_ranks(4, work) == [4, 3, 3, 2]
 
 
+@pytest.mark.parametrize("default", ["hccl", "gloo"])  # groups are parts of the default group, or meet by the store
+def test_names_of_torch_that_differ_between_ranks(default):
+    """PyTorch 2.14 counts groups that only their members make (use_local_synchronization), and takes names from it."""
+
+    def work(rank):
+        def new(ranks, **options):
+            return dist.new_group(ranks, backend="hccl", **options)
+
+        def check_groups():
+            dist.distributed_c10d._world.group_count += 10 * rank + 1
+            groups = [new([0, 1, 2]), new([2, 1, 0], sort_ranks=False), new([0, 1, 2])]
+            tensors = [torch.full((4,), float(i)) for i in range(3)]
+            # Each group has operations of its own, whatever their order.
+            order = [0, 1, 2] if rank == 0 else [2, 0, 1]
+            works = [dist.all_reduce(tensors[i], group=groups[i], async_op=True) for i in order]
+            for each in works:
+                each.wait()
+            assert [tensor[0] for tensor in tensors] == [0, 3, 6]
+            assert [members(group) for group in groups] == [[0, 1, 2], [2, 1, 0], [0, 1, 2]]
+            if rank != 2:
+                first = new([0, 1], use_local_synchronization=True)
+            pairs = [new([1, 2]), new([0, 1]), new([0, 2])]
+            assert [members(pair) for pair in pairs if pair is not dist.GroupMember.NON_GROUP_MEMBER] == [
+                ranks for ranks in ([1, 2], [0, 1], [0, 2]) if rank in ranks
+            ]
+            if rank != 2:
+                assert members(first) == [0, 1]
+            dist.destroy_process_group(groups[0])
+            again = new([0, 1, 2])
+            assert members(again) == members(groups[2]) == [0, 1, 2]
+            groups[1].abort()
+            assert members(again) == [0, 1, 2]
+
+        check_groups()
+        store = dist.distributed_c10d._get_default_store()
+        dist.barrier()
+        dist.destroy_process_group()
+        dist.init_process_group(default, store=dist.PrefixStore("again", store), rank=rank, world_size=3)
+        check_groups()
+
+    on_ranks(3, work, backend=default)
+
+
+def test_errors_have_the_name_that_torch_has_on_a_member():
+    def work(rank):
+        dist.distributed_c10d._world.group_count += 10 * rank
+        group = dist.new_group()
+        return group.group_name, failure_of(lambda: dist.all_reduce(torch.ones(1 + rank), group=group))
+
+    results = on_ranks(2, work)
+    assert [name for name, _ in results] == ["1", "11"]
+    for _, text in results:
+        assert "_1: " in text or "_11: " in text, text
+
+
 def test_a_group_does_not_wait_behind_another():
     reduced = meeting(2)
 

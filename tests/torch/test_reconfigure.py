@@ -1,5 +1,7 @@
 """torch.distributed's API for fault tolerance, since PyTorch 2.14: the members of a group change."""
 
+import threading
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -51,6 +53,33 @@ def test_ranks_die_and_come():
         assert members(None) == [0, 1, 2]
 
     on_ranks(4, work, killed=[0], enable_reconfigure=True)
+
+
+def test_other_threads_ask_for_errors_meanwhile():
+    def work(rank):
+        reconfigure(1, [0, 1], rank)
+        group, over = dist.group.WORLD, threading.Event()
+        asked = []
+
+        def ask():
+            while not over.is_set():
+                try:
+                    asked.append(group._get_backend(torch.device("cpu")).get_error())
+                except dist.DistBackendError:  # between the old members and the new ones
+                    pass
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for each in threads:
+            each.start()
+        for uuid in range(2, 12):
+            reconfigure(uuid, [0, 1], rank)
+            assert members(None) == [0, 1]
+        over.set()
+        for each in threads:
+            each.join()
+        return len(asked)
+
+    assert all(on_ranks(2, work, enable_reconfigure=True))
 
 
 def test_wrong_handles_are_refused():

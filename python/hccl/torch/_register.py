@@ -4,15 +4,21 @@ that would make `import torch` fail."""
 
 from __future__ import annotations
 
+import collections
 import datetime
 import functools
+import hashlib
 import os
 import warnings
+import weakref
 from typing import Any
 
 from hccl.torch import _gloo, _module, _shrink
 
 NAMES = ("hccl", "hccl_cpu")
+
+# By default group and ranks: how many groups of these ranks there have been.
+_made: Any = weakref.WeakKeyDictionary()
 
 
 def register() -> None:
@@ -91,7 +97,7 @@ def create(options: Any, pg_options: Any = None) -> Any:
 
     ranks = options.global_ranks_in_group  # of the default group, which itself has none
     return _module.load().create(
-        store=options.store,
+        store=_own_store(ranks) if ranks else options.store,
         rank=options.group_rank,
         size=options.group_size,
         timeout=options.timeout,
@@ -100,3 +106,18 @@ def create(options: Any, pg_options: Any = None) -> Any:
         whole=_module.backend_of(distributed_c10d._get_default_group()) if ranks else None,
         later=getattr(options, "enable_reconfigure", False),  # since PyTorch 2.14
     )
+
+
+def _own_store(ranks: list[int]) -> Any:
+    """Returns the place in the default group's store where the members of a group meet if it is no
+    part of a communicator. The prefix of options.store is torch's name of the group, which may
+    differ between members: PyTorch 2.14 counts groups with use_local_synchronization, which only
+    their members make, and takes the names of later groups from that count."""
+    from torch.distributed import PrefixStore, distributed_c10d
+
+    default = distributed_c10d._get_default_group()
+    made = _made.setdefault(default, collections.Counter())
+    made[tuple(ranks)] += 1
+    digest = hashlib.sha256(str(list(ranks)).encode()).hexdigest()
+    prefix = f"hccl/{default.group_name}/{digest}/{made[tuple(ranks)]}"
+    return PrefixStore(prefix, distributed_c10d._get_default_store())

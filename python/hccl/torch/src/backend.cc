@@ -32,7 +32,8 @@ ProcessGroupHccl::ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int ra
                 : std::make_shared<Communicator>(*store, rank, size, timeout,
                                                  Part{whole ? whole->communicator() : nullptr,
                                                       {global_ranks.begin(), global_ranks.end()},
-                                                      group_name}),
+                                                      group_name,
+                                                      false}),
           store, rank, size, c10::make_intrusive<Options>("hccl", timeout)) {
   options_->group_name = std::move(group_name);
   options_->global_ranks_in_group = std::move(global_ranks);
@@ -66,13 +67,14 @@ WorkPtr ProcessGroupHccl::issue(Call call, std::function<void(HcclComm)> run) {
       c10::make_intrusive<Work>(rank_, call.type, call.title, call.inputs, std::move(call.outputs));
   if (!call.lists.empty()) work->set_lists(std::move(call.lists));
   work->set_sequence_number(++operations_);
-  auto task = [communicator = communicator_, run = std::move(run), timeout](HcclComm comm) {
+  const auto communicator = current();
+  auto task = [communicator, run = std::move(run), timeout](HcclComm comm) {
     // Copies into leaves and into inference tensors must not be recorded by autograd.
     const at::AutoDispatchBelowADInplaceOrView no_autograd;
     communicator->set_timeout(timeout);
     run(comm);
   };
-  work->start(communicator_->handle(), std::move(task), !call.async && !coalescing_.started());
+  work->start(communicator->handle(), std::move(task), !call.async && !coalescing_.started());
   return coalescing_.add(work, !call.async);
 }
 
@@ -89,21 +91,21 @@ Refusal ProcessGroupHccl::refusal(const char* operation) {
     const auto report = [text](HcclComm comm) {
       static_cast<void>(HcclCommRefuse(comm, text.c_str()));
     };
-    work->start(communicator_->handle(), report, true);  // after the operations issued before
+    work->start(current()->handle(), report, true);  // after the operations issued before
   });
 }
 
 c10d::ErrorType ProcessGroupHccl::getError() {
   fork_.check();
   HcclResult state = HCCL_SUCCESS;
-  check(HcclGetCommAsyncError(communicator_->handle(), &state), "get_error");
+  check(HcclGetCommAsyncError(current()->handle(), &state), "get_error");
   return state == HCCL_SUCCESS ? c10d::ErrorType::SUCCESS : c10d::ErrorType::REMOTE_ERROR;
 }
 
 void ProcessGroupHccl::abort() {
   if (fork_.in_child()) return;  // the group is the parent's
   const WithoutInterpreterLock lock;
-  communicator_->abort("the process group was aborted (ProcessGroup.abort)");
+  current()->abort("the process group was aborted (ProcessGroup.abort)");
 }
 
 void ProcessGroupHccl::shutdown() {
@@ -113,8 +115,7 @@ void ProcessGroupHccl::shutdown() {
 
 void ProcessGroupHccl::end(milliseconds patience) {
   if (shrunk_) patience = milliseconds(0);  // other ranks may be dead, or have gone on
-  communicator_->end(patience, milliseconds(0),
-                     "the process group was destroyed while operations ran");
+  current()->end(patience, milliseconds(0), "the process group was destroyed while operations ran");
 }
 
 // ---- memory ----

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -116,7 +117,7 @@ class ProcessGroupHccl final : public c10d::Backend {
 
   /// Null in a forked child.
   std::shared_ptr<Communicator> communicator() const {
-    return fork_.in_child() ? nullptr : communicator_;
+    return fork_.in_child() ? nullptr : current();
   }
 
  private:
@@ -136,6 +137,10 @@ class ProcessGroupHccl final : public c10d::Backend {
   /// collective.
   Refusal refusal(const char* operation);
   void end(std::chrono::milliseconds patience);
+  std::shared_ptr<Communicator> current() const {
+    const std::lock_guard lock(changing_);
+    return communicator_;
+  }
 
   const ForkGuard fork_;
   const c10::intrusive_ptr<Options> options_;
@@ -150,6 +155,7 @@ class ProcessGroupHccl final : public c10d::Backend {
   std::atomic<bool> shrunk_ = false;
   std::optional<Pack> pack_;  // of allocateTensor
   Coalescing coalescing_;
+  mutable std::mutex changing_;  // reconfigure() replaces the communicator while others use it
   std::shared_ptr<Communicator> communicator_;  // shared with the operations that run
 };
 

@@ -179,9 +179,10 @@ std::shared_ptr<Communicator::Shared> Communicator::divide(const Part& part, mil
   if (world != whole) {
     for (uint32_t& rank : ranks) rank = whole->ranks.at(rank);
   }
+  const auto create = part.same_name ? HcclCommCreateGroup : HcclCommCreateNextGroup;
   Joining joining("new_group", [=, name = part.name](HcclComm* comm) {
-    return HcclCommCreateGroup(world->handle, static_cast<uint32_t>(ranks.size()), ranks.data(),
-                               name.c_str(), static_cast<uint64_t>(timeout.count()), comm);
+    return create(world->handle, static_cast<uint32_t>(ranks.size()), ranks.data(), name.c_str(),
+                  static_cast<uint64_t>(timeout.count()), comm);
   });
   while (!joining.ends_within(kLook)) run_signal_handlers();
   return std::shared_ptr<Shared>(new Shared{joining.take(), world, ranks});

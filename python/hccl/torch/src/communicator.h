@@ -21,7 +21,8 @@ class Communicator;
 struct Part {
   std::shared_ptr<Communicator> whole;
   std::vector<uint32_t> ranks;
-  std::string name;  // no other living part has it
+  std::string name;        // no other living part of this process has it
+  bool same_name = false;  // on all members; else they make the parts of these ranks in one order
 };
 
 /// The communicator of a process group.

@@ -114,7 +114,7 @@ WorkPtr ProcessGroupHccl::send(Tensors& tensors, int dest, int tag) {
   if (dest < 0 || dest >= size_) refuse("invalid destination rank: " + std::to_string(dest));
   fork_.check();
   auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::SEND, "hccl:send", tensor,
-                                               communicator_, options_->timeout);
+                                               current(), options_->timeout);
   work->send_to(dest, tag);
   return coalescing_.add(work, true);  // c10d does not tell send from isend
 }
@@ -127,7 +127,7 @@ WorkPtr ProcessGroupHccl::recv(Tensors& tensors, int source, int tag) {
   check_outputs(tensors, refuse);
   fork_.check();
   auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECV, "hccl:recv", tensor,
-                                               communicator_, options_->timeout);
+                                               current(), options_->timeout);
   work->receive_from(static_cast<uint32_t>(source), tag);
   return coalescing_.add(work, true);
 }
@@ -140,7 +140,7 @@ WorkPtr ProcessGroupHccl::recvAnysource(Tensors& tensors, int tag) {
   fork_.check();
   auto work =
       c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECVANYSOURCE, "hccl:recvAnySource",
-                                       tensor, communicator_, options_->timeout);
+                                       tensor, current(), options_->timeout);
   work->receive_from(HCCL_ANY_RANK, tag);
   return coalescing_.add(work, true);
 }

@@ -22,7 +22,7 @@ void bind_plan(py::module_& module) {
                        const c10::intrusive_ptr<ProcessGroupHccl>& whole, const std::string& name,
                        const std::string& group, const Tensors& parameters,
                        const std::vector<std::string>& names) {
-             Part part{whole ? whole->communicator() : nullptr, {}, name};
+             Part part{whole ? whole->communicator() : nullptr, {}, name, true};
              for (int each = 0; each < size; ++each) part.ranks.push_back(each);
              return std::make_shared<GradientPlan>(*store, rank, size, timeout, part, group,
                                                    parameters, names);

@@ -35,14 +35,18 @@ WorkPtr ProcessGroupHccl::reconfigure(const c10d::ReconfigureOptions& options) {
                     options.uuid, " is not new");
 
   const WithoutInterpreterLock lock;
-  communicator_->end(std::chrono::milliseconds(0), std::chrono::milliseconds(0),
-                     "the process group was reconfigured while operations ran");
+  current()->end(std::chrono::milliseconds(0), std::chrono::milliseconds(0),
+                 "the process group was reconfigured while operations ran");
   rank_ = static_cast<int>(mine - handles.begin());
   size_ = static_cast<int>(handles.size());
   c10d::PrefixStore store("reconfigure/" + std::to_string(options.uuid), store_);
-  communicator_ = std::make_shared<Communicator>(
-      store, rank_, size_, options.timeout.value_or(options_->timeout), Part());
-  end_before_python(communicator_);
+  auto joined = std::make_shared<Communicator>(store, rank_, size_,
+                                               options.timeout.value_or(options_->timeout), Part());
+  end_before_python(joined);
+  {
+    const std::lock_guard changing(changing_);
+    communicator_.swap(joined);
+  }
   operations_ = 0;
   shrunk_ = false;
   return issue({c10d::OpType::UNKNOWN, "hccl:reconfigure", {}, {}, c10d::kUnsetTimeout, false},

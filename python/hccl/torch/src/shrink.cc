@@ -21,10 +21,11 @@ bool has(const Ranks& ranks, int64_t rank) {
 std::pair<c10::intrusive_ptr<ProcessGroupHccl>, Ranks> ProcessGroupHccl::shrink_to_living(
     const Ranks& excluded, int flags, const c10::intrusive_ptr<Options>& options) {
   fork_.check();
-  const auto before = communicator_->world_ranks();
-  if ((flags & kAbort) != 0) communicator_->abort("the process group shrinks (SHRINK_ABORT)");
+  const auto parent = current();
+  const auto before = parent->world_ranks();
+  if ((flags & kAbort) != 0) parent->abort("the process group shrinks (SHRINK_ABORT)");
   const auto smaller = std::make_shared<Communicator>(
-      *communicator_, std::vector<uint32_t>(excluded.begin(), excluded.end()));
+      *parent, std::vector<uint32_t>(excluded.begin(), excluded.end()));
   shrunk_ = true;
   const auto after = smaller->world_ranks();
   auto own = c10::make_intrusive<Options>(options != nullptr ? *options : *options_);
