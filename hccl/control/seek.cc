@@ -61,6 +61,7 @@ Seek::Step Seek::step(Time now, const std::function<void()>& event) {
 
 void Seek::settle() {
   if (!wrong_.ok()) return end(wrong_);
+  if (now_ >= deadline_ && !to_tell_.ok()) return end(to_tell_);
   if (now_ >= deadline_) {
     const std::string where = to_.address + ":" + std::to_string(to_.port);
     return end(reached_ ? Status(Code::kTimeout, "joining: no word from the root; " + last_)
@@ -94,9 +95,9 @@ Seek::Step Seek::opened(LineId id, Time now) {
     if (!joining()) return step_.outs.push_back({id, {}, true});
     if (to_root_ && !std::exchange(reached_, true)) deadline_ = now_ + patience_ + kGrace;
     above_ = id;
-    if (!untold_.ok()) {
-      step_.outs.push_back({id, cannot(untold_), false});
-      return end(untold_);
+    if (!to_tell_.ok()) {
+      step_.outs.push_back({id, cannot(to_tell_), false});
+      return end(to_tell_);
     }
     ByteWriter out;
     out.put(Kind::kAsk).put(kJoinVersion).put(size_).put_text(agreement_);
@@ -178,7 +179,9 @@ bool Seek::hear_below(LineId id, Kind kind, ByteReader& in) {
   if (kind == Kind::kCannot) {
     const Status why = get_status(in);
     if (in.finished() && !root_) end(why);
+    if (!joining()) return child != children_.end();
     if (in.finished() && above_ != kNoLine) step_.outs.push_back({above_, cannot(why), false});
+    if (in.finished() && above_ == kNoLine) to_tell_ = why;
     return false;
   }
   if (child == children_.end() && kind == Kind::kHello) return hear_hello(id, in);
@@ -249,10 +252,7 @@ void Seek::note_grown(const Roster& sub) {
   std::vector<std::uint32_t> grown;
   note(all_.add(sub, &grown));
   if (root_) note(fresh_.add(sub));
-  for (const std::uint32_t node : grown) {
-    admitted_.erase(process_of(all_.roster(), node));
-    judged_ = std::min(judged_, node);
-  }
+  for (const std::uint32_t node : grown) judged_ = std::min(judged_, node);
   say_at_ = std::min<Time>(say_at_, now_ + kBatch);
 }
 

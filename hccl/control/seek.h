@@ -149,12 +149,12 @@ class Seek {
   RosterDraft all_, fresh_;                 // of all children; what the parent does not know yet
   bool whole_ = false;                      // the parent must forget what it knows
   RankSet went_;                            // ranks that came, and whose processes ended
-  Status untold_;                           // what another thread has done wrong
-  Status wrong_, why_;                      // why this process must end; what was decided
-  bool alone_ = false;                      // this process is refused, and others go on
-  Claimants claimants_;                     // from here on the root's
-  std::uint32_t judged_ = 0;                // so many nodes of all_ were looked at
-  std::set<Process> admitted_;
+  Status to_tell_;                       // to the root, once there is a line: why nobody can join
+  Status wrong_, why_;                   // why this process must end; what was decided
+  bool alone_ = false;                   // this process is refused, and others go on
+  Claimants claimants_;                  // from here on the root's
+  std::uint32_t judged_ = 0;             // so many nodes of all_ were looked at
+  std::map<Process, RankSet> admitted_;  // with the ranks that were judged
   // By machine and agent: the last attempt of which a process has come.
   std::map<std::pair<std::string, std::uint32_t>, std::uint32_t> attempts_;
   std::map<Process, Status> refused_;  // alone

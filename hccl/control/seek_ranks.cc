@@ -43,7 +43,7 @@ Seek::Step Seek::bring(std::uint32_t rank, std::uint32_t size, const std::string
     if (why.ok() && own_.nodes[0].ranks.contains(rank)) {
       why = {Code::kPara, "EI0016: two threads of one process join as " + name_of(newcomer)};
     }
-    if (!why.ok() && root_ && above_ == kNoLine) return void(untold_ = why);
+    if (!why.ok() && root_ && above_ == kNoLine) return void(to_tell_ = why);
     if (!why.ok()) {
       if (above_ != kNoLine) step_.outs.push_back({above_, cannot(why), false});
       return end(why);

@@ -29,6 +29,9 @@ void Seek::settle_root() {
   const bool whole = taken_.count() >= size_ && !leaving_;
   if (whole ? !stands() : now_ < deadline_) return;
   auto roster = all_.finished(size_, all_.ranks() - taken_);
+  if (roster.ok() && roster->node_of.size() != size_) {
+    return end({Code::kInternal, "two processes have one rank"});
+  }
   if (roster.ok()) return come_in(std::make_shared<const Roster>(std::move(*roster)), false);
   const RankSet went = went_ - taken_;
   const std::string died = went.empty() ? "" : "; died while joining: " + went.text();
@@ -66,15 +69,15 @@ std::vector<std::uint32_t> Seek::admitted() const {
 // again.
 void Seek::recount() {
   const Roster& all = all_.roster();
-  std::set<Process> here;
+  std::map<Process, RankSet> here;
   taken_ = {};
   leaving_ = false;
   for (std::uint32_t node = 0; node < all.nodes.size(); ++node) {
     const Process process = process_of(all, node);
     leaving_ = leaving_ || refused_.count(process) != 0;
-    if (admitted_.count(process) == 0) continue;
-    taken_ |= all.nodes[node].ranks;
-    here.insert(process);
+    const auto judged = admitted_.find(process);
+    if (judged == admitted_.end()) continue;
+    taken_ |= here[process] = judged->second & all.nodes[node].ranks;
   }
   admitted_ = std::move(here);
 }
@@ -84,19 +87,22 @@ void Seek::recount() {
 void Seek::admit(std::uint32_t node) {
   const Roster& all = all_.roster();
   const Process process = process_of(all, node);
-  if (admitted_.count(process) != 0) return;
+  const RankSet ranks = all.nodes[node].ranks;
+  const auto judged = admitted_.find(process);
+  if (judged != admitted_.end() && judged->second == ranks) return;
   if (const auto old = refused_.find(process); old != refused_.end()) {
     return send_away(process, Status(old->second));
   }
-  const RankSet ranks = all.nodes[node].ranks;
+  const RankSet fresh = judged == admitted_.end() ? ranks : ranks - judged->second;
   std::map<Process, Status> away;
   const Claim its = claim_of(all, node);
   const auto last =
       attempts_.try_emplace({its.machine, its.attempt.agent}, its.attempt.number).first;
   const bool one = its.attempt.agent == 0 || last->second == its.attempt.number;
   last->second = std::max(last->second, its.attempt.number);
-  const bool alone = one && (ranks & taken_).empty();  // the usual case takes no time
+  const bool alone = one && (fresh & taken_).empty();  // the usual case takes no time
   for (const std::uint32_t other : alone ? std::vector<std::uint32_t>() : admitted()) {
+    if (other == node) continue;
     const Claim first = claim_of(all, other), second = claim_of(all, node);
     if (is_earlier(second, first)) return send_away(process, earlier_attempt(second, first));
     const RankSet both = all.nodes[other].ranks & ranks;
@@ -111,7 +117,7 @@ void Seek::admit(std::uint32_t node) {
       away.emplace(process_of(all, other), two_claims(one, two));
     }
   }
-  admitted_.insert(process);
+  admitted_[process] = ranks;
   taken_ |= ranks;
   for (const auto& [each, why] : away) send_away(each, why);
 }

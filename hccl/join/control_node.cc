@@ -130,9 +130,10 @@ void ControlNode::say(const std::function<Relay::Step(Relay&, Time)>& what) {
   settle();
 }
 
-void ControlNode::bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
-                        const control::Attempt& attempt) {
-  if (told_ || relay_) return owner_->refused(rank, relay_ ? Status() : seek_.why());
+void ControlNode::bring(const Owner* its, std::uint32_t rank, std::uint32_t size,
+                        const std::string& agreement, const control::Attempt& attempt) {
+  if (told_ || relay_) return owner_->refused(its, relay_ ? Status() : seek_.why());
+  owner_->brought(its);
   const Time now = Clock::now();
   apply(seek_.bring(rank, size, agreement, now, attempt), now);
   settle();

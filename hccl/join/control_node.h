@@ -22,7 +22,7 @@ control::Roster own_part(const std::string& address, std::uint16_t port, control
 class ControlNode {
  public:
   using Time = control::Time;
-  /// Hears the node's news for its ranks. Called in turn(), say() and bring().
+  /// Hears the node's news for its ranks. Called on the control thread.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -30,8 +30,10 @@ class ControlNode {
     virtual void joined(const std::shared_ptr<const control::Roster>&, std::uint32_t) {}
     /// The node has not joined, and only says so to those that come later; or it cannot go on.
     virtual void failed(const Status&) {}
-    /// This rank of bring() has come too late; success: the others have joined.
-    virtual void refused(std::uint32_t, const Status&) {}
+    /// bring() takes effect for this rank's owner, or comes too late; success: the others have
+    /// joined.
+    virtual void brought(const Owner*) {}
+    virtual void refused(const Owner*, const Status&) {}
     virtual void heard(const control::News&) {}
     virtual void answered(const control::Gatherings::Answer&) {}
     virtual void late(const control::Gatherings::Late&) {}
@@ -68,8 +70,9 @@ class ControlNode {
   }
   /// Whether the neighbours have acknowledged all that this node has said.
   bool is_heeded() const;
-  /// One more rank of this process joins; see Seek.
-  void bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
+  /// One more rank of this process joins; see Seek. `its`: the rank's owner, by which the node's
+  /// owner knows the rank; it may have ended.
+  void bring(const Owner* its, std::uint32_t rank, std::uint32_t size, const std::string& agreement,
              const control::Attempt& attempt);
   /// The owner hears nothing more.
   void detach() { owner_ = &nobody_; }

@@ -82,8 +82,8 @@ Status Node::add(Owner& owner, const Rank& rank, const Config& config, const Log
   bool first = false;
   {
     const MutexLock lock(mutex_);
-    ranks_.push_back({rank.number, &owner});
     first = state_ == State::kNew;
+    ranks_.push_back({rank.number, &owner, first});
     if (first) state_ = State::kOpening;
   }
   if (first) {
@@ -96,7 +96,8 @@ Status Node::add(Owner& owner, const Rank& rank, const Config& config, const Log
     const MutexLock lock(mutex_);
     state_ = opened.ok() ? State::kOpen : State::kOver;
     bell_.ring();
-    return why_ = opened;
+    if (!opened.ok()) why_ = opened;
+    return opened;
   }
   const auto opened = [this] {
     const MutexLock lock(mutex_);
@@ -112,7 +113,7 @@ Status Node::add(Owner& owner, const Rank& rank, const Config& config, const Log
     if (state_ == State::kOver) return why_;
   }
   if (check) HCCL_RETURN_IF_ERROR(check());
-  bring(rank, config);
+  bring(owner, rank, config);
   return {};
 }
 
@@ -140,7 +141,6 @@ Status Node::open(const Rank& rank, const Config& config, const Logger& log,
 
 Status Node::seek(const std::string& address, std::uint16_t root_port, const Rank& rank,
                   const Config& config, const Logger& log, const std::string& boot) {
-  patience_ = config.connect_timeout;
   HCCL_ASSIGN_OR_RETURN(Listener listener, listen_tcp(address, 0));
   HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
   HCCL_ASSIGN_OR_RETURN(Fd spare, Lines::open_spare());
@@ -163,9 +163,9 @@ Status Node::seek(const std::string& address, std::uint16_t root_port, const Ran
   return {};
 }
 
-void Node::bring(const Rank& rank, const Config& config) {
-  control_->post(node_, [rank, agreement = config.agreement()](ControlNode& node) {
-    node.bring(rank.number, rank.size, agreement, rank.attempt);
+void Node::bring(const Owner& owner, const Rank& rank, const Config& config) {
+  control_->post(node_, [its = &owner, rank, agreement = config.agreement()](ControlNode& node) {
+    node.bring(its, rank.number, rank.size, agreement, rank.attempt);
   });
 }
 
@@ -178,8 +178,8 @@ void Node::cannot(std::uint32_t rank, const Status& why) {
   static_cast<void>(to_root_->flush());
 }
 
-Node::Member& Node::find(const Owner& owner) {
-  return *std::ranges::find_if(ranks_, [&](const Member& each) { return each.owner == &owner; });
+Node::Sharer& Node::find(const Owner& owner) {
+  return *std::ranges::find_if(ranks_, [&](const Sharer& each) { return each.owner == &owner; });
 }
 
 bool Node::leave(const Owner& owner) {
@@ -187,10 +187,10 @@ bool Node::leave(const Owner& owner) {
   std::uint32_t rank = 0;
   {
     const MutexLock lock(mutex_);
-    Member& its = find(owner);
+    Sharer& its = find(owner);
     its.left = true;
     rank = its.rank;
-    last = std::ranges::all_of(ranks_, [](const Member& each) { return each.left; });
+    last = std::ranges::all_of(ranks_, [](const Sharer& each) { return each.left; });
   }
   say([rank, last](control::Relay& relay, control::Time now) {
     return last ? relay.leave(now) : relay.rank_left(rank, now);
@@ -199,12 +199,12 @@ bool Node::leave(const Owner& owner) {
 }
 
 void Node::remove(const Owner& owner) {
-  Member its{};
+  Sharer its{};
   bool none = false;
   {
     const MutexLock lock(mutex_);
     its = find(owner);
-    std::erase_if(ranks_, [&](const Member& each) { return each.owner == &owner; });
+    std::erase_if(ranks_, [&](const Sharer& each) { return each.owner == &owner; });
     none = ranks_.empty();
     if (none) state_ = State::kOver;
     if (none && why_.ok()) {
@@ -222,6 +222,11 @@ void Node::say(std::function<control::Relay::Step(control::Relay&, control::Time
   control_->post(node_, [what = std::move(what)](ControlNode& node) { node.say(what); });
 }
 
+bool Node::is_over() {
+  const MutexLock lock(mutex_);
+  return failed_ || state_ == State::kOver;
+}
+
 bool Node::finished() const {
   return std::chrono::steady_clock::now() >= over_at_.load(std::memory_order_acquire);
 }
@@ -232,9 +237,9 @@ void Node::abandon() {
 
 // ---- what the control thread hears ----
 
-void Node::each(const std::function<void(Member&)>& tell) {
+void Node::each(const std::function<void(Sharer&)>& tell) {
   const MutexLock lock(mutex_);
-  for (Member& each : ranks_) tell(each);
+  for (Sharer& each : ranks_) tell(each);
 }
 
 void Node::joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t node) {
@@ -242,8 +247,8 @@ void Node::joined(const std::shared_ptr<const control::Roster>& roster, std::uin
   number_ = node;
   others_ = control::RankSet::range(0, static_cast<std::uint32_t>(roster->nodes.size()));
   others_ -= {node};
-  each([&](Member& its) {
-    its.in = roster->nodes[node].ranks.contains(its.rank);
+  each([&](Sharer& its) {
+    its.in = its.brought && roster->nodes[node].ranks.contains(its.rank);
     its.in ? its.owner->joined(roster, node) : its.owner->failed(too_late(its.rank));
   });
 }
@@ -253,12 +258,16 @@ void Node::failed(const Status& why) {
   over_at_ = std::chrono::steady_clock::now() + patience_;
   const MutexLock lock(mutex_);
   why_ = why;  // for those that come later
-  for (Member& its : ranks_) its.owner->failed(why);
+  for (Sharer& its : ranks_) its.owner->failed(why);
 }
 
-void Node::refused(std::uint32_t rank, const Status& why) {
-  each([&](Member& its) {
-    if (its.rank == rank && !its.in) its.owner->failed(why.ok() ? too_late(rank) : why);
+void Node::brought(const Owner* its) {
+  each([&](Sharer& each) { each.brought = each.brought || each.owner == its; });
+}
+
+void Node::refused(const Owner* its, const Status& why) {
+  each([&](Sharer& each) {
+    if (each.owner == its) each.owner->failed(why.ok() ? too_late(each.rank) : why);
   });
 }
 
@@ -274,22 +283,22 @@ void Node::heard(const control::News& all) {
              roster_->nodes[number_].ranks.contains(static_cast<std::uint32_t>(rank));
     });
   }
-  each([&](Member& its) { its.owner->heard(news); });
+  each([&](Sharer& its) { its.owner->heard(news); });
 }
 
 void Node::answered(const control::Gatherings::Answer& answer) {
-  each([&](Member& its) { its.owner->answered(answer); });
+  each([&](Sharer& its) { its.owner->answered(answer); });
 }
 
 void Node::late(const control::Gatherings::Late& late) {
-  each([&](Member& its) {
+  each([&](Sharer& its) {
     if (late.arrived.contains(its.rank)) its.owner->late(late);
   });
 }
 
 void Node::over() {
   over_at_ = control::Time{};
-  each([](Member& its) { its.owner->over(); });
+  each([](Sharer& its) { its.owner->over(); });
 }
 
 }  // namespace hccl::join

@@ -19,7 +19,7 @@
 
 namespace hccl::join {
 
-/// Any thread may call, but the control thread. The first rank that joins finds the root, unless
+/// Any thread but the control thread may call. The first rank that joins finds the root, unless
 /// this process began as the root.
 class Node final : private ControlNode::Owner {
  public:
@@ -39,13 +39,15 @@ class Node final : private ControlNode::Owner {
                                             Result<std::string> boot = boot_id());
   Node(std::shared_ptr<Control> control, const RootInfo& info)
       : control_(std::move(control)), info_(info) {}
-  /// A node that has not left has died. One that could not join answers those that come later for
-  /// the time in which ranks join.
+  /// A node that has not left has died. A root that has refused all answers those that come later
+  /// for the time in which ranks join.
   ~Node() override;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
   const RootInfo& info() const { return info_; }
+  /// Whether no further rank can join: it would hear why an earlier one could not.
+  bool is_over();
   /// A rank joins; `owner` hears the rest until remove(). `check` is called when the root is found,
   /// before it hears of the rank; an error of it ends joining, of all ranks that join meanwhile if
   /// this rank is the first one. `config` and `boot` are those of the first rank.
@@ -70,24 +72,25 @@ class Node final : private ControlNode::Owner {
 
  private:
   enum class State : std::uint8_t { kNew, kOpening, kOpen, kOver };
-  struct Member {
+  struct Sharer {
     std::uint32_t rank;
     Owner* owner;
-    bool in = false, left = false;
+    bool brought = false, in = false, left = false;
   };
   Status open(const Rank& rank, const Config& config, const Logger& log,
               const std::function<Status()>& check, const Result<std::string>& boot);
   Status seek(const std::string& address, std::uint16_t root_port, const Rank& rank,
               const Config& config, const Logger& log, const std::string& boot);
-  void bring(const Rank& rank, const Config& config);
+  void bring(const Owner& owner, const Rank& rank, const Config& config);
   void cannot(std::uint32_t rank, const Status& why);
-  void each(const std::function<void(Member&)>& tell);
-  Member& find(const Owner& owner) HCCL_REQUIRES(mutex_);
+  void each(const std::function<void(Sharer&)>& tell);
+  Sharer& find(const Owner& owner) HCCL_REQUIRES(mutex_);
   void close();
 
   void joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t node) override;
   void failed(const Status& why) override;
-  void refused(std::uint32_t rank, const Status& why) override;
+  void brought(const Owner* its) override;
+  void refused(const Owner* its, const Status& why) override;
   void heard(const control::News& news) override;
   void answered(const control::Gatherings::Answer& answer) override;
   void late(const control::Gatherings::Late& late) override;
@@ -95,7 +98,7 @@ class Node final : private ControlNode::Owner {
 
   const std::shared_ptr<Control> control_;
   const RootInfo info_;
-  std::chrono::nanoseconds patience_{0};  // of those that join
+  std::chrono::nanoseconds patience_{0};  // of the root: in which ranks join
   std::atomic<Control::NodeId> node_{0};
   std::atomic<bool> failed_{false};
   std::atomic<control::Time> over_at_{control::Time::max()};
@@ -109,7 +112,7 @@ class Node final : private ControlNode::Owner {
   State state_ HCCL_GUARDED_BY(mutex_) = State::kNew;
   Status why_ HCCL_GUARDED_BY(mutex_);
   std::optional<Line> to_root_ HCCL_GUARDED_BY(mutex_);  // until the control thread has it
-  std::vector<Member> ranks_ HCCL_GUARDED_BY(mutex_);
+  std::vector<Sharer> ranks_ HCCL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hccl::join

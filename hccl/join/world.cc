@@ -314,7 +314,7 @@ void World::leave() {
     const MutexLock lock(mutex_);
     leaving_ = true;
   }
-  if (!node_->leave(*this)) return;  // the process stays, and tells the others
+  if (!node_->leave(*this)) return node_->await();  // the process stays in the world
   const auto gone = [this] {
     const MutexLock lock(mutex_);
     return dead_.has_value();

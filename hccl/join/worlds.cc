@@ -74,7 +74,7 @@ Status Worlds::start_root(RootInfo& info, const Config& config, control::Claiman
 std::shared_ptr<Node> Worlds::node_of(const RootInfo& info) {
   const MutexLock lock(mutex_);
   std::shared_ptr<Node> node = nodes_[info.id].lock();
-  if (!node) nodes_[info.id] = node = std::make_shared<Node>(control(), info);
+  if (!node || node->is_over()) nodes_[info.id] = node = std::make_shared<Node>(control(), info);
   std::erase(roots_, node);
   std::erase_if(nodes_, [](const auto& each) { return each.second.expired(); });
   return node;

@@ -231,5 +231,34 @@ TEST(Seek, ARefusedProcessDoesNotCountAsDead) {
   EXPECT_EQ(world.hears(0), "EI0015: 1 of 3 ranks did not join; absent: 1");
 }
 
+// A process below a relay brings a rank that another process has while the relay loses a child, and
+// so announces everything again.
+TEST(Seek, ARankThatAProcessBringsLaterIsJudgedToo) {
+  const auto part = [](std::uint32_t pid, const RankSet& ranks, const RankSet& below = {}) {
+    Roster own;
+    own.hosts.push_back({"here", "", {"10.0.0.1"}});
+    own.nodes.push_back({0, 0, pid, static_cast<std::uint16_t>(pid), 5000, ranks});
+    if (!below.empty()) own.nodes.push_back({0, 0, 99, 99, 5000, below});
+    return own;
+  };
+  const auto asks = [&](const Roster& own) {
+    ByteWriter out;
+    put(out.put(kFirstJoinKind).put(kJoinVersion).put(std::uint32_t{5}).put_text(""), own);
+    return out.take();
+  };
+  Seek root(part(1, {}), 0, "", std::nullopt, seconds(60), Time(seconds(1)));
+  static_cast<void>(root.bring(0, 5, "", Time(milliseconds(1001))));
+  static_cast<void>(root.frame(10, asks(part(2, {3}, {1})), Time(milliseconds(1002))));
+  static_cast<void>(root.frame(11, asks(part(3, {2})), Time(milliseconds(1003))));
+  EXPECT_EQ(root.state(), Seek::State::kSeated);
+  ByteWriter whole;
+  put(whole.put(static_cast<std::uint8_t>(kFirstJoinKind + 2)).put(std::uint8_t{1}),
+      part(2, {3}, {1, 2, 4}));
+  static_cast<void>(root.frame(10, whole.take(), Time(milliseconds(1004))));
+  EXPECT_EQ(root.state(), Seek::State::kOver);
+  EXPECT_EQ(root.why().message().find("EI0016: two processes claim rank 2"), 0u)
+      << root.why().message();
+}
+
 }  // namespace
 }  // namespace hccl::control

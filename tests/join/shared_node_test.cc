@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <map>
 
 #include "tests/join/join_parts.h"
@@ -180,6 +181,25 @@ TEST(SharedNode, ThreadsThatClaimOneRankOrDisagreeEndTheWorld) {
       EXPECT_TRUE(has(each, "EI0016")) << each.message();
       EXPECT_EQ(has(each, "two threads of one process join as rank 1"), !disagree);
     }
+  }
+}
+
+// The world may be complete before the second thread is heard.
+TEST(SharedNode, OfTwoThreadsThatClaimOneRankAtMostOneJoins) {
+  for (int round = 0; round < 30; ++round) {
+    Threads threads(round % 3 == 2 ? 2 : 1);
+    threads.worlds.resize(4);
+    threads.ears = std::vector<Ear>(4);
+    std::atomic<int> second{0}, others{0};
+    on_threads(4, [&](int thread) {  // threads 1 and 3 are of one process
+      const int rank = thread == 3 ? 1 : thread;
+      const bool in = threads.come(thread, rank, 3, config_of(seconds(60))).ok();
+      (rank == 1 ? second : others) += in ? 1 : 0;
+    });
+    EXPECT_LE(second, 1);
+    EXPECT_TRUE(others == 2 || (others == 0 && second == 0)) << others << " and " << second;
+    // The roster was on its way when the process ended.
+    if (others == 2 && second == 0) expect_dead(threads.ears[0], 1);
   }
 }
 
