@@ -218,7 +218,9 @@ class Story {
       return come();
     };
     const Uuid others = scope_of(1 - rank);
-    me.heard_all = wait([&] { return ear.heard_failure(others) && ear.summoned(others); });
+    me.heard_all = wait([&] {
+      return ear.heard_failure(others) && ear.heard_failure(scope_of(rank)) && ear.summoned(others);
+    });
     if (rank == 0) {
       me.heard_all = wait([&] { return (*world)->has_left(1); }) && me.heard_all;
     } else {
