@@ -178,16 +178,12 @@ void Node::cannot(std::uint32_t rank, const Status& why) {
   static_cast<void>(to_root_->flush());
 }
 
-Node::Sharer& Node::find(const Owner& owner) {
-  return *std::ranges::find_if(ranks_, [&](const Sharer& each) { return each.owner == &owner; });
-}
-
 bool Node::leave(const Owner& owner) {
   bool last = false;
   std::uint32_t rank = 0;
   {
     const MutexLock lock(mutex_);
-    Sharer& its = find(owner);
+    Sharer& its = *std::ranges::find(ranks_, &owner, &Sharer::owner);
     its.left = true;
     rank = its.rank;
     last = std::ranges::all_of(ranks_, [](const Sharer& each) { return each.left; });
@@ -203,8 +199,10 @@ void Node::remove(const Owner& owner) {
   bool none = false;
   {
     const MutexLock lock(mutex_);
-    its = find(owner);
-    std::erase_if(ranks_, [&](const Sharer& each) { return each.owner == &owner; });
+    const auto at = std::ranges::find(ranks_, &owner, &Sharer::owner);
+    if (at == ranks_.end()) return;  // add() had no memory for it
+    its = *at;
+    ranks_.erase(at);
     none = ranks_.empty();
     if (none) state_ = State::kOver;
     if (none && why_.ok()) {

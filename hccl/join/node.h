@@ -84,7 +84,6 @@ class Node final : private ControlNode::Owner {
   void bring(const Owner& owner, const Rank& rank, const Config& config);
   void cannot(std::uint32_t rank, const Status& why);
   void each(const std::function<void(Sharer&)>& tell);
-  Sharer& find(const Owner& owner) HCCL_REQUIRES(mutex_);
   void close();
 
   void joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t node) override;

@@ -164,7 +164,7 @@ TEST(SharedNode, ARankThatEndsWithoutLeavingHasDiedAndTheOthersGoOn) {
   for (const std::size_t rank : {0, 1, 4, 5}) threads.worlds[rank]->leave();
 }
 
-// What is wrong with one thread's call is told to all.
+// All ranks hear what one thread has called wrongly.
 TEST(SharedNode, ThreadsThatClaimOneRankOrDisagreeEndTheWorld) {
   for (const bool disagree : {false, true}) {
     Threads threads(2);
