@@ -74,6 +74,12 @@ void Control::post(NodeId node, std::function<void(ControlNode&)> what) {
   ring();
 }
 
+void Control::fail(NodeId node, const Status& why) noexcept {
+  const MutexLock lock(turn_);
+  const auto at = nodes_.find(node);
+  if (at != nodes_.end()) at->second.node->fail(why);
+}
+
 void Control::await() {
   if (its_.load(std::memory_order_acquire) == std::this_thread::get_id()) return;
   std::uint64_t mine = 0;

@@ -36,6 +36,8 @@ class Control {
   Result<NodeId> add(const Make& make);
   /// The thread does this soon. No effect once the node is over.
   void post(NodeId node, std::function<void(ControlNode&)> what);
+  /// The node closes its lines now, and its owner hears why.
+  void fail(NodeId node, const Status& why) noexcept;
   /// Waits until the thread has done all that was posted, so that the frames are in the sockets, or
   /// for a second. Returns at once in the thread itself.
   void await();

@@ -110,7 +110,10 @@ Status Node::add(Owner& owner, const Rank& rank, const Config& config, const Log
   }
   {
     const MutexLock lock(mutex_);
-    if (state_ == State::kOver) return why_;
+    if (state_ == State::kOver) {
+      return why_.ok() ? Status(Code::kUnavail, "the ranks of this process have left the world")
+                       : why_;
+    }
   }
   if (check) HCCL_RETURN_IF_ERROR(check());
   bring(owner, rank, config);
@@ -188,13 +191,19 @@ bool Node::leave(const Owner& owner) {
     rank = its.rank;
     last = std::ranges::all_of(ranks_, [](const Sharer& each) { return each.left; });
   }
-  say([rank, last](control::Relay& relay, control::Time now) {
-    return last ? relay.leave(now) : relay.rank_left(rank, now);
-  });
+  try {
+    say([rank, last](control::Relay& relay, control::Time now) {
+      return last ? relay.leave(now) : relay.rank_left(rank, now);
+    });
+  } catch (...) {  // the others know nothing of it: remove() tells a death
+    const MutexLock lock(mutex_);
+    std::ranges::find(ranks_, &owner, &Sharer::owner)->left = false;
+    throw;
+  }
   return last;
 }
 
-void Node::remove(const Owner& owner) {
+void Node::remove(const Owner& owner) noexcept {
   Sharer its{};
   bool none = false;
   {
@@ -205,15 +214,16 @@ void Node::remove(const Owner& owner) {
     ranks_.erase(at);
     none = ranks_.empty();
     if (none) state_ = State::kOver;
-    if (none && why_.ok()) {
-      why_ = {Code::kUnavail, "the ranks of this process have left the world"};
-    }
   }
   if (none) return close();
   if (!its.in || its.left) return;
-  say([rank = its.rank](control::Relay& relay, control::Time now) {
-    return relay.rank_died(rank, now);
-  });
+  try {
+    say([rank = its.rank](control::Relay& relay, control::Time now) {
+      return relay.rank_died(rank, now);
+    });
+  } catch (...) {  // a death that is not told would let the others wait forever
+    control_->fail(node_, caught());
+  }
 }
 
 void Node::say(std::function<control::Relay::Step(control::Relay&, control::Time)> what) {

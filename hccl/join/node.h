@@ -57,7 +57,8 @@ class Node final : private ControlNode::Owner {
   /// owner hears over().
   bool leave(const Owner& owner);
   /// The owner hears nothing more. A rank that has joined, and has not left, has died.
-  void remove(const Owner& owner);
+  /// If there is no memory to tell of this, all ranks of this process have died.
+  void remove(const Owner& owner) noexcept;
 
   /// Calls one of Relay's functions in the control thread, soon.
   void say(std::function<control::Relay::Step(control::Relay&, control::Time)> what);

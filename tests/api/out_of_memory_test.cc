@@ -1,6 +1,7 @@
 // Any allocation of a rank may fail: the rank gets a code, the other one hears, and both may join
 // again. Run with failing_malloc loaded before. HCCL_TEST_FAILURES is how many allocations of each
-// rank are tried, most of them late ones; 0: all. HCCL_TEST_FAILURE=RANK:NUMBER tries one.
+// rank are tried, most of them late ones, and beside them all of leaving, where destructors run;
+// 0: all. HCCL_TEST_FAILURE=RANK:NUMBER tries one.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -14,6 +15,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -32,6 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kSize = 2;
 constexpr std::chrono::seconds kHang{20};
 constexpr int kCalledWrongly = 9999;
+constexpr long kLeaving = 500;  // more than the allocations of a rank that leaves
 
 void (*fail_allocation)(long) = nullptr;
 bool (*has_failed)() = nullptr;
@@ -154,7 +157,8 @@ HcclResult messages(HcclComm comm, std::uint32_t rank, std::vector<float>& data)
   return result;
 }
 
-HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& data) {
+HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& data,
+               const std::function<void()>& before_leaving = {}) {
   HcclComm comm = nullptr;
   HcclResult result = join(meeting, rank, &comm);
   if (result != HCCL_SUCCESS) return result;
@@ -163,17 +167,28 @@ HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& 
   if (result == HCCL_SUCCESS) result = background(comm);
   if (result == HCCL_SUCCESS) result = messages(comm, rank, data);
   if (result == HCCL_SUCCESS) result = sub_communicator(comm, rank, data);
+  if (before_leaving) before_leaving();
   const HcclResult destroyed = HcclCommDestroy(comm);
   return result != HCCL_SUCCESS ? result : destroyed;
 }
 
-int run_rank(Board& board, std::uint32_t rank, std::uint32_t failing, long number) {
+/// What fails: an allocation of a rank, counted from its beginning, or from where it leaves.
+struct Failure {
+  std::uint32_t rank;
+  long number;
+  bool leaving = false;
+};
+
+int run_rank(Board& board, std::uint32_t rank, const Failure& failure) {
   std::vector<float> data(1 << 16);
   Board::End& end = board.ends[rank];
-  if (rank == failing) fail_allocation(number);
-  end.code = job(board.meetings[0], rank, data);
+  const auto fail = [&](bool leaving) {
+    if (rank == failure.rank && leaving == failure.leaving) fail_allocation(failure.number);
+  };
+  fail(false);
+  end.code = job(board.meetings[0], rank, data, [&] { fail(true); });
   end.nothing_to_join = board.meetings[0].state == Board::kFailed;
-  end.failed_allocation = rank == failing && has_failed();
+  end.failed_allocation = rank == failure.rank && has_failed();
   fail_allocation(-1);
   if (end.code != HCCL_SUCCESS)
     std::snprintf(end.text, sizeof end.text, "%s", HcclGetLastErrorText());
@@ -187,13 +202,13 @@ int run_rank(Board& board, std::uint32_t rank, std::uint32_t failing, long numbe
 /// Two ranks, one of which gets no memory once.
 class Trial {
  public:
-  Trial(std::uint32_t failing, long number) : failing_(failing), number_(number) {
+  explicit Trial(const Failure& failure) : failure_(failure) {
     void* const page =
         ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     board_ = new (page) Board;
     for (std::uint32_t rank = 0; rank < kSize; ++rank) {
       ranks_[rank] = ::fork();
-      if (ranks_[rank] == 0) ::_exit(run_rank(*board_, rank, failing, number));
+      if (ranks_[rank] == 0) ::_exit(run_rank(*board_, rank, failure));
     }
   }
   Trial(const Trial&) = delete;
@@ -230,26 +245,43 @@ class Trial {
         std::printf("%s: %d: %s\n", where(rank).c_str(), end.code, end.text);
       }
     }
-    return crashed || board_->ends[failing_].failed_allocation;
+    return crashed || board_->ends[failure_.rank].failed_allocation;
   }
 
  private:
   std::string where(std::uint32_t rank) const {
-    return "allocation " + std::to_string(number_) + " of rank " + std::to_string(failing_) +
-           ": rank " + std::to_string(rank);
+    return "allocation " + std::to_string(failure_.number) + " of rank " +
+           std::to_string(failure_.rank) + (failure_.leaving ? ", which leaves" : "") + ": rank " +
+           std::to_string(rank);
   }
 
-  const std::uint32_t failing_;
-  const long number_;
+  const Failure failure_;
   Board* board_;
   std::array<pid_t, kSize> ranks_{};
 };
+
+/// Tries failures until one is not reached. Returns how many were. Most of a trial is waiting, so
+/// several run at a time.
+std::size_t reached(const std::vector<Failure>& failures) {
+  constexpr std::size_t kAtOnce = 6;
+  std::vector<std::unique_ptr<Trial>> trials;
+  std::size_t number = 0;
+  for (const Failure& each : failures) {
+    trials.push_back(std::make_unique<Trial>(each));
+    if (trials.size() < kAtOnce) continue;
+    if (!trials.front()->judge()) return number;
+    trials.erase(trials.begin());
+    ++number;
+  }
+  for (const auto& each : trials) number += each->judge() ? 1 : 0;
+  return number;
+}
 
 /// How many allocations a rank makes: the first number that is not reached, nearly.
 long allocations(std::uint32_t rank) {
   long reached = 0;
   for (long step = 1 << 14; step > 8; step /= 2) {
-    if (Trial(rank, reached + step).judge()) reached += step;
+    if (Trial({rank, reached + step}).judge()) reached += step;
   }
   return reached;
 }
@@ -259,7 +291,7 @@ TEST(OutOfMemory, AnyAllocationMayFail) {
   has_failed = reinterpret_cast<bool (*)()>(::dlsym(RTLD_DEFAULT, "has_failed"));
   ASSERT_NE(fail_allocation, nullptr) << "LD_PRELOAD has no failing_malloc";
   if (const char* const one = std::getenv("HCCL_TEST_FAILURE"); one != nullptr) {  // RANK:NUMBER
-    static_cast<void>(Trial(one[0] == '0' ? 0 : 1, std::atol(one + 2)).judge());
+    static_cast<void>(Trial({one[0] == '0' ? 0U : 1U, std::atol(one + 2)}).judge());
     return;
   }
   const char* const wanted = std::getenv("HCCL_TEST_FAILURES");
@@ -272,18 +304,12 @@ TEST(OutOfMemory, AnyAllocationMayFail) {
       return std::max(1L, at < all * 3 / 4 ? all * 3 / number : all / 3 / number);
     };
     std::printf("rank %u makes about %ld allocations\n", rank, all);
-    // Most of a trial is waiting, so several run at a time.
-    constexpr std::size_t kAtOnce = 6;
-    std::vector<std::unique_ptr<Trial>> trials;
-    std::vector<long> tried = {25, 31, 50};  // OpenSSL sets itself up, once
-    for (long at = 0; at < all; at += step(at)) tried.push_back(at);
-    for (const long at : tried) {
-      trials.push_back(std::make_unique<Trial>(rank, at));
-      if (trials.size() < kAtOnce) continue;
-      trials.front()->judge();
-      trials.erase(trials.begin());
-    }
-    for (const auto& each : trials) each->judge();
+    std::vector<Failure> failures = {{rank, 25}, {rank, 31}, {rank, 50}};  // OpenSSL sets itself up
+    for (long at = 0; at < all; at += step(at)) failures.push_back({rank, at});
+    static_cast<void>(reached(failures));
+    failures.clear();
+    for (long at = 0; at < kLeaving; ++at) failures.push_back({rank, at, true});
+    EXPECT_LT(reached(failures), failures.size()) << "not all allocations of leaving were tried";
   }
 }
 
