@@ -14,7 +14,8 @@ endfunction()
 # hccl_test(NAME SOURCES... LIBS... [LABELS...] [NOT_ASAN cases] [NOT_TSAN cases]): a GoogleTest program, one CTest entry
 # per test program.
 # LABELS: quick, a second or two; slow, half a minute and more; core, which is the default. no_asan: not under the address
-# sanitizer. threads: the ranks are threads, so the thread sanitizer runs it.
+# sanitizer. threads: the ranks are threads, so the thread sanitizer runs it. once: it takes long, so the release does not
+# run it where the address sanitizer does. All its cases must run there.
 # NOT_ASAN, NOT_TSAN: patterns of the cases that a sanitizer leaves out.
 function(hccl_test name)
   cmake_parse_arguments(arg "" "TIMEOUT;NOT_ASAN;NOT_TSAN" "SOURCES;LIBS;LABELS" ${ARGN})
