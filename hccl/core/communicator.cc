@@ -98,20 +98,13 @@ Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
                                                            const Config* config) const {
   const Config& its = config != nullptr ? *config : config_;
   const Uuid id = identity(id_, "shrink #" + std::to_string(number));
-  std::vector<int> members, ranks;
+  std::vector<int> members;
   for (const int rank : kept) members.push_back(ranks_[static_cast<std::size_t>(rank)]);
-  auto met =
+  auto agreed =
       control_->survivors(id, members, its.agreement(), Deadline::after(its.connect_timeout), name);
-  if (!met.ok()) return met.status().with_context(name);
-  std::vector<std::string> texts;
-  for (const int member : members) {
-    const auto text = met->find(static_cast<std::uint32_t>(member));
-    if (text == met->end()) continue;
-    ranks.push_back(member);
-    texts.push_back(text->second);
-  }
+  if (!agreed.ok()) return agreed.status().with_context(name);
+  std::vector<int> ranks = std::move(agreed->members);
   const auto mine = std::ranges::find(ranks, control_->rank()) - ranks.begin();
-  HCCL_RETURN_IF_ERROR(same_configurations(name, texts, static_cast<int>(mine)));
   try {
     std::shared_ptr<Communicator> made(new Communicator(control_, std::move(name), std::move(ranks),
                                                         static_cast<int>(mine), id, its, log_,

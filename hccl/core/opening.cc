@@ -27,29 +27,13 @@ Uuid identity(const Uuid& parent, std::string_view what) {
 
 Uuid messages_of(const Uuid& communicator) { return identity(communicator, "mailbox exchange 0"); }
 
-Status same_configurations(const std::string& name, const std::vector<std::string>& texts,
-                           int mine) {
-  const std::string& own = texts[static_cast<std::size_t>(mine)];
-  const auto other = std::ranges::find_if(texts, [&](const auto& each) { return each != own; });
-  if (other == texts.end()) return {};
-  return Status(Code::kPara, name + ": the configurations differ: rank " + std::to_string(mine) +
-                                 " has " + own + ", rank " + std::to_string(other - texts.begin()) +
-                                 " has " + *other);
-}
-
 Status Opening::compare_configurations(Selection& selection, Deadline deadline) {
-  const std::string mine = is_.config.agreement();
   const bool offers = selection.asks() && is_.rank == 0;
-  const auto met = is_.control.exchange(is_.id, static_cast<std::uint32_t>(size()),
-                                        static_cast<std::uint32_t>(is_.rank),
-                                        mine + '\0' + (offers ? selection.offer() : std::string()),
-                                        deadline, failure_.flag(), is_.name, is_.ranks, true);
-  if (!met.ok()) return met.status().with_context(is_.name);
-  std::vector<std::string> texts;
-  for (const std::string& each : *met) texts.push_back(each.substr(0, each.find('\0')));
-  HCCL_RETURN_IF_ERROR(same_configurations(is_.name, texts, is_.rank));
-  if (!selection.asks()) return {};
-  return selection.accept(std::string_view(met.value().front()).substr(mine.size() + 1));
+  const auto agreed = is_.control.agree(is_.id, is_.ranks, is_.config.agreement(),
+                                        offers ? selection.offer() : std::string(), deadline,
+                                        failure_.flag(), is_.name);
+  if (!agreed.ok()) return agreed.status().with_context(is_.name);
+  return selection.asks() ? selection.accept(agreed.value().offer) : Status();
 }
 
 Result<std::vector<std::string>> Opening::gather(const std::string& what, const std::string& mine,
@@ -57,7 +41,7 @@ Result<std::vector<std::string>> Opening::gather(const std::string& what, const 
                                                  const std::function<void()>& waits) const {
   return is_.control.exchange(identity(is_.id, what), static_cast<std::uint32_t>(size()),
                               static_cast<std::uint32_t>(is_.rank), mine, deadline, abort, is_.name,
-                              is_.ranks, false, waits);
+                              is_.ranks, waits);
 }
 
 transport::OpenArgs Opening::arguments(Deadline deadline) const {

@@ -21,11 +21,6 @@ Uuid identity(const Uuid& parent, std::string_view what);
 /// its ranks open connections for these messages.
 Uuid messages_of(const Uuid& communicator);
 
-/// kPara: a rank's text is not that of the rank `mine`; see Config::agreement(). `name`: of the
-/// communicator.
-Status same_configurations(const std::string& name, const std::vector<std::string>& texts,
-                           int mine);
-
 /// All steps are collective, and all ranks take them in this order. Used by one thread at a time.
 class Opening {
  public:

@@ -141,15 +141,15 @@ void World::answered(const Gatherings::Answer& answer) {
   const MutexLock lock(mutex_);
   const auto at = pending_.find(answer.key.group);
   if (at == pending_.end()) return;
-  finish(answer.key.group,
-         answer.why.ok() ? Result<Blobs>(answer.sum.blobs) : Result<Blobs>(answer.why));
+  using Sum = Result<control::Gathering>;
+  finish(answer.key.group, answer.why.ok() ? Sum(answer.sum) : Sum(answer.why));
   if (answer.why.code() == Code::kRemote) {  // also those that are still to come
     for (FailureListener* each : listeners_) each->on_failure(answer.key.group, answer.why);
   }
   bell_.ring();
 }
 
-void World::finish(const Uuid& key, Result<Blobs> result) {
+void World::finish(const Uuid& key, Result<control::Gathering> result) {
   const auto at = pending_.find(key);
   if (at == pending_.end()) return;
   at->second->result = std::move(result);
@@ -167,30 +167,67 @@ Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t 
                                                  std::uint32_t index, const std::string& mine,
                                                  Deadline deadline, const AbortFlag& abort,
                                                  const std::string& name,
-                                                 const std::vector<int>& members, bool makes_group,
+                                                 const std::vector<int>& members,
                                                  const std::function<void()>& waits) {
+  std::string blob = ByteWriter().put(index).take() + mine;
+  if (blob.size() > kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
   control::Gathering part;
-  if (!makes_group) part.flags &= ~control::kMakesGroup;
+  part.flags &= ~control::kMakesGroup;
+  part.blobs[static_cast<std::uint32_t>(rank_)] = std::move(blob);
   Waiter waiter{.deadline = deadline, .abort = &abort};
   if (waits) waiter.stalled = [&waits](const WaitingCall&) { waits(); };
-  HCCL_ASSIGN_OR_RETURN(const Blobs blobs,
-                        gather(key, std::move(part), ByteWriter().put(index).take() + mine, members,
-                               name, std::move(waiter)));
-  return parts_of(blobs, size);
+  HCCL_ASSIGN_OR_RETURN(const control::Gathering sum,
+                        gather(key, std::move(part), members, name, std::move(waiter)));
+  return parts_of(sum.blobs, size);
 }
 
-Result<World::Blobs> World::survivors(const Uuid& key, const std::vector<int>& members,
-                                      const std::string& mine, Deadline deadline,
-                                      const std::string& name) {
+Result<World::Agreed> World::agree(const Uuid& key, const std::vector<int>& members,
+                                   const std::string& configuration, const std::string& offer,
+                                   Deadline deadline, const AbortFlag& abort,
+                                   const std::string& name) {
+  if (offer.size() > kBlobCap) return Status(Code::kInternal, "an offer of too many bytes");
+  control::Gathering part;
+  if (!offer.empty()) part.blobs[static_cast<std::uint32_t>(rank_)] = offer;
+  return agree(key, std::move(part), members, configuration, name,
+               Waiter{.deadline = deadline, .abort = &abort});
+}
+
+Result<World::Agreed> World::survivors(const Uuid& key, const std::vector<int>& members,
+                                       const std::string& configuration, Deadline deadline,
+                                       const std::string& name) {
   control::Gathering part;
   part.flags &= ~control::kAwaitsAll;
-  return gather(key, std::move(part), mine, members, name, Waiter{.deadline = deadline});
+  return agree(key, std::move(part), members, configuration, name, Waiter{.deadline = deadline});
 }
 
-Result<World::Blobs> World::gather(const Uuid& key, control::Gathering part, std::string mine,
-                                   const std::vector<int>& members, const std::string& name,
+Result<World::Agreed> World::agree(const Uuid& key, control::Gathering part,
+                                   const std::vector<int>& members,
+                                   const std::string& configuration, const std::string& name,
                                    Waiter waiter) {
-  if (mine.size() > kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
+  if (configuration.size() > control::kAgreementCap) {
+    return Status(Code::kPara, "the configuration is too long: " + configuration);
+  }
+  const auto rank = static_cast<std::uint32_t>(rank_);
+  part.agreement.add({rank, configuration});
+  HCCL_ASSIGN_OR_RETURN(control::Gathering sum,
+                        gather(key, std::move(part), members, name, std::move(waiter)));
+  if (const auto& [first, other] = sum.agreement; other) {
+    const auto& its = first->second != configuration ? *first : *other;
+    return Status(Code::kPara, "the configurations differ: rank " + std::to_string(rank_) +
+                                   " has " + configuration + ", rank " + std::to_string(its.first) +
+                                   " has " + its.second + " (world ranks)");
+  }
+  Agreed agreed;
+  for (const int member : members) {
+    if (sum.arrived.contains(static_cast<std::uint32_t>(member))) agreed.members.push_back(member);
+  }
+  if (!sum.blobs.empty()) agreed.offer = std::move(sum.blobs.begin()->second);
+  return agreed;
+}
+
+Result<control::Gathering> World::gather(const Uuid& key, control::Gathering part,
+                                         const std::vector<int>& members, const std::string& name,
+                                         Waiter waiter) {
   auto pending = std::make_shared<Pending>();
   pending->name = name;
   {
@@ -200,7 +237,6 @@ Result<World::Blobs> World::gather(const Uuid& key, control::Gathering part, std
   }
   const auto rank = static_cast<std::uint32_t>(rank_);
   part.arrived = {rank};
-  part.blobs[rank] = std::move(mine);
   part.members.add({rank, ranks_of(members, size_)});
   const auto left = part.patience = waiter.deadline.left();
   say([key, part](Relay& relay, control::Time now) {

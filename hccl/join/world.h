@@ -61,24 +61,31 @@ class World final : public ControlNode::Owner {
   static constexpr std::size_t kBlobCap = 64 << 10;  ///< bytes of one rank's part of an exchange
   /// Gathers one blob from each of the world ranks `members` (empty: all), in order of `index`. All
   /// use one key, which serves once. kTimeout names the absent ranks; a rank that has left or died
-  /// ends it; a rank that refused to make a group ends it if it `makes_group`. Ends early when
-  /// `abort` is raised. `name`: of the communicator that is opened, for the log. `waits` is called
-  /// every 0.4 s meanwhile.
+  /// ends it. Ends early when `abort` is raised. `name`: of the communicator that is opened, for the
+  /// log. `waits` is called every 0.4 s meanwhile.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
                                             Deadline deadline, const AbortFlag& abort,
                                             const std::string& name = "exchange",
                                             const std::vector<int>& members = {},
-                                            bool makes_group = false,
                                             const std::function<void()>& waits = {});
-  /// Gathers the parts of those of the world ranks `members` that live, by rank; this rank is one
-  /// of them. All that live call it with the same key, which serves once, and all get the same
-  /// parts. A rank that dies later is among them. kUnavail: too few ranks are left to go on, as
-  /// others may live and be cut off from them.
-  Result<std::map<std::uint32_t, std::string>> survivors(const Uuid& key,
-                                                         const std::vector<int>& members,
-                                                         const std::string& mine, Deadline deadline,
-                                                         const std::string& name);
+  /// What the members of a new group have said, all of them the same.
+  struct Agreed {
+    std::vector<int> members;  ///< world ranks, in the order of the list
+    std::string offer;         ///< of the one member that has made one
+  };
+  /// Makes a group of the world ranks `members` (empty: all) whose configurations are equal; kPara:
+  /// they differ. Key, errors, `abort` and `name`: as in exchange(); a member that refused to make
+  /// a group ends it, too. The answer has a constant size but for the offer.
+  Result<Agreed> agree(const Uuid& key, const std::vector<int>& members,
+                       const std::string& configuration, const std::string& offer,
+                       Deadline deadline, const AbortFlag& abort, const std::string& name);
+  /// The same with those members that live; this rank is one of them. All that live call it, and
+  /// all get the same members. A rank that dies later is among them. kUnavail: too few ranks are
+  /// left to go on, as others may live and be cut off from them.
+  Result<Agreed> survivors(const Uuid& key, const std::vector<int>& members,
+                           const std::string& configuration, Deadline deadline,
+                           const std::string& name);
   /// Tells all ranks that this communicator has failed. The caller's process may exit at once.
   void report(const Uuid& scope, const Status& why);
   /// This rank waits in a call. The root compares the calls of the ranks, and names the absent
@@ -123,12 +130,11 @@ class World final : public ControlNode::Owner {
   void keep(std::shared_ptr<Fd> claim) { claim_ = std::move(claim); }
 
  private:
-  using Blobs = std::map<std::uint32_t, std::string>;  // by rank
   struct Pending {
     std::string name;
     Deadline::Clock::time_point since = Deadline::Clock::now();
     bool done = false;
-    Result<Blobs> result{Status(Code::kTimeout, "no answer")};
+    Result<control::Gathering> result{Status(Code::kTimeout, "no answer")};
   };
 
   World(std::shared_ptr<Node> node, int size, int rank, Logger log);
@@ -144,9 +150,12 @@ class World final : public ControlNode::Owner {
   void over() override;
 
   void lose(const Status& why) HCCL_REQUIRES(mutex_);
-  void finish(const Uuid& key, Result<Blobs> result) HCCL_REQUIRES(mutex_);
-  Result<Blobs> gather(const Uuid& key, control::Gathering part, std::string mine,
-                       const std::vector<int>& members, const std::string& name, Waiter waiter);
+  void finish(const Uuid& key, Result<control::Gathering> result) HCCL_REQUIRES(mutex_);
+  Result<control::Gathering> gather(const Uuid& key, control::Gathering part,
+                                    const std::vector<int>& members, const std::string& name,
+                                    Waiter waiter);
+  Result<Agreed> agree(const Uuid& key, control::Gathering part, const std::vector<int>& members,
+                       const std::string& configuration, const std::string& name, Waiter waiter);
 
   const std::shared_ptr<Node> node_;
   std::shared_ptr<Fd> claim_;

@@ -178,10 +178,10 @@ TEST(Join, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
       Member member;
       if (!processes.join(member, 2, 0, config).ok()) return 1;
       const AbortFlag never;
-      // The opening of a world begins with this exchange.
-      const auto met =
-          member.control->exchange(core::identity(member.control->info().id, "world"), 2, 0,
-                                   config.agreement() + '\0', Deadline::after(seconds(60)), never);
+      // The opening of a world begins with this agreement.
+      const auto met = member.control->agree(core::identity(member.control->info().id, "world"), {},
+                                             config.agreement(), "", Deadline::after(seconds(60)),
+                                             never, "world");
       return met.ok() ? 0 : 1;  // its node stays until rank 1 has the answer, too
     });
     processes.start([&] {
