@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "hccl/base/caught.h"
 #include "transport/plugin_abi.h"
 #include "transport/transport.h"
 
@@ -177,8 +178,12 @@ constexpr hccl_transport_plugin plugin_table(const char* name) {
     fill_error(*error, static_cast<PluginSession*>(mesh)->last_error());
   };
   t.abort = [](void* mesh, const hccl_plugin_error* reason) {
-    static_cast<PluginSession*>(mesh)->mesh().abort(
-        Status(static_cast<Code>(reason->code), reason->message, reason->culprit));
+    Mesh& its = static_cast<PluginSession*>(mesh)->mesh();
+    try {
+      its.abort(Status(static_cast<Code>(reason->code), reason->message, reason->culprit));
+    } catch (...) {  // a destructor may be the caller
+      its.abort(caught());
+    }
   };
   t.sleep_prepare = [](void* mesh) {
     return static_cast<PluginSession*>(mesh)->mesh().sleeper().prepare();

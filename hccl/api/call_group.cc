@@ -37,7 +37,12 @@ class Place {
 
   Status run(Job& job) {
     const auto ticket = std::exchange(ticket_, nullptr);
-    return job.run(ticket);
+    try {
+      return job.run(ticket);
+    } catch (...) {  // an empty place would hold up all that follow
+      comm_->queue().cancel(ticket);
+      throw;
+    }
   }
   void give_up() {
     if (const auto ticket = std::exchange(ticket_, nullptr)) comm_->queue().cancel(ticket);

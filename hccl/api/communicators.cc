@@ -30,21 +30,23 @@ Communicators::Claim::~Claim() {
   owner_->claims_.erase(key_);
 }
 
-void* Communicators::add(Object communicator, About about) {
-  Entry entry;
-  entry.name = communicator->name();
-  entry.rank = communicator->rank();
-  entry.maker = std::this_thread::get_id();
-  entry.communicator = communicator;
-  if (about.device < 0) about.device = current_device();
-  entry.family = about.family;
-  entry.about = std::move(about);
-  // No caller knows the handle before this function returns, so nobody can remove it meanwhile.
-  void* const handle = Handles::add(std::move(communicator));
+void* Communicators::add(const Object& communicator, About about) {
+  void* handle = nullptr;
   try {
+    Entry entry;
+    entry.name = communicator->name();
+    entry.rank = communicator->rank();
+    entry.maker = std::this_thread::get_id();
+    entry.communicator = communicator;
+    if (about.device < 0) about.device = current_device();
+    entry.family = about.family;
+    entry.about = std::move(about);
+    // No caller knows the handle before this function returns, so nobody can remove it meanwhile.
+    handle = Handles::add(communicator);
     enter(handle, std::move(entry));
   } catch (...) {
-    static_cast<void>(take(handle, [](const auto&) { return Status(); }));
+    if (handle != nullptr) static_cast<void>(take(handle, [](const auto&) { return Status(); }));
+    communicator->leave();
     throw;
   }
   return handle;
@@ -141,7 +143,12 @@ void Communicators::set_deterministic(HcclComm handle, Deterministic value) {
 void Communicators::say_end() {
   const MutexLock lock(mutex_);
   for (auto& [handle, entry] : entries_) {
-    if (const auto communicator = entry.communicator.lock()) communicator->end_of_program();
+    const auto communicator = entry.communicator.lock();
+    if (communicator == nullptr) continue;
+    try {
+      communicator->end_of_program();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the others hear of a death
+    }
   }
 }
 

@@ -57,8 +57,8 @@ class Communicators : public Handles<core::Communicator> {
 
   Communicators() : Handles("comm", 1) {}
 
-  void* add(Object communicator) { return add(std::move(communicator), About{}); }
-  void* add(Object communicator, About about);
+  void* add(const Object& communicator) { return add(communicator, About{}); }
+  void* add(const Object& communicator, About about);
 
   /// As in Handles, but waits for calls that are about to return.
   Status unused(const void* handle) const {

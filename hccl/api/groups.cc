@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hccl/base/caught.h"
 #include "hccl/hcom.h"
 
 namespace hccl::api {
@@ -19,32 +20,39 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   std::map<std::string, Ranks> waiting;
   {
     const MutexLock lock(mutex_);
-    if (groups_.count(HCCL_WORLD_GROUP) != 0 || !opening_.insert(HCCL_WORLD_GROUP).second) {
-      return world_exists();
-    }
     waiting = waiting_;
+    if (groups_.count(HCCL_WORLD_GROUP) != 0) return world_exists();
+    if (!opening_.insert(HCCL_WORLD_GROUP).second) return world_exists();
   }
+  const Opening opening(*this, HCCL_WORLD_GROUP);
   const Group adopted{std::move(world), handle, owned};
   // In the order of the names, which is the same on all ranks.
   std::map<std::string, Group> made;
   Status failure;
-  for (const auto& [name, ranks] : waiting) {
-    // HCCL's rule: of the groups that were requested before the world, a rank creates only its own.
-    if (!std::binary_search(ranks.begin(), ranks.end(), adopted.communicator->rank())) continue;
-    auto group = open(adopted, name, ranks);
-    if (!group.ok()) {
-      failure = group.status().with_context("group " + quoted(name) + ", asked for beforehand");
-      break;
+  try {
+    for (const auto& [name, ranks] : waiting) {
+      // HCCL's rule: of the groups that were requested before the world, a rank creates only its
+      // own.
+      if (!std::binary_search(ranks.begin(), ranks.end(), adopted.communicator->rank())) continue;
+      Group& place = made[name];  // before the group, which could not be told to the others else
+      auto group = open(adopted, name, ranks);
+      if (!group.ok()) {
+        failure = group.status().with_context("group " + quoted(name) + ", asked for beforehand");
+        break;
+      }
+      place = std::move(*group);
     }
-    made.emplace(name, std::move(*group));
+    if (failure.ok()) made[HCCL_WORLD_GROUP] = adopted;
+  } catch (...) {
+    failure = caught();
   }
   if (!failure.ok()) {
-    for (const auto& [name, group] : made) static_cast<void>(close(group));
+    for (const auto& [name, group] : made) {
+      if (group.communicator != nullptr) static_cast<void>(close(group));
+    }
+    return failure;
   }
   const MutexLock lock(mutex_);
-  opening_.erase(HCCL_WORLD_GROUP);
-  if (!failure.ok()) return failure;
-  made.emplace(HCCL_WORLD_GROUP, adopted);
   groups_.merge(made);
   waiting_.clear();
   return {};
@@ -55,11 +63,16 @@ Status Groups::create(const std::string& name, std::vector<int> ranks) {
   auto world = take_name(name, ranks);
   if (!world.ok()) return refuse(world.status());
   if (world->communicator == nullptr) return {};
+  const Opening opening(*this, name);
   auto group = open(*world, name, ranks);
-  const MutexLock lock(mutex_);
-  opening_.erase(name);
   if (!group.ok()) return group.status();
-  groups_[name] = std::move(*group);
+  try {
+    const MutexLock lock(mutex_);
+    groups_[name] = std::move(*group);
+  } catch (...) {
+    static_cast<void>(close(*group));
+    throw;
+  }
   return {};
 }
 
@@ -119,13 +132,17 @@ Result<Groups::Group> Groups::open(const Group& in, const std::string& name, con
   const std::uint64_t instance = communicators_.next_instance(in.handle, name, ranks);
   HCCL_ASSIGN_OR_RETURN(CommunicatorPtr made, world.group(name, ranks, instance));
   Group group{made, nullptr, true};
-  group.handle = communicators_.add(std::move(made));
+  group.handle = communicators_.add(made);
   return group;
 }
 
+// Once the handle is gone, the group is.
 Status Groups::close(const Group& group) {
   HCCL_ASSIGN_OR_RETURN(const CommunicatorPtr closed, communicators_.take(group.handle, idle));
-  if (!closed->is_world()) closed->leave();  // a world leaves last
+  try {
+    if (!closed->is_world()) closed->leave();  // a world leaves last
+  } catch (...) {  // NOLINT(bugprone-empty-catch): leave() has told the others
+  }
   return {};
 }
 
@@ -156,7 +173,8 @@ Result<CommunicatorPtr> Groups::clear() {
     auto at = groups_.begin();
     if (at->first == HCCL_WORLD_GROUP && groups_.size() > 1) ++at;
     if (at->second.owned) {
-      HCCL_RETURN_IF_ERROR(close(at->second).with_context("group " + quoted(at->first)));
+      const Status closed = close(at->second);
+      if (!closed.ok()) return closed.with_context("group " + quoted(at->first));
     }
     gone.insert(groups_.extract(at));
   }

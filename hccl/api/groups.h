@@ -1,10 +1,12 @@
 // HCOM's groups by name, and their split strategies. The world is the group HCCL_WORLD_GROUP.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -53,16 +55,37 @@ class Groups {
   };
   using Ranks = std::vector<int>;
 
+  using Names = std::set<std::string, std::less<>>;  // is searched without memory
   Result<Group> open(const Group& in, const std::string& name, const Ranks& ranks);
   Result<Group> take_name(const std::string& name, const Ranks& ranks);
   Status close(const Group& group);
+  Names::iterator reserved(std::string_view name) {
+    const MutexLock lock(mutex_);
+    return opening_.find(name);
+  }
   Result<Group> find(const std::string& name) const HCCL_REQUIRES(mutex_);
+
+  /// A name of opening_, which is free again when this object dies.
+  class Opening {
+   public:
+    Opening(Groups& groups, std::string_view name)
+        : groups_(groups), name_(groups.reserved(name)) {}
+    ~Opening() {
+      const MutexLock lock(groups_.mutex_);
+      groups_.opening_.erase(name_);
+    }
+    Opening(const Opening&) = delete;
+    Opening& operator=(const Opening&) = delete;
+
+   private:
+    Groups& groups_;
+    const Names::iterator name_;
+  };
 
   Communicators& communicators_;
   mutable Mutex mutex_{LockLevel::kGroups};
   std::map<std::string, Group> groups_ HCCL_GUARDED_BY(mutex_);
-  std::set<std::string> opening_
-      HCCL_GUARDED_BY(mutex_);  // names of groups that create() is making
+  Names opening_ HCCL_GUARDED_BY(mutex_);  // names of groups that are being made
   std::map<std::string, Ranks> waiting_ HCCL_GUARDED_BY(mutex_);  // requested before the world
   split::StrategyTable strategies_;
 };

@@ -9,6 +9,7 @@
 #include "hccl/api/checks.h"
 #include "hccl/api/entry.h"
 #include "hccl/api/state.h"
+#include "hccl/base/caught.h"
 
 namespace api = hccl::api;
 using api::check_text;
@@ -42,7 +43,12 @@ Status init(Join join) {
   HCCL_ASSIGN_OR_RETURN(const auto made,
                         state.open(join(state.worlds(), config), config, HCCL_WORLD_GROUP));
   const HcclComm handle = state.communicators().add(made);
-  Status adopted = state.groups().adopt_world(made, handle, true);
+  Status adopted;
+  try {
+    adopted = state.groups().adopt_world(made, handle, true);
+  } catch (...) {
+    adopted = hccl::caught();
+  }
   if (!adopted.ok()) {
     static_cast<void>(state.communicators().take(handle, api::idle));
     made->leave();

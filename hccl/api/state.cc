@@ -16,7 +16,11 @@ namespace hccl::api {
 Status ClusterWorlds::reserve(const Rank& rank) {
   const MutexLock lock(mutex_);
   const auto at = worlds_.find(rank);
-  if ((at == worlds_.end() || at->second.expired()) && joining_.insert(rank).second) return {};
+  if ((at == worlds_.end() || at->second.expired()) && joining_.count(rank) == 0) {
+    worlds_.try_emplace(rank);  // so that record() needs no memory
+    joining_.insert(rank);
+    return {};
+  }
   return Status(Code::kUnavail, "rank " + std::to_string(rank.second) + " of " + rank.first +
                                     " has joined already: HcclCommDestroy comes first");
 }

@@ -161,7 +161,7 @@ Status make(HcclComm handle, hccl::core::Communicator& world, Result<Request> re
       communicators.next_instance(handle, common, request->ranks) * kNoMember + id;
   HCCL_ASSIGN_OR_RETURN(auto made, world.group(own.name, request->ranks, instance, &own.config,
                                                patience, idle, own_name));
-  *comm = communicators.add(std::move(made), std::move(own.about));
+  *comm = communicators.add(made, std::move(own.about));
   return {};
 }
 
@@ -226,7 +226,7 @@ HcclResult HcclCommShrink(HcclComm comm, const uint32_t* excludeIds, uint32_t ex
     HCCL_ASSIGN_OR_RETURN(
         auto made, parent->shrink(own.name, request->ranks,
                                   communicators.next_instance(comm, kFunction, {}), &own.config));
-    *smaller = communicators.add(std::move(made), std::move(own.about));
+    *smaller = communicators.add(made, std::move(own.about));
     return {};
   });
 }

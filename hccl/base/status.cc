@@ -1,5 +1,8 @@
 #include "hccl/base/status.h"
 
+#include <cstddef>
+#include <new>
+
 namespace hccl {
 
 std::string_view to_string(Code code) {
@@ -23,7 +26,9 @@ void Status::drop() noexcept {
 }
 
 const std::string& Status::message() const {
-  static const auto* const none = new std::string;  // never destroyed: threads outlive main()
+  // Never destroyed, because threads outlive main(), and made without memory.
+  alignas(std::string) static std::byte place[sizeof(std::string)];
+  static const auto* const none = new (place) std::string;
   return detail_ ? detail_->message : *none;
 }
 

@@ -208,11 +208,15 @@ void Communicator::end_opening(const Status& why) {
   if (mailbox_->end_opening(why)) control_->absent(messages_of(id_));
 }
 
-void Communicator::leave() {
+void Communicator::leave() try {
   if (!has_groups()) return refused({});  // the ranks of a group stay in their world
+  const bool last = control_->goes();
   end_opening(Status(Code::kUnavail, name_ + ": this rank has left"));
-  if (!control_->goes()) return refused({});
+  if (!last) return refused({});
   control_->leave();
+} catch (...) {  // the others need not wait for this rank
+  static_cast<void>(failure_.thrown());
+  throw;
 }
 
 }  // namespace hccl::core

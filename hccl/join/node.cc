@@ -222,7 +222,7 @@ void Node::remove(const Owner& owner) noexcept {
       return relay.rank_died(rank, now);
     });
   } catch (...) {  // a death that is not told would let the others wait forever
-    control_->fail(node_, caught());
+    fail(caught());
   }
 }
 

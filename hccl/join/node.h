@@ -60,6 +60,8 @@ class Node final : private ControlNode::Owner {
   /// If there is no memory to tell of this, all ranks of this process have died.
   void remove(const Owner& owner) noexcept;
 
+  /// All ranks of this process have died for the others, and hear why.
+  void fail(const Status& why) noexcept { control_->fail(node_, why); }
   /// Calls one of Relay's functions in the control thread, soon.
   void say(std::function<control::Relay::Step(control::Relay&, control::Time)> what);
   /// Waits until all that was said is in the sockets; see Control::await().

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/caught.h"
 #include "hccl/control/wire.h"
 
 namespace hccl::join {
@@ -262,7 +263,11 @@ Result<control::Gathering> World::gather(const Uuid& key, control::Gathering par
 }
 
 void World::report(const Uuid& scope, const Status& why) {
-  say_report(scope, why);
+  try {
+    say_report(scope, why);
+  } catch (...) {  // a failure that is not told would let the others wait
+    node_->fail(caught());
+  }
   node_->await();
 }
 

@@ -61,8 +61,8 @@ class World final : public ControlNode::Owner {
   static constexpr std::size_t kBlobCap = 64 << 10;  ///< bytes of one rank's part of an exchange
   /// Gathers one blob from each of the world ranks `members` (empty: all), in order of `index`. All
   /// use one key, which serves once. kTimeout names the absent ranks; a rank that has left or died
-  /// ends it. Ends early when `abort` is raised. `name`: of the communicator that is opened, for the
-  /// log. `waits` is called every 0.4 s meanwhile.
+  /// ends it. Ends early when `abort` is raised. `name`: of the communicator that is opened, for
+  /// the log. `waits` is called every 0.4 s meanwhile.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
                                             Deadline deadline, const AbortFlag& abort,
@@ -86,7 +86,8 @@ class World final : public ControlNode::Owner {
   Result<Agreed> survivors(const Uuid& key, const std::vector<int>& members,
                            const std::string& configuration, Deadline deadline,
                            const std::string& name);
-  /// Tells all ranks that this communicator has failed. The caller's process may exit at once.
+  /// Tells all ranks that this communicator has failed. The caller's process may exit at once. If
+  /// there is no memory to tell it, all ranks of this process have died for the others.
   void report(const Uuid& scope, const Status& why);
   /// This rank waits in a call. The root compares the calls of the ranks, and names the absent
   /// ranks at a deadline. `awaited`: world ranks.

@@ -62,14 +62,30 @@ Status Cache::free(void* memory) {
     return Status(Code::kPara, "device memory: no block of this cache is at the address to free");
   }
   const std::size_t bytes = at->second;
-  free_.push_back({memory, bytes});
-  classes_[bytes].push_back(std::prev(free_.end()));
+  const bool kept = keep({memory, bytes});
   live_.erase(at);
   info_.in_use -= bytes;
+  if (!kept) return heap_->free(memory);
   info_.cached += bytes;
   shrink(limit_);
   heap_->limit_kept(limit_ - info_.cached);
   return {};
+}
+
+// Returns false if there is no memory to remember the block.
+bool Cache::keep(const Block& block) {
+  try {
+    auto& its_class = classes_[block.bytes];
+    free_.push_back(block);
+    try {
+      its_class.push_back(std::prev(free_.end()));
+      return true;
+    } catch (...) {
+      free_.pop_back();
+    }
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the caller frees the block
+  }
+  return false;
 }
 
 void Cache::trim() {

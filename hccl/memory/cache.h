@@ -51,6 +51,7 @@ class Cache {
   using Free = std::list<Block>;  // in the order of freeing
 
   void* take(std::size_t bytes) HCCL_REQUIRES(mutex_);
+  bool keep(const Block& block) HCCL_REQUIRES(mutex_);
   void shrink(std::size_t limit) HCCL_REQUIRES(mutex_);
 
   const std::shared_ptr<Heap> heap_;

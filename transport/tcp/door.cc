@@ -38,7 +38,7 @@ Door::Door(Listener listener, std::unique_ptr<EpollSleeper> sleeper)
       thread_("hccl-door", [this] { run(); }) {}
 
 Door::~Door() {
-  over_.raise(Status(Code::kUnavail, "the door closes"));
+  over_.raise(closes_);
   sleeper_->ring();
 }
 
@@ -75,8 +75,12 @@ void Door::run() {
                         .abort = &over_,
                         .policy = {.spin = std::chrono::nanoseconds(0),
                                    .longest_nap = std::chrono::milliseconds(500)}};
-    static_cast<void>(waiter.until([this] { return turn(); }, *sleeper_));
-    expire();
+    try {
+      static_cast<void>(waiter.until([this] { return turn(); }, *sleeper_));
+      expire();
+    } catch (...) {  // no memory: those that hear nothing more dial again
+      visitors_.clear();
+    }
   }
   visitors_.clear();
   crypto_leaves_thread();

@@ -65,6 +65,7 @@ class Door {
   const Listener listener_;
   const std::unique_ptr<EpollSleeper> sleeper_;
   AbortFlag over_;
+  const Status closes_{Code::kUnavail, "the door closes"};  // a destructor has no memory for it
   Mutex mutex_;
   std::map<Uuid, std::shared_ptr<Inbox>> inboxes_ HCCL_GUARDED_BY(mutex_);
 
