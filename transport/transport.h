@@ -29,6 +29,7 @@ class Heap;
 namespace hccl::transport {
 
 class Doors;
+class Siblings;
 
 /// One posted send or receive. The caller owns it. The request and its bytes must stay alive and in
 /// place until done(); then the request can be posted again. The fields below the line belong to
@@ -153,6 +154,8 @@ struct OpenArgs {
   const Config* config = nullptr;
   /// Accepts the connections of all tcp meshes of this rank; null: the mesh has a door of its own.
   std::shared_ptr<Doors> doors;
+  /// Where the ranks of this process find each other's mappings. shm needs it.
+  std::shared_ptr<Siblings> siblings;
   /// The links open together with the mesh. Otherwise a backend may open a link with its first
   /// message; then the end of a rank is noticed only if a message is awaited from it.
   bool all_links = false;

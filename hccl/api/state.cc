@@ -131,7 +131,7 @@ Result<CommunicatorPtr> State::open(join::Worlds::Joined joined, const Config& c
   // Without device memory, collectives stage their data; nothing else changes.
   const auto heap = acl::Runtime::get().heap();
   if (!heap.ok()) log->warn("no device memory: {}", heap.status().message());
-  return core::Communicator::world(std::move(line), name, config, log,
+  return core::Communicator::world(std::move(line), name, config, log, siblings_,
                                    heap.ok() ? heap.value() : nullptr);
 }
 

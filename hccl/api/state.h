@@ -22,6 +22,7 @@
 #include "hccl/base/mutex.h"
 #include "hccl/core/communicator.h"
 #include "hccl/join/worlds.h"
+#include "transport/siblings.h"
 
 namespace hccl::api {
 
@@ -95,6 +96,7 @@ class State {
   ClusterWorlds cluster_worlds_;
   RegisteredMemory memory_;
   StateCallbacks callbacks_;
+  const std::shared_ptr<transport::Siblings> siblings_ = std::make_shared<transport::Siblings>();
 };
 
 }  // namespace hccl::api

@@ -17,7 +17,8 @@ constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
 Communicator::Communicator(std::shared_ptr<join::World> control, std::string name,
                            std::vector<int> ranks, int rank, const Uuid& id, const Config& config,
                            Logger log, std::shared_ptr<memory::Heap> heap,
-                           std::shared_ptr<transport::Doors> doors, const Selection* parent)
+                           std::shared_ptr<transport::Doors> doors,
+                           std::shared_ptr<transport::Siblings> siblings, const Selection* parent)
     : control_(std::move(control)),
       name_(std::move(name)),
       ranks_(std::move(ranks)),
@@ -28,12 +29,14 @@ Communicator::Communicator(std::shared_ptr<join::World> control, std::string nam
       placement_(control_->members(), ranks_, rank_, config_.spin),
       heap_(std::move(heap)),
       doors_(std::move(doors)),
+      siblings_(std::move(siblings)),
       failure_(*control_, id_, messages_of(id_), name_, ranks_, rank_, config_.flight_recorder_dir,
                log_, recorder_),
       settings_(config_),
       local_timeout_(config_.exec_timeout),
-      opening_({*control_, name_, ranks_, rank_, id_, config_, placement_, heap_, doors_},
-               failure_),
+      opening_(
+          {*control_, name_, ranks_, rank_, id_, config_, placement_, heap_, doors_, siblings_},
+          failure_),
       selection_(config_, log_, placement_, name_, rank_, parent),
       sends_(ranks_.size()),
       recvs_(ranks_.size()),
@@ -46,17 +49,16 @@ Communicator::Communicator(std::shared_ptr<join::World> control, std::string nam
                 Status(why.code(), why.message(), ranks_[static_cast<std::size_t>(rank_)]));
           })) {}
 
-Result<std::shared_ptr<Communicator>> Communicator::world(std::shared_ptr<join::World> control,
-                                                          std::string name, const Config& config,
-                                                          Logger log,
-                                                          std::shared_ptr<memory::Heap> heap) {
+Result<std::shared_ptr<Communicator>> Communicator::world(
+    std::shared_ptr<join::World> control, std::string name, const Config& config, Logger log,
+    std::shared_ptr<transport::Siblings> siblings, std::shared_ptr<memory::Heap> heap) {
   std::vector<int> ranks(static_cast<std::size_t>(control->size()));
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int>(r);
   const int rank = control->rank();
   const Uuid id = identity(control->info().id, "world");
   std::shared_ptr<Communicator> made(new Communicator(
       std::move(control), std::move(name), std::move(ranks), rank, id, config, std::move(log),
-      std::move(heap), std::make_shared<transport::Doors>(), nullptr));
+      std::move(heap), std::make_shared<transport::Doors>(), std::move(siblings), nullptr));
   HCCL_RETURN_IF_ERROR(made->meet(config.connect_timeout));
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
@@ -79,7 +81,7 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
   std::shared_ptr<Communicator> made;
   try {
     made.reset(new Communicator(control_, std::move(name), std::move(world_ranks), rank, id, its,
-                                log_, heap_, doors_, &selection_));
+                                log_, heap_, doors_, siblings_, &selection_));
   } catch (...) {  // the others need not wait for this rank
     control_->report(id, caught().with_context(name_ + ": rank " + std::to_string(rank_)));
     throw;
@@ -108,7 +110,7 @@ Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
   try {
     std::shared_ptr<Communicator> made(new Communicator(control_, std::move(name), std::move(ranks),
                                                         static_cast<int>(mine), id, its, log_,
-                                                        heap_, doors_, &selection_));
+                                                        heap_, doors_, siblings_, &selection_));
     made->shrunk_ = true;
     made->failure_.listen();
     made->hear_of_messages();

@@ -29,10 +29,12 @@ namespace hccl::core {
 class Communicator {
  public:
   /// Makes the communicator of all ranks behind `control`. Collective. `heap`: this process's
-  /// device heap, which the other ranks of its host can then reach; may be null.
+  /// device heap, which the other ranks of its host can then reach; may be null. `siblings`: the
+  /// process's.
   static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<join::World> control,
                                                      std::string name, const Config& config,
                                                      Logger log,
+                                                     std::shared_ptr<transport::Siblings> siblings,
                                                      std::shared_ptr<memory::Heap> heap = nullptr);
   /// Makes a communicator of some of this one's ranks, in the given order. Exactly these ranks call
   /// it, with the same arguments. `instance` distinguishes successive groups of one name. `config`:
@@ -142,7 +144,7 @@ class Communicator {
   Communicator(std::shared_ptr<join::World> control, std::string name, std::vector<int> ranks,
                int rank, const Uuid& id, const Config& config, Logger log,
                std::shared_ptr<memory::Heap> heap, std::shared_ptr<transport::Doors> doors,
-               const Selection* parent);
+               std::shared_ptr<transport::Siblings> siblings, const Selection* parent);
 
   Status meet(std::chrono::nanoseconds patience);
   void hear_of_messages();
@@ -177,6 +179,7 @@ class Communicator {
   const Placement placement_;
   const std::shared_ptr<memory::Heap> heap_;
   const std::shared_ptr<transport::Doors> doors_;  // of the world
+  const std::shared_ptr<transport::Siblings> siblings_;
 
   bool shrunk_ = false;  // shrink() made it
 

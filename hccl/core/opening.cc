@@ -53,6 +53,7 @@ transport::OpenArgs Opening::arguments(Deadline deadline) const {
   args.address = is_.control.members()[static_cast<std::size_t>(is_.control.rank())].address;
   args.config = &is_.config;
   args.doors = is_.doors;
+  args.siblings = is_.siblings;
   return args;
 }
 

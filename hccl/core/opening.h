@@ -35,6 +35,7 @@ class Opening {
     const Placement& placement;
     const std::shared_ptr<memory::Heap>& heap;
     const std::shared_ptr<transport::Doors>& doors;
+    const std::shared_ptr<transport::Siblings>& siblings;
   };
   Opening(const Member& member, Failure& failure) : is_(member), failure_(failure) {}
 

@@ -12,6 +12,7 @@
 #include "hccl/join/world.h"
 #include "tests/support/config.h"
 #include "tests/support/folder.h"
+#include "tests/support/siblings.h"
 #include "tests/support/threads.h"
 
 namespace hccl::testing {
@@ -45,7 +46,8 @@ TEST_P(Trials, AreNoOperations) {
     const Logger log = held_up(rank == 1);
     const auto control = join::World::join(*root, 2, rank, config, log);
     ASSERT_TRUE(control.ok()) << control.status().message();
-    const auto world = core::Communicator::world(*control, "world", config, log);
+    const auto world =
+        core::Communicator::world(*control, "world", config, log, testing::siblings());
     ASSERT_TRUE(world.ok()) << world.status().message();
     if (rank == 0) std::this_thread::sleep_for(kLong);
     const std::array<float, 2> mine{1, 2};

@@ -5,6 +5,7 @@
 #include "split/engine/window.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/config.h"
+#include "tests/support/siblings.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 
@@ -80,6 +81,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   args.address = "127.0.0.1";
   args.deadline = Deadline::after(std::chrono::nanoseconds(0));
   args.config = &config;
+  args.siblings = testing::siblings();
   args.exchange = [&](const std::string& mine, Deadline) {
     return parts_of(input, args.rank, mine);
   };

@@ -19,6 +19,7 @@
 #include "tests/join/join_parts.h"
 #include "tests/support/load.h"
 #include "tests/support/processes.h"
+#include "tests/support/siblings.h"
 #include "tests/support/world.h"
 
 namespace hccl::testing {
@@ -190,7 +191,9 @@ TEST(Join, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
       const rlimit none = limit_that_leaves(0);
       if (::setrlimit(RLIMIT_NOFILE, &none) != 0) return 1;
       const Logger log = make_logger("off", "rank 1");
-      board.first[1].set(core::Communicator::world(member.control, "world", config, log).status());
+      board.first[1].set(
+          core::Communicator::world(member.control, "world", config, log, testing::siblings())
+              .status());
       return 0;
     });
     const Outcome& own = board.first[1];

@@ -13,6 +13,7 @@
 #include "tests/join/join_parts.h"
 #include "tests/support/load.h"
 #include "tests/support/processes.h"
+#include "tests/support/siblings.h"
 
 namespace hccl::testing {
 namespace {
@@ -420,7 +421,8 @@ TEST(Join, StrangersDuringAJobChangeNothing) {
     ranks.emplace_back([&, r] {
       const Logger log = make_logger("off", "rank");
       Config config = meeting.config();
-      auto world = core::Communicator::world(meeting.done()[r]->control, "world", config, log);
+      auto world = core::Communicator::world(meeting.done()[r]->control, "world", config, log,
+                                             testing::siblings());
       seen[r] = world.status();
       if (!world.ok()) return;
       std::vector<float> go(1, 1.0F);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "hccl/base/random.h"
+#include "tests/support/siblings.h"
 
 namespace hccl::testing {
 
@@ -111,8 +112,8 @@ Status Processes::join(Member& member, int size, int rank, const Config& config)
 Status Processes::enter(Member& member, int size, int rank, const Config& config) {
   HCCL_RETURN_IF_ERROR(join(member, size, rank, config));
   const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
-  HCCL_ASSIGN_OR_RETURN(member.world,
-                        core::Communicator::world(member.control, "world", config, log));
+  HCCL_ASSIGN_OR_RETURN(
+      member.world, core::Communicator::world(member.control, "world", config, log, siblings()));
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "hccl/base/waiter.h"
+#include "tests/support/siblings.h"
 #include "transport/registry.h"
 
 namespace hccl::testing {
@@ -25,6 +26,7 @@ transport::OpenArgs Rank::open_args(Deadline deadline) const {
   for (std::size_t i = 0; i < args.key.size(); ++i) args.key[i] = static_cast<std::uint8_t>(7 * i);
   args.address = "127.0.0.1";
   args.config = &config_;
+  args.siblings = siblings();
   return args;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "hccl/base/random.h"
+#include "tests/support/siblings.h"
 #include "tests/support/threads.h"
 
 #ifdef HCCL_TEST_MPI
@@ -98,7 +99,7 @@ World::World(const std::vector<Config>& configs) {
     auto control = join::World::join(node_, size, here[i], config, log);
     EXPECT_TRUE(control.ok()) << control.status().message();
     if (!control.ok()) return;
-    auto made = core::Communicator::world(*control, "world", config, log);
+    auto made = core::Communicator::world(*control, "world", config, log, siblings());
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) ranks_[i] = *made;
   });

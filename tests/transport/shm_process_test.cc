@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -19,6 +18,7 @@
 #include "hccl/memory/heap.h"
 #include "tests/support/folder.h"
 #include "tests/support/ranks.h"
+#include "tests/support/siblings.h"
 #include "transport/shm/handover.h"
 #include "transport/shm/shm.h"
 
@@ -116,6 +116,7 @@ class Family {
     config.meeting_places = {place.path()};
     OpenArgs args;
     args.config = &config;
+    args.siblings = testing::siblings();
     args.rank = rank;
     args.size = size;
     args.hosts.assign(static_cast<std::size_t>(size), 0);
@@ -280,66 +281,139 @@ TEST_F(ShmProcesses, GetTheSegmentBeforeTheFirstHasAnswered) {
   ::munmap(page, sizeof *served);
 }
 
-// Two processes of two ranks each: neighbours share a mapping, the others attach their own.
-TEST_F(ShmProcesses, MixWithThreads) {
-  Family family(folder_, 2, [](OpenArgs& process) {
-    std::mutex mutex;
-    // Both threads meet here, then one of them speaks for the process.
-    struct Round {
-      std::vector<std::string> mine = std::vector<std::string>(2);
-      Result<std::vector<std::string>> all = std::vector<std::string>();
-    };
-    Round round;
-    Doorbell bell;
-    std::atomic<int> arrived{0};
-    std::atomic<int> finished{0};
-    const auto exchange_of = [&](int thread) {
-      return [&, thread](std::string mine, Deadline deadline) -> Result<std::vector<std::string>> {
-        round.mine[static_cast<std::size_t>(thread)] = std::move(mine);
-        const int turn = ++arrived;
-        bell.ring();
-        const int goal = (turn + 1) / 2 * 2;
-        const auto await = [&](const std::atomic<int>& count, int at_least) {
-          const Waiter waiter{.deadline = deadline, .policy = {.shared_cores = true}};
-          static_cast<void>(waiter.until([&] { return count.load() >= at_least; }, bell));
-        };
-        if (thread == 0) {
-          await(arrived, goal);
-          const std::string both =
-              ByteWriter().put_text(round.mine[0]).put_text(round.mine[1]).take();
-          auto gathered = process.exchange(both, deadline);
+/// Runs the body for `number` ranks of a process, as threads. Thread 0 speaks for the process in
+/// each exchange.
+void run_threads(const OpenArgs& process, int number,
+                 const std::function<void(OpenArgs&, int)>& body) {
+  struct Round {
+    std::vector<std::string> mine;
+    Result<std::vector<std::string>> all = std::vector<std::string>();
+  };
+  Round round{.mine = std::vector<std::string>(static_cast<std::size_t>(number))};
+  Doorbell bell;
+  std::atomic<int> arrived{0};
+  std::atomic<int> finished{0};
+  const auto exchange_of = [&](int thread) {
+    return [&, thread](std::string mine, Deadline deadline) -> Result<std::vector<std::string>> {
+      round.mine[static_cast<std::size_t>(thread)] = std::move(mine);
+      const int turn = ++arrived;
+      bell.ring();
+      const int goal = (turn + number - 1) / number * number;
+      const auto await = [&](const std::atomic<int>& count) {
+        const Waiter waiter{.deadline = deadline, .policy = {.shared_cores = true}};
+        static_cast<void>(waiter.until([&] { return count.load() >= goal; }, bell));
+      };
+      if (thread == 0) {
+        await(arrived);
+        ByteWriter ours;
+        for (const std::string& each : round.mine) ours.put_text(each);
+        auto gathered = process.exchange(ours.take(), deadline);
+        if (gathered.ok()) {
           std::vector<std::string> all;
-          for (const std::string& pair : *gathered) {
-            ByteReader reader(pair);
-            all.push_back(reader.get_text(kCap));
-            all.push_back(reader.get_text(kCap));
+          for (const std::string& theirs : *gathered) {
+            ByteReader reader(theirs);
+            for (int i = 0; i < number; ++i) all.push_back(reader.get_text(kCap));
           }
           round.all = all;
-          finished = goal;
-          bell.ring();
         } else {
-          await(finished, goal);
+          round.all = gathered.status();
         }
-        return round.all;
-      };
+        finished = goal;
+        bell.ring();
+      } else {
+        await(finished);
+      }
+      return round.all;
     };
-    std::vector<std::jthread> threads;
-    for (int thread = 0; thread < 2; ++thread) {
-      threads.emplace_back([&, thread] {
-        OpenArgs args = process;
-        args.rank = 2 * process.rank + thread;
-        args.size = 4;
-        args.hosts.assign(4, 0);
-        args.exchange = exchange_of(thread);
-        auto mesh = open_shm(args);
-        ASSERT_TRUE(mesh.ok()) << mesh.status().message();
-        for (const std::size_t bytes : {4, 70'000, 3 << 20}) exchange_all(**mesh, bytes);
-        barrier(args);
-      });
-    }
-    threads.clear();
+  };
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < number; ++thread) {
+    threads.emplace_back([&, thread] {
+      OpenArgs args = process;
+      args.rank = number * process.rank + thread;
+      args.size = number * process.size;
+      args.hosts.assign(static_cast<std::size_t>(args.size), 0);
+      args.exchange = exchange_of(thread);
+      body(args, thread);
+    });
+  }
+}
+
+/// The segments that this process has mapped.
+int count_mapped() {
+  int mapped = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:hccl-shm") != std::string::npos) ++mapped;
+  }
+  return mapped;
+}
+
+// Two processes of two ranks each.
+TEST_F(ShmProcesses, MixWithThreads) {
+  Family family(folder_, 2, [](OpenArgs& process) {
+    run_threads(process, 2, [](OpenArgs& args, int) {
+      auto mesh = open_shm(args);
+      ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+      for (const std::size_t bytes : {4, 70'000, 3 << 20}) exchange_all(**mesh, bytes);
+      barrier(args);
+    });
   });
   family.pass_rounds(shm::kRounds + 1);
+}
+
+// Also the ranks of a process without the leader share one mapping, and one descriptor to wake each
+// rank. The ranks have two meshes at a time.
+TEST_F(ShmProcesses, RanksOfAProcessShareWhatTheyMapAndKeepOpen) {
+  static constexpr int kThreads = 8;
+  Family family(folder_, 2, [](OpenArgs& process) {
+    run_threads(process, kThreads, [](OpenArgs& args, int thread) {
+      auto first = open_shm(args);
+      auto second = open_shm(args);
+      ASSERT_TRUE(first.ok()) << first.status().message();
+      ASSERT_TRUE(second.ok()) << second.status().message();
+      barrier(args);
+      if (thread == 0) {
+        EXPECT_EQ(count_mapped(), 2);
+        int wakes = 0;
+        for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+          std::error_code gone;  // the directory's own descriptor
+          if (fs::read_symlink(entry, gone) == "anon_inode:[eventfd]") ++wakes;
+        }
+        EXPECT_LE(wakes, 2 * (kThreads + args.size)) << "each rank's own, and one to wake each";
+      }
+      barrier(args);
+      exchange_all(**first, 70'000);
+      first->reset();
+      exchange_all(**second, 70'000);
+      barrier(args);
+    });
+  });
+  family.pass_rounds(2 * shm::kRounds + 3);
+}
+
+// The first rank of a process cannot map the segment, so no rank has one. The next mesh opens.
+TEST_F(ShmProcesses, ShareNothingIfTheFirstOfThemCannotMapIt) {
+  Family family(folder_, 2, [](OpenArgs& process) {
+    run_threads(process, 3, [&process](OpenArgs& args, int thread) {
+      OpenArgs wrong = args;
+      wrong.area_bytes = [](int) { return std::size_t{4096}; };
+      if (process.rank == 1 && thread == 0) {  // this rank expects a longer segment
+        wrong.area_bytes = [](int) { return std::size_t{8192}; };
+      }
+      EXPECT_FALSE(open_shm(wrong).ok());
+      EXPECT_FALSE(args.deadline.expired());
+      auto mesh = open_shm(args);
+      ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+      barrier(args);
+      if (thread == 0) {
+        EXPECT_EQ(count_mapped(), 1);
+      }
+      exchange_all(**mesh, 70'000);
+      barrier(args);
+    });
+  });
+  family.pass_rounds(2 * shm::kRounds + 2);
 }
 
 }  // namespace

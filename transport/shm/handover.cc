@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@
 #include "hccl/memory/heap.h"
 #include "transport/agree.h"
 #include "transport/shm/meeting.h"
+#include "transport/siblings.h"
 
 namespace hccl::transport::shm {
 namespace {
@@ -96,10 +98,6 @@ Result<ucred> peer_of(int socket) {
   return peer;
 }
 
-/// Whether this very process opened the other end, according to the kernel. Then both ends see the
-/// same addresses. (A forked child has its own process id.)
-bool same_process(const ucred& peer) { return peer.pid == ::getpid(); }
-
 struct Opening {  // what the leader publishes
   std::string path;
   Uuid id{};
@@ -123,11 +121,6 @@ Handshake handshake(Handshake::Side side, const OpenArgs& args, const Uuid& id) 
 
 // ---- the leader's side ----
 
-struct Guest {
-  Fd socket;
-  bool same_process = false;
-};
-
 /// The first message of a member, before it sends its descriptors.
 struct Introduction {
   std::uint32_t place = 0;
@@ -147,10 +140,10 @@ std::size_t area_bytes(const OpenArgs& args, std::size_t members) {
 
 /// Accepts the members, whose connections already wait in the listener, and receives their
 /// descriptors.
-Result<std::vector<Guest>> receive_guests(const OpenArgs& args, const std::vector<int>& members,
-                                          const Meeting& meeting, const Uuid& id, Segment& segment,
-                                          Deadline deadline) {
-  std::vector<Guest> guests(members.size());
+Result<std::vector<Fd>> receive_guests(const OpenArgs& args, const std::vector<int>& members,
+                                       const Meeting& meeting, const Uuid& id, Segment& segment,
+                                       Deadline deadline) {
+  std::vector<Fd> guests(members.size());
   for (std::size_t missing = members.size() - 1; missing != 0;) {
     HCCL_ASSIGN_OR_RETURN(Fd socket, accept_one(meeting.listener.get()));
     // All members have connected. An empty queue means that one of them was rejected below.
@@ -169,8 +162,7 @@ Result<std::vector<Guest>> receive_guests(const OpenArgs& args, const std::vecto
       continue;
     }
     const std::uint32_t place = guest.place;
-    if (place == 0 || place >= guests.size() || guests[place].socket.valid() ||
-        guest.has_heap > 1) {
+    if (place == 0 || place >= guests.size() || guests[place].valid() || guest.has_heap > 1) {
       continue;
     }
     auto fds = recv_fds(socket.get(), 1 + guest.has_heap, patience);
@@ -178,37 +170,25 @@ Result<std::vector<Guest>> receive_guests(const OpenArgs& args, const std::vecto
     segment.wake_fds[place] = std::move(fds->front());
     if (guest.has_heap != 0) segment.heap_fds[place] = std::move(fds->back());
     segment.pids[place] = peer->pid;
-    guests[place] = Guest{std::move(socket), same_process(*peer)};
+    guests[place] = std::move(socket);
     --missing;
   }
   return guests;
 }
 
 /// Sends the segment to one member.
-Status serve(const Guest& guest, const std::shared_ptr<Segment>& segment, Deadline deadline) {
-  // A member in this process gets the mapping itself, so both use the same addresses. If it never
-  // answers, it may or may not have taken the pointer, and the mapping is kept for ever.
-  auto* shared = guest.same_process ? new std::shared_ptr<Segment>(segment) : nullptr;
+Status serve(const Fd& guest, const Segment& segment, Deadline deadline) {
   ByteWriter writer;
-  writer.put(reinterpret_cast<std::uintptr_t>(shared));
-  for (std::size_t place = 0; place < segment->pids.size(); ++place) {
-    writer.put(segment->pids[place]);
-    writer.put(static_cast<std::uint8_t>(segment->heap_fds[place].valid()));
+  std::vector<int> fds{segment.memfd()};
+  for (const Fd& fd : segment.wake_fds) fds.push_back(fd.get());
+  for (std::size_t place = 0; place < segment.pids.size(); ++place) {
+    const Fd& heap = segment.heap_fds[place];
+    writer.put(segment.pids[place]);
+    writer.put(static_cast<std::uint8_t>(heap.valid()));
+    if (heap.valid()) fds.push_back(heap.get());
   }
-  const std::string offer = writer.take();
-  if (Status status = send_frame(guest.socket.get(), offer, deadline); !status.ok()) {
-    delete shared;
-    return status;
-  }
-  if (shared == nullptr) {
-    std::vector<int> fds{segment->memfd()};
-    for (const Fd& fd : segment->wake_fds) fds.push_back(fd.get());
-    for (const Fd& fd : segment->heap_fds) {
-      if (fd.valid()) fds.push_back(fd.get());
-    }
-    HCCL_RETURN_IF_ERROR(send_fds(guest.socket.get(), fds, deadline));
-  }
-  return {};
+  HCCL_RETURN_IF_ERROR(send_frame(guest.get(), writer.take(), deadline));
+  return send_fds(guest.get(), fds, deadline);
 }
 
 /// The number of members to serve before the first of them has answered. Descriptors in transit
@@ -221,22 +201,33 @@ std::size_t served_at_once(const Segment& segment) {
   return std::clamp<std::size_t>(limit.rlim_cur / 4 / each, 1, kMost);
 }
 
-/// Sends the segment to all members and waits for their answers.
-Status serve_all(const std::vector<Guest>& guests, const std::vector<int>& members,
-                 const std::shared_ptr<Segment>& segment, Deadline deadline) {
-  const std::size_t at_once = served_at_once(*segment);
-  std::size_t sent = 1;
+/// Sends the segment to the first member of each other process and waits for the answers. Then
+/// tells all other members to share the mapping that their process now has.
+Status serve_all(const std::vector<Fd>& guests, const std::vector<int>& members,
+                 const Segment& segment, Deadline deadline) {
+  std::vector<std::size_t> firsts;
+  std::vector<std::size_t> others;
+  std::set<std::int32_t> known{segment.pids[0]};
   for (std::size_t place = 1; place < guests.size(); ++place) {
-    Status status;
-    while (status.ok() && sent < guests.size() && sent - place < at_once) {
-      status = serve(guests[sent++], segment, deadline);
+    const std::int32_t pid = segment.pids[place];
+    (pid == 0 || known.insert(pid).second ? firsts : others).push_back(place);
+  }
+  const auto to = [&](std::size_t place, const Status& status) {
+    return status.with_context("handing shared memory to rank " + std::to_string(members[place]));
+  };
+  const std::size_t at_once = served_at_once(segment);
+  for (std::size_t sent = 0, answered = 0; answered < firsts.size(); ++answered) {
+    for (; sent < firsts.size() && sent - answered < at_once; ++sent) {
+      const Status status = serve(guests[firsts[sent]], segment, deadline);
+      if (!status.ok()) return to(firsts[sent], status);
     }
-    const std::size_t with = status.ok() ? place : sent - 1;
     char done = 0;
-    if (status.ok()) status = recv_all(guests[place].socket.get(), {&done, 1}, deadline);
-    if (!status.ok()) {
-      return status.with_context("handing shared memory to rank " + std::to_string(members[with]));
-    }
+    const Status status = recv_all(guests[firsts[answered]].get(), {&done, 1}, deadline);
+    if (!status.ok()) return to(firsts[answered], status);
+  }
+  for (const std::size_t place : others) {
+    const Status status = send_frame(guests[place].get(), {}, deadline);
+    if (!status.ok()) return to(place, status);
   }
   return {};
 }
@@ -254,9 +245,10 @@ Result<std::shared_ptr<Segment>> lead(const OpenArgs& args, const std::vector<in
     if (!segment->heap_fds[0].valid()) return syscall_failure("F_DUPFD");
   }
   segment->pids[0] = ::getpid();
-  HCCL_ASSIGN_OR_RETURN(const std::vector<Guest> guests,
+  HCCL_ASSIGN_OR_RETURN(const std::vector<Fd> guests,
                         receive_guests(args, members, meeting, id, *segment, deadline));
-  HCCL_RETURN_IF_ERROR(serve_all(guests, members, segment, deadline));
+  args.siblings->share(id, segment);
+  HCCL_RETURN_IF_ERROR(serve_all(guests, members, *segment, deadline));
   segment->drop_memfd();
   return segment;
 }
@@ -266,7 +258,7 @@ Result<std::shared_ptr<Segment>> lead(const OpenArgs& args, const std::vector<in
 Result<std::shared_ptr<Segment>> follow(const OpenArgs& args, const std::vector<int>& members,
                                         int wake, const Fd& socket, const Uuid& id,
                                         Deadline deadline) {
-  HCCL_ASSIGN_OR_RETURN(const ucred leader, peer_of(socket.get()));
+  HCCL_RETURN_IF_ERROR(peer_of(socket.get()).status());
   HCCL_RETURN_IF_ERROR(
       authenticate(socket.get(), handshake(Handshake::Side::kClient, args, id), deadline));
   Introduction mine;
@@ -279,38 +271,36 @@ Result<std::shared_ptr<Segment>> follow(const OpenArgs& args, const std::vector<
 
   HCCL_ASSIGN_OR_RETURN(const std::string offer,
                         recv_frame(socket.get(), kOfferCap + 8 * members.size(), deadline));
+  if (offer.empty()) {  // another rank of this process has mapped the segment
+    auto segment = args.siblings->find(id);
+    if (segment != nullptr) return segment;
+    return Status(Code::kTcpConnect, "the leader's offer of shared memory is not for this rank");
+  }
   ByteReader reader(offer);
-  const auto address = reader.get<std::uintptr_t>();
   std::vector<std::int32_t> pids(members.size());
   std::vector<std::uint8_t> has_heap(members.size());
   for (std::size_t place = 0; place < members.size(); ++place) {
     pids[place] = reader.get<std::int32_t>();
     has_heap[place] = reader.get<std::uint8_t>();
   }
-  if (!reader.finished() || (address != 0) != same_process(leader)) {
-    return Status(Code::kTcpConnect, "the leader's offer of shared memory is not for this rank");
+  if (!reader.finished()) {
+    return Status(Code::kTcpConnect, "the leader's offer of shared memory cannot be read");
   }
-  std::shared_ptr<Segment> segment;
-  if (address != 0) {
-    const std::unique_ptr<std::shared_ptr<Segment>> shared(
-        reinterpret_cast<std::shared_ptr<Segment>*>(address));
-    segment = *shared;
-  } else {
-    const auto heaps =
-        static_cast<std::size_t>(std::count(has_heap.begin(), has_heap.end(), std::uint8_t{1}));
-    HCCL_ASSIGN_OR_RETURN(std::vector<Fd> fds,
-                          recv_fds(socket.get(), 1 + members.size() + heaps, deadline));
-    HCCL_ASSIGN_OR_RETURN(segment,
-                          Segment::attach(std::move(fds[0]), static_cast<int>(members.size()),
-                                          area_bytes(args, members.size())));
-    auto next = fds.begin() + 1;
-    for (Fd& wake_fd : segment->wake_fds) wake_fd = std::move(*next++);
-    for (std::size_t place = 0; place < members.size(); ++place) {
-      if (has_heap[place] == 1) segment->heap_fds[place] = std::move(*next++);
-    }
-    segment->pids = std::move(pids);
-    segment->drop_memfd();
+  const auto heaps =
+      static_cast<std::size_t>(std::count(has_heap.begin(), has_heap.end(), std::uint8_t{1}));
+  HCCL_ASSIGN_OR_RETURN(std::vector<Fd> fds,
+                        recv_fds(socket.get(), 1 + members.size() + heaps, deadline));
+  HCCL_ASSIGN_OR_RETURN(std::shared_ptr<Segment> segment,
+                        Segment::attach(std::move(fds[0]), static_cast<int>(members.size()),
+                                        area_bytes(args, members.size())));
+  auto next = fds.begin() + 1;
+  for (Fd& wake_fd : segment->wake_fds) wake_fd = std::move(*next++);
+  for (std::size_t place = 0; place < members.size(); ++place) {
+    if (has_heap[place] == 1) segment->heap_fds[place] = std::move(*next++);
   }
+  segment->pids = std::move(pids);
+  segment->drop_memfd();
+  args.siblings->share(id, segment);
   HCCL_RETURN_IF_ERROR(send_all(socket.get(), "+", deadline));
   return segment;
 }

@@ -1,5 +1,6 @@
-// How the ranks of one host get a common segment: the lowest rank creates it and sends it to the
-// others, together with the wake-up descriptors of all ranks, over an authenticated UNIX socket.
+// How the ranks of one host get a common segment: the lowest rank creates it and sends it, together
+// with the wake-up descriptors of all ranks, to one rank of each process over an authenticated UNIX
+// socket. The ranks of a process share the mapping and these descriptors.
 #pragma once
 
 #include <functional>

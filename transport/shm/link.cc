@@ -32,11 +32,12 @@ BasicLink<Atomics>::BasicLink(int rank, int peer, RingWriter out, RingReader in,
       limits_(in.size()),
       rank_(rank),
       peer_(peer),
-      wake_fd_(wake_fd),
-      lanes_(Mesh::kLanes) {}
+      wake_fd_(wake_fd) {}
 
 template <class Atomics>
 auto BasicLink<Atomics>::lane(std::uint32_t number) -> LaneState& {
+  // With many ranks most links carry nothing, and must take little memory.
+  if (number >= lanes_.size()) lanes_.resize(number + 1);
   auto& lane = lanes_[number];
   if (lane == nullptr) {
     lane = std::make_unique<LaneState>();
