@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "hccl/base/process_memory.h"
 
@@ -97,8 +98,9 @@ Status by_pieces(Region& region, const Operation& op, int local_rank, std::size_
 
 // Tests copies between the processes. Each rank tells its peers a number of its own, the number's
 // address, and the address of an array with an element for each peer. Each rank reads the number of
-// each peer, and writes its own number into the peer's array. If a number read from memory differs
-// from the announced number, the copy went to the wrong process or was not allowed.
+// the first rank of each other process, and writes its own number into that rank's array. If a
+// number read from memory differs from the announced number, the copy went to the wrong process or
+// was not allowed.
 Result<bool> attach(Region& region) {
   const auto& peers = region.memory().peers;
   const auto other_process = [&](std::size_t local_rank) {
@@ -107,6 +109,13 @@ Result<bool> attach(Region& region) {
   bool yes = false;
   for (std::size_t i = 0; i < peers.size(); ++i) yes = yes || other_process(i);
   if (!yes) return false;
+  // The kernel decides by the thread that copies and by the other process, not by its threads. So
+  // each rank asks for itself, and the first rank of a process stands for all of them.
+  std::set<pid_t> processes;
+  std::vector<bool> stands(peers.size());
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    stands[i] = peers[i].process == 0 || processes.insert(peers[i].process).second;
+  }
   struct Shown {
     std::uint64_t number;
     std::uint64_t at;     // address of `number`
@@ -123,7 +132,7 @@ Result<bool> attach(Region& region) {
   std::vector<Shown> shown;
   HCCL_RETURN_IF_ERROR(meet(region, mine, shown));
   for (std::size_t local_rank = 0; local_rank < shown.size(); ++local_rank) {
-    if (!other_process(local_rank)) continue;
+    if (!other_process(local_rank) || !stands[local_rank]) continue;
     const pid_t process = peers[local_rank].process;
     const std::uint64_t mark = shown[local_rank].marks +
                                static_cast<std::uint64_t>(region.local_rank()) * sizeof mine.number;
@@ -138,6 +147,7 @@ Result<bool> attach(Region& region) {
   }
   HCCL_ASSIGN_OR_RETURN(yes, all_agree(region, yes));
   for (std::size_t local_rank = 0; local_rank < shown.size(); ++local_rank) {
+    if (!stands[static_cast<std::size_t>(region.local_rank())]) break;
     if (other_process(local_rank) && marks[local_rank] != shown[local_rank].number) yes = false;
   }
   return all_agree(region, yes);
