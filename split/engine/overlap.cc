@@ -6,6 +6,8 @@
 #include <ctime>
 #include <new>
 
+#include "hccl/base/caught.h"
+
 namespace hccl::split {
 namespace {
 
@@ -73,7 +75,7 @@ Result<std::unique_ptr<Overlap>> Overlap::create(std::shared_ptr<core::Communica
   }
   log->info("gradient segment result: {}", segments_text(segments));
   HCCL_RETURN_IF_ERROR(made->lay_out(std::move(segments)));
-  made->begin_iteration();
+  made->begin_iteration({});
   return made;
 }
 
@@ -95,11 +97,13 @@ bool Overlap::contiguous() const {
   return true;
 }
 
+// On failure, also by an exception, the segments so far stay.
 Status Overlap::lay_out(Segments segments) {
   const std::size_t element = size_of(type_);
   auto in_use = std::make_shared<PlanVersion>();
-  segments_.clear();
-  due_ = started_ = 0;
+  std::vector<Segment> laid_out;
+  std::vector<std::uint32_t> segment_of(gradients_.size());
+  std::vector<std::uint64_t> offset(gradients_.size());
   std::uint64_t buffer_elements = 0;
   std::uint32_t first = 0;
   for (const std::uint32_t last : segments) {
@@ -107,8 +111,8 @@ Status Overlap::lay_out(Segments segments) {
     segment.first = first;
     segment.last = last;
     for (std::uint32_t i = first; i <= last; ++i) {
-      segment_of_[i] = static_cast<std::uint32_t>(segments_.size());
-      offset_[i] = segment.count;
+      segment_of[i] = static_cast<std::uint32_t>(laid_out.size());
+      offset[i] = segment.count;
       if (gradients_[i].count == 0) continue;  // wherever it may lie
       if (segment.count == 0) segment.data = gradients_[i].data;
       segment.copied =
@@ -117,78 +121,94 @@ Status Overlap::lay_out(Segments segments) {
     }
     if (segment.copied) buffer_elements += segment.count;
     in_use->bytes.push_back(segment.count * element);
-    segments_.push_back(std::move(segment));
+    laid_out.push_back(std::move(segment));
     first = last + 1;
   }
-  fingerprint_ = fingerprint(gradients_, segments);
-  in_use->last_indices = std::move(segments);
-  plan_ = std::move(in_use);
   // Later segments may need copies that these do not need; then it would be too late for kOom.
   if (mode_ == Mode::kAuto && !contiguous()) {
     buffer_elements = 0;
     for (const auto& gradient : gradients_) buffer_elements += gradient.count;
   }
   if (buffer_elements > buffer_elements_) {
-    buffer_.reset(new (std::nothrow) std::byte[buffer_elements * element]);
-    if (!buffer_) {
+    std::unique_ptr<std::byte[]> buffer(new (std::nothrow) std::byte[buffer_elements * element]);
+    if (!buffer) {
       return Status(Code::kOom, "the fusion buffer of " +
                                     std::to_string(buffer_elements * element) +
                                     " bytes cannot be allocated");
     }
+    buffer_ = std::move(buffer);
     buffer_elements_ = buffer_elements;
   }
   std::byte* next = buffer_.get();
-  for (Segment& segment : segments_) {
+  for (Segment& segment : laid_out) {
     if (!segment.copied) continue;
     segment.data = next;
     next += segment.count * element;
   }
+  segments_.swap(laid_out);
+  segment_of_.swap(segment_of);
+  offset_.swap(offset);
+  due_ = started_ = 0;
+  fingerprint_ = fingerprint(gradients_, segments);
+  in_use->last_indices = std::move(segments);
+  plan_ = std::move(in_use);
   return {};
 }
 
+// Segments whose gradients are ready have not started if the ranks never met, or if memory was
+// missing.
 Overlap::~Overlap() {
-  if (!met_ && due_ > 0 && !over_ && meet().ok()) start_due();
+  try {
+    if (!over_ && started_ < due_ && (met_ || meet().ok())) start_due();
+  } catch (...) {
+    abort_caught();
+  }
   give_up_place();
   for (std::size_t s = 0; s < started_; ++s) {
     if (segments_[s].ticket) static_cast<void>(communicator_->queue().wait(segments_[s].ticket));
   }
 }
 
-void Overlap::begin_iteration() {
+// The other ranks wait for this rank, which cannot go on.
+void Overlap::abort_caught() noexcept {
+  try {
+    communicator_->abort("its gradients cannot be reduced: " + caught().message());
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the other ranks time out
+  }
+}
+
+// The vectors of `next` are used again. On an exception the last iteration stays over.
+void Overlap::begin_iteration(Times next) {
+  next.number = now_.number + 1;
+  next.begin = now_.wait_end != 0 ? now_.wait_end : now_ns();
+  next.overlapped = parallel_ && met_ && (!automatic_ || automatic_->overlaps(next.number));
+  next.fp_start = next.bp_end = next.wait_begin = next.wait_end = next.iteration_end = 0;
+  next.ready.assign(gradients_.size(), 0);
+  for (auto* each : {&next.start, &next.end, &next.cpu, &next.wait_for_peer})
+    each->assign(segments_.size(), 0);
+  next.algorithm.resize(segments_.size());
+  next.plan = plan_;
+  if (over_) past_.push_back(std::move(now_));
+  now_ = std::move(next);
+  over_ = false;
   std::fill(is_ready_.begin(), is_ready_.end(), 0);
   for (Segment& segment : segments_) {
     segment.missing = segment.last - segment.first + 1;
     segment.ticket.reset();
   }
   due_ = started_ = 0;
-  over_ = false;
-  const std::uint64_t number = now_.number + 1;
-  now_.begin = now_.wait_end != 0 ? now_.wait_end : now_ns();
-  now_.number = number;
-  now_.overlapped = parallel_ && met_ && (!automatic_ || automatic_->overlaps(number));
-  now_.fp_start = now_.bp_end = now_.wait_begin = now_.wait_end = now_.iteration_end = 0;
-  now_.ready.assign(gradients_.size(), 0);
-  for (auto* each : {&now_.start, &now_.end, &now_.cpu, &now_.wait_for_peer})
-    each->assign(segments_.size(), 0);
-  now_.algorithm.resize(segments_.size());
-  now_.plan = plan_;
 }
 
 void Overlap::begin_if_over() {
   if (!over_) return;
   const std::size_t bytes =
       sizeof(Times) + (gradients_.size() + 8 * segments_.size()) * sizeof(std::int64_t);
-  const std::int64_t wait_end = now_.wait_end;
-  const std::uint64_t number = now_.number;
-  past_.push_back(std::move(now_));
-  now_ = Times();
-  if (past_.size() >= std::clamp<std::size_t>(kTraceBytes / bytes, 2, kTraced)) {
-    now_ = std::move(past_.front());  // for its memory
+  Times next;
+  if (past_.size() + 1 >= std::clamp<std::size_t>(kTraceBytes / bytes, 2, kTraced)) {
+    next = std::move(past_.front());  // for its memory
     past_.pop_front();
   }
-  now_.wait_end = wait_end;
-  now_.number = number;
-  begin_iteration();
+  begin_iteration(std::move(next));
 }
 
 std::string Overlap::name(std::uint32_t index) const {
@@ -233,7 +253,7 @@ void Overlap::scatter(const Segment& segment) const {
 }
 
 void Overlap::start_due() {
-  while (started_ < due_) start(started_++);
+  for (; started_ < due_; ++started_) start(started_);
 }
 
 void Overlap::start(std::size_t index) {
@@ -352,49 +372,6 @@ Status Overlap::end_window() {
   plan_->predicted_end = nanoseconds(decision.predicted_end);
   plan_->lower_bound = nanoseconds(decision.lower_bound);
   return {};
-}
-
-// ---- traces ----
-
-TraceIteration Overlap::iteration(const Times& times) const {
-  TraceIteration out;
-  out.number = times.number;
-  out.begin_ns = times.begin;
-  out.compute_end_ns = times.compute_end();
-  out.overlapped = times.overlapped;
-  out.plan_version = times.plan->version;
-  out.predicted_end_ns = times.plan->predicted_end;
-  out.lower_bound_ns = times.plan->lower_bound;
-  if (times.fp_start != 0) out.marks.push_back({"fp_start", times.fp_start});
-  if (times.bp_end != 0) out.marks.push_back({"bp_end", times.bp_end});
-  if (times.iteration_end != 0) out.marks.push_back({"iteration_end", times.iteration_end});
-  for (std::uint32_t i = 0; i < gradients_.size(); ++i) {
-    const Gradient& each = gradients_[i];
-    out.gradients.push_back({i, each.name, each.count * size_of(type_), times.ready[i]});
-  }
-  std::uint32_t first = 0;
-  for (std::size_t s = 0; s < times.plan->last_indices.size(); ++s) {
-    const std::uint32_t last = times.plan->last_indices[s];
-    out.segments.push_back({first, last, times.plan->bytes[s], times.algorithm[s], times.start[s],
-                            times.end[s], times.wait_for_peer[s], times.cpu[s]});
-    first = last + 1;
-  }
-  return out;
-}
-
-std::string Overlap::timeline() const {
-  if (over_) return timeline_text(iteration(now_));
-  return past_.empty() ? "" : timeline_text(iteration(past_.back()));
-}
-
-Trace Overlap::trace() const {
-  Trace out;
-  out.rank = static_cast<std::uint32_t>(communicator_->rank());
-  out.rank_size = static_cast<std::uint32_t>(communicator_->size());
-  out.group = communicator_->name();
-  for (const Times& times : past_) out.iterations.push_back(iteration(times));
-  if (over_) out.iterations.push_back(iteration(now_));
-  return out;
 }
 
 }  // namespace hccl::split

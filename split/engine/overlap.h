@@ -96,7 +96,8 @@ class Overlap {
   Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<Gradient> gradients,
           DataType type, ReduceOp op, bool parallel, Mode mode);
   Status lay_out(Segments segments);
-  void begin_iteration();
+  void abort_caught() noexcept;
+  void begin_iteration(Times next);
   void begin_if_over();
   void start_due();
   void start(std::size_t segment);
