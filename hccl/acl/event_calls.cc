@@ -7,6 +7,7 @@
 #include "hccl/acl/acl_rt.h"
 #include "hccl/acl/failure.h"
 #include "hccl/acl/runtime.h"
+#include "hccl/base/caught.h"
 
 namespace hccl::acl {
 namespace {
@@ -32,6 +33,16 @@ Status create(aclrtEvent* event, std::uint32_t flag) {
   return {};
 }
 
+// Releases the waiters even if there is no memory for the text.
+void complete_skipped(Event& event, std::uint64_t number) noexcept {
+  try {
+    event.complete(number, failure(ACL_ERROR_RT_STREAM_ABORT,
+                                   "the stream that an event was recorded in has failed"));
+  } catch (...) {
+    event.complete(number, caught());
+  }
+}
+
 // The default stream has no queue: its event is complete at once.
 Status record(aclrtEvent handle, aclrtStream stream) {
   HCCL_ASSIGN_OR_RETURN(const auto event, find_event(handle));
@@ -41,17 +52,25 @@ Status record(aclrtEvent handle, aclrtStream stream) {
   }
   HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
   const std::uint64_t number = event->issue();
-  found->submit(
-      [event, number] {
-        event->complete(number, Status());
-        return Status();
-      },
-      [event, number] {
-        event->complete(number, failure(ACL_ERROR_RT_STREAM_ABORT,
-                                        "the stream that an event was recorded in has failed"));
-      });
+  try {
+    found->submit(
+        [event, number] {
+          event->complete(number, Status());
+          return Status();
+        },
+        [event, number] { complete_skipped(*event, number); });
+  } catch (...) {
+    event->complete(number, caught());
+    throw;
+  }
   return {};
 }
+
+// The end of a wait in a stream, also if the wait throws.
+struct WaitEnds {
+  Event& event;
+  ~WaitEnds() { event.wait_ends(); }
+};
 
 Status stream_wait(aclrtStream stream, aclrtEvent handle) {
   std::shared_ptr<Stream> found;
@@ -65,13 +84,17 @@ Status stream_wait(aclrtStream stream, aclrtEvent handle) {
   // The stream outlives its tasks.
   const AbortFlag* const abandoned = &found->abandoned();
   event->wait_enters();
-  found->submit(
-      [event, number, abandoned] {
-        Status status = event->wait_for(number, Deadline::never(), abandoned);
-        event->wait_ends();
-        return status;
-      },
-      [event] { event->wait_ends(); });
+  try {
+    found->submit(
+        [event, number, abandoned] {
+          const WaitEnds ends{*event};
+          return event->wait_for(number, Deadline::never(), abandoned);
+        },
+        [event] { event->wait_ends(); });
+  } catch (...) {
+    event->wait_ends();
+    throw;
+  }
   return {};
 }
 

@@ -33,9 +33,9 @@ Stream::~Stream() {
 void Stream::submit(Task task, std::function<void()> skipped) {
   {
     const MutexLock lock(mutex_);
+    if (!worker_.started()) start_worker();  // first, because it may throw
     line_.push_back({std::move(task), std::move(skipped)});
     submitted_.fetch_add(1);
-    if (!worker_.started()) start_worker();
   }
   work_bell_.ring();
 }
@@ -74,7 +74,10 @@ bool Stream::work(std::uint64_t upto) {
     if (!skip) {
       status = run(entry.run);
     } else if (entry.skipped) {
-      entry.skipped();
+      status = run([&] {
+        entry.skipped();
+        return Status();
+      });
     }
     entry = {};  // the task releases its references before it counts as done
     lock.lock();
