@@ -163,7 +163,10 @@ Status BasicWaiter<Atomics>::wait_long(Ready& ready, Describe& describe, Bell& b
     return !failure.ok();
   };
   const auto report = [&] {
-    if (stalled) stalled(describe());
+    try {
+      if (stalled) stalled(describe());
+    } catch (...) {  // NOLINT(bugprone-empty-catch): a failed report must not end the wait
+    }
   };
   const Deadline limit = end();
   // Some reports are made even before a short deadline, so that the error can name the absent

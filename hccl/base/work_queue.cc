@@ -228,7 +228,7 @@ bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoor
   const Waiter waiter{.deadline = deadline, .policy = policy};
   if (waiter.until(ready, bell) != Waited::kReady) return false;
   if (!overdue || !take_out(entry)) return true;
-  entry.status_ = bound_.overdue();
+  entry.status_ = result_of(bound_.overdue);
   entry.work_ = nullptr;
   if (entry.on_done_) std::exchange(entry.on_done_, nullptr)(entry.status_);
   entry.done_.store(true, std::memory_order_release);
