@@ -125,7 +125,15 @@ Status LocalEngine::finish() {
 // ranks time to notice. If calls differ, the announcement stays, so that all ranks can see the
 // difference.
 Status LocalEngine::rendezvous() {
-  Status status = run_rendezvous();
+  Status status;
+  try {
+    status = run_rendezvous();
+  } catch (...) {  // as when memory is missing
+    region_.leave();
+    region_.withdraw();
+    region_.await_left();
+    throw;
+  }
   region_.leave();
   if (local::copies_refused(region_, status)) {
     topology_.kernel_copies = false;  // on all ranks
