@@ -96,9 +96,9 @@ Joining::Call join(const HcclRootInfo& info, int size, int rank) {
 HcclComm join_as_root(c10d::Store& store, const std::string& key, int size) {
   Joining joining(kInit, join(make_root_info(store, key), size, 0));
   while (!joining.ends_within(kLook)) run_signal_handlers();
-  const HcclComm handle = joining.take();
-  store.deleteKey(key);
-  return handle;
+  check(joining.result(), kInit);
+  store.deleteKey(key);  // before take(), because it may throw
+  return joining.take();
 }
 
 // The current value in the store, without a wait; `known` if there is none.
@@ -185,7 +185,7 @@ std::shared_ptr<Communicator::Shared> Communicator::divide(const Part& part, mil
                   static_cast<uint64_t>(timeout.count()), comm);
   });
   while (!joining.ends_within(kLook)) run_signal_handlers();
-  return std::shared_ptr<Shared>(new Shared{joining.take(), world, ranks});
+  return std::shared_ptr<Shared>(new Shared{joining.take(), world, std::move(ranks)});
 }
 
 std::shared_ptr<Communicator::Shared> Communicator::shrink(Communicator& parent,
@@ -241,7 +241,7 @@ bool Communicator::drain(milliseconds limit) noexcept {
   if (handle_ == nullptr) return true;
   HcclRequest last = nullptr;
   const auto nothing = [](void*) { return HCCL_SUCCESS; };
-  static_cast<void>(HcclSubmit(nothing, handle_, true, nullptr, nullptr, &last));
+  if (HcclSubmit(nothing, handle_, true, nullptr, nullptr, &last) != HCCL_SUCCESS) return false;
   if (last != nullptr) {  // null: there was nothing to wait for
     const HcclResult waited = HcclRequestWait(last, limit.count(), nullptr);
     static_cast<void>(HcclRequestFree(last));

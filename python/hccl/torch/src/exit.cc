@@ -29,6 +29,7 @@ struct Member {
 struct Members {
   std::mutex mutex;
   std::vector<Member> all;
+  std::vector<std::shared_ptr<Communicator>> ending;  // room for all; once begun, of end_groups
 };
 
 Members& members() {
@@ -40,28 +41,34 @@ std::atomic<bool> begun = false;
 std::atomic<bool> ended = false;
 std::thread::id ender;  // written before `begun`
 
-}  // namespace
-
-void end_before_python(const std::shared_ptr<Communicator>& communicator) {
-  const std::lock_guard lock(members().mutex);
-  std::erase_if(members().all, [](const Member& each) { return each.communicator.expired(); });
-  members().all.push_back({communicator, {}});
-}
-
-std::vector<std::shared_ptr<Communicator>> living_communicators() {
-  std::vector<std::shared_ptr<Communicator>> living;
+void add_living(std::vector<std::shared_ptr<Communicator>>& living) {
   const std::lock_guard lock(members().mutex);
   for (const Member& each : members().all) {
     auto communicator = each.fork.in_child() ? nullptr : each.communicator.lock();
     if (communicator) living.push_back(std::move(communicator));
   }
+}
+
+}  // namespace
+
+void end_before_python(const std::shared_ptr<Communicator>& communicator) {
+  const std::lock_guard lock(members().mutex);
+  std::erase_if(members().all, [](const Member& each) { return each.communicator.expired(); });
+  if (!begun) members().ending.reserve(members().all.size() + 1);  // the end may lack memory
+  members().all.push_back({communicator, {}});
+}
+
+std::vector<std::shared_ptr<Communicator>> living_communicators() {
+  std::vector<std::shared_ptr<Communicator>> living;
+  add_living(living);
   return living;
 }
 
 void end_groups(bool failed) noexcept {
   ender = std::this_thread::get_id();
   begun = true;
-  const auto living = living_communicators();
+  auto& living = members().ending;
+  add_living(living);
   const auto deadline = steady_clock::now() + (failed ? milliseconds(0) : kGraceAtExit);
   for (const auto& each : living) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
@@ -72,6 +79,7 @@ void end_groups(bool failed) noexcept {
     each->end(milliseconds(1), kGrace,
               failed ? "an exception ended its program" : "its program ended while operations ran");
   }
+  living.clear();
 }
 
 bool program_ends() noexcept { return begun.load(std::memory_order_relaxed); }

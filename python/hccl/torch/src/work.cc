@@ -22,6 +22,14 @@ c10::intrusive_ptr<c10::ivalue::Future> new_future(bool of_lists) {
 thread_local HcclComm calling_back = nullptr;
 thread_local bool in_callback = false;  // of any operation
 
+// Somebody may wait for the future, which could not be completed.
+void fail(c10::ivalue::Future& future, std::exception_ptr failure) noexcept {
+  try {
+    if (!future.completed()) future.setErrorIfNeeded(std::move(failure));
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a callback of the future threw
+  }
+}
+
 }  // namespace
 
 Work::Work(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
@@ -99,7 +107,13 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
     if (request_ != nullptr) static_cast<void>(HcclRequestMark(request_));
     late = settled_;
   }
-  if (late) settle(*future_);
+  if (!late) return future_;
+  try {
+    settle(*future_);
+  } catch (...) {
+    fail(*future_, std::current_exception());
+    throw;
+  }
   return future_;
 }
 
@@ -119,6 +133,7 @@ void Work::complete_future(bool future) noexcept {
     if (future) settle(*future_);
   } catch (...) {  // the program has completed the future, or a callback threw
     failure = std::current_exception();
+    if (future) fail(*future_, failure);
   }
   finish(std::move(failure));
   in_callback = outer;
