@@ -32,7 +32,12 @@ Result<void*> Cache::allocate(std::size_t bytes) {
   }
   if (!made.ok()) return made;
   const MutexLock lock(mutex_);
-  live_.emplace(*made, size);
+  try {
+    live_.emplace(*made, size);
+  } catch (...) {
+    static_cast<void>(heap_->free(*made));
+    throw;
+  }
   info_.in_use += size;
   ++info_.fresh;
   return made;

@@ -145,11 +145,12 @@ Status Overlap::lay_out(Segments segments) {
     segment.data = next;
     next += segment.count * element;
   }
+  const std::uint32_t print = fingerprint(gradients_, segments);
   segments_.swap(laid_out);
   segment_of_.swap(segment_of);
   offset_.swap(offset);
   due_ = started_ = 0;
-  fingerprint_ = fingerprint(gradients_, segments);
+  fingerprint_ = print;
   in_use->last_indices = std::move(segments);
   plan_ = std::move(in_use);
   return {};
