@@ -1,6 +1,7 @@
 #include "hccl/control/relay.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hccl::control {
 namespace {
@@ -41,7 +42,7 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   const bool stopped = slept > kStopped;
   if (slept > kAwake) judges_at_ = now + kSoon;
   const auto late = neighbours_.ran(next_, now);
-  for (auto& [since, news] : untold_) since += late;
+  for (Untold& each : untold_) each.since += late;
   const Line* parent = neighbours_.find(parent_);
   if (parent != nullptr && slept > neighbours_.beats() + kAwake) {  // so a beat is due
     proof_ = parent->sent() + 1;
@@ -237,7 +238,7 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
   if (fresh.left.contains(node_)) {
     for (auto& [id, line] : neighbours_.lines()) line.farewell = line.sent();
   }
-  untold_.emplace_back(learned_ = now_, fresh);
+  untold_.push_back({learned_ = now_, fresh, {}});
   if (!fresh.silent.empty()) silenced_ = now_;
   seek_at_ = now_;
   // A child that leaves goes once it has heard that all know.
@@ -269,13 +270,14 @@ void Relay::tell_ranks() {
     return line.unheeded.front() <= std::max(since, line.told);
   };
   while (!untold_.empty()) {
-    auto& [since, news] = untold_.front();
+    auto& [since, news, answers] = untold_.front();
     const bool answered =
         std::ranges::none_of(lines, [&, at = since](const auto& each) { return waits(each, at); });
     const bool alone = below() == RankSet{node_} && !missing().empty();
     const bool late = now_ >= since + (answered ? Neighbours::kSkip : kGrace);
     if (state_ == State::kRoot && (!answered || alone) && !late) return;
     step_.heard.merge(news);
+    std::ranges::move(answers, std::back_inserter(step_.answers));
     untold_.pop_front();
     forget_decided();
   }

@@ -129,6 +129,7 @@ class Relay {
   void send(LineId id, Kind kind, std::string_view body = {});
   void say_answer(LineId to, const Gatherings::Answer& answer);
   void tell_answer(const Gatherings::Answer& answer, LineId from);
+  void tell_own(const Gatherings::Answer& answer);
   void answered(const Gatherings::Answer& answer, LineId from);
   void tell_late(const Gatherings::Late& late);
 
@@ -192,9 +193,14 @@ class Relay {
   Time seek_at_{}, give_up_at_ = Time::max();  // an orphan's
   Time learned_{};                             // when something was news
   Time silenced_{};                            // when a silent node was news
-  std::deque<std::pair<Time, News>> untold_;   // that the own ranks have not heard
-  std::size_t proof_ = 0;                      // the parent lives if it acknowledges so many frames
-  std::vector<std::string> doubted_{};         // its frames until then
+  struct Untold {
+    Time since;
+    News news;
+    std::vector<Gatherings::Answer> answers;  // errors that came after the news
+  };
+  std::deque<Untold> untold_;           // what the own ranks have not heard
+  std::size_t proof_ = 0;               // the parent lives if it acknowledges so many frames
+  std::vector<std::string> doubted_{};  // its frames until then
   RankSet said_below_, said_doubts_;
   std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // that the parent has not heard
   Time waits_at_ = Time::max();

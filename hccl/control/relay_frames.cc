@@ -203,8 +203,14 @@ void Relay::tell_answer(const Gatherings::Answer& answer, LineId from) {
   for (const LineId id : to) say_answer(id, answer);
   const RankSet& own = roster_->nodes[node_].ranks;
   if ((named & own).empty()) return;
-  step_.answers.push_back(answer);
+  tell_own(answer);
   for (const Refusal& each : refusals_.over(answer, own)) hear_refusal(each);
+}
+
+// An error may follow from news that the own ranks have not heard: they hear the reason first.
+void Relay::tell_own(const Gatherings::Answer& answer) {
+  const bool may_follow = !answer.why.ok() && !untold_.empty();
+  (may_follow ? untold_.back().answers : step_.answers).push_back(answer);
 }
 
 void Relay::answered(const Gatherings::Answer& answer, LineId from) {
@@ -237,7 +243,7 @@ Relay::Step Relay::gather(const Gatherings::Key& key, const Gathering& part, Tim
   return step(now, [&] {
     Gathering own = part;
     if ((part.flags & kMakesGroup) != 0) own.refused = refusals_.numbers(part.arrived);
-    if (const auto over = gatherings_.add(key, own, now)) step_.answers.push_back(*over);
+    if (const auto over = gatherings_.add(key, own, now)) tell_own(*over);
   });
 }
 

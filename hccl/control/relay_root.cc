@@ -36,8 +36,8 @@ void Relay::become_root() {
 void Relay::step_down() {
   const bool alone = std::ranges::none_of(
       neighbours_.lines(), [](const auto& each) { return each.second.role == Role::kChild; });
-  for (auto& [since, news] : untold_) {
-    std::erase_if(news.verdicts, [&](const auto& each) {
+  for (Untold& untold : untold_) {
+    std::erase_if(untold.news.verdicts, [&](const auto& each) {
       const bool own = alone && each.second.epoch == verdicts_->epoch();
       if (own && each.first.first != kEverything) news_.verdicts.erase(each.first);
       return own && each.first.first != kEverything;
