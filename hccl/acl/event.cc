@@ -23,6 +23,18 @@ void Event::complete(std::uint64_t record, Status status) {
   bell_.ring();
 }
 
+void Event::withdraw(std::uint64_t record, const Status& why) {
+  {
+    const MutexLock lock(mutex_);
+    const std::uint64_t before = record - 1;
+    if (issued_.load() == record && before > void_ && done_.load() < before) {
+      issued_.store(before);
+      return;
+    }
+  }
+  complete(record, why);
+}
+
 std::uint64_t Event::awaited() {
   const MutexLock lock(mutex_);
   const std::uint64_t record = std::max(issued_.load(), void_ + 1);

@@ -36,6 +36,9 @@ class Event {
   std::uint64_t issue();
   /// The stream has reached the record. `status`: of the work before it.
   void complete(std::uint64_t record, Status status);
+  /// The record has not entered its stream after all. If there is an earlier record, the waits for
+  /// it go on; else the record is complete with `why`.
+  void withdraw(std::uint64_t record, const Status& why);
   /// The number of the record that a wait issued now refers to.
   std::uint64_t awaited();
   /// Waits for that record or a later one. Returns the status given to complete(), kTimeout, the

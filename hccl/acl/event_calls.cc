@@ -60,7 +60,7 @@ Status record(aclrtEvent handle, aclrtStream stream) {
         },
         [event, number] { complete_skipped(*event, number); });
   } catch (...) {
-    event->complete(number, caught());
+    event->withdraw(number, caught());
     throw;
   }
   return {};

@@ -77,10 +77,21 @@ extern "C" HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm*
     HCCL_CHECK_PTR(comms);
     HCCL_RETURN_IF_ERROR(check_devices(ndev, devices));
     HCCL_ASSIGN_OR_RETURN(const auto all, join_all(static_cast<int>(ndev)));
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      hccl::api::Communicators::About about;
-      about.device = devices[i];
-      comms[i] = State::get().communicators().add(all[i], std::move(about));
+    auto& communicators = State::get().communicators();
+    std::size_t made = 0;
+    try {
+      for (; made < all.size(); ++made) {
+        hccl::api::Communicators::About about;
+        about.device = devices[made];
+        comms[made] = communicators.add(all[made], std::move(about));
+      }
+    } catch (...) {  // add() has left the world for the rank that has no handle
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (i < made) static_cast<void>(communicators.take(comms[i], hccl::api::idle));
+        if (i < made) comms[i] = nullptr;
+        if (i != made) all[i]->leave();
+      }
+      throw;
     }
     return {};
   });

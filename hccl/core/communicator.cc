@@ -10,6 +10,16 @@
 namespace hccl::core {
 namespace {
 
+/// The exception that is handled; it names this rank if there is memory for that.
+Status caught_by(int rank, int world_rank) noexcept {
+  Status why = caught();
+  try {
+    return {why.code(), "rank " + std::to_string(rank) + ": " + why.message(), world_rank};
+  } catch (...) {
+    return why;
+  }
+}
+
 constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
 
 }  // namespace
@@ -83,7 +93,7 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
     made.reset(new Communicator(control_, std::move(name), std::move(world_ranks), rank, id, its,
                                 log_, heap_, doors_, siblings_, &selection_));
   } catch (...) {  // the others need not wait for this rank
-    control_->report(id, caught().with_context(name_ + ": rank " + std::to_string(rank_)));
+    control_->report(id, caught_by(rank_, control_->rank()));
     throw;
   }
   if (patience.count() == 0) patience = its.connect_timeout;
@@ -117,9 +127,7 @@ Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
     control_->stay();
     return made;
   } catch (...) {  // the others need not wait for this rank
-    const Status why = caught();
-    control_->report(
-        id, {why.code(), "rank " + std::to_string(mine) + ": " + why.message(), control_->rank()});
+    control_->report(id, caught_by(static_cast<int>(mine), control_->rank()));
     throw;
   }
 }
@@ -184,9 +192,15 @@ Status Communicator::open(Deadline deadline, const std::function<void()>& waits)
 }
 
 void Communicator::abort(const std::string& reason) {
-  failure_.abort(Status(Code::kUnavail, name_ + ": rank " + std::to_string(rank_) +
-                                            " aborted the communicator" +
-                                            (reason.empty() ? "" : ": " + reason)));
+  Status why;
+  try {
+    why = Status(Code::kUnavail, name_ + ": rank " + std::to_string(rank_) +
+                                     " aborted the communicator" +
+                                     (reason.empty() ? "" : ": " + reason));
+  } catch (...) {
+    why = caught();
+  }
+  failure_.abort(why);
 }
 
 // Ends also if there is no memory for a text.

@@ -117,7 +117,7 @@ Status Failure::thrown() noexcept {
     return fail(why);
   } catch (...) {
     try {
-      raise(why);
+      abort(why);
     } catch (...) {  // NOLINT(bugprone-empty-catch): the flag is up
     }
   }

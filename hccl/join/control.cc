@@ -75,9 +75,11 @@ void Control::post(NodeId node, std::function<void(ControlNode&)> what) {
 }
 
 void Control::fail(NodeId node, const Status& why) noexcept {
-  const MutexLock lock(turn_);
+  const bool in_turn = its_.load(std::memory_order_acquire) == std::this_thread::get_id();
+  if (!in_turn) turn_.lock();
   const auto at = nodes_.find(node);
   if (at != nodes_.end()) at->second.node->fail(why);
+  if (!in_turn) turn_.unlock();
 }
 
 void Control::await() {

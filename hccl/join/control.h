@@ -37,7 +37,7 @@ class Control {
   /// The thread does this soon. No effect once the node is over.
   void post(NodeId node, std::function<void(ControlNode&)> what);
   /// The node closes its lines now, and its owner hears why.
-  void fail(NodeId node, const Status& why) noexcept;
+  void fail(NodeId node, const Status& why) noexcept HCCL_UNCHECKED;
   /// Waits until the thread has done all that was posted, so that the frames are in the sockets, or
   /// for a second. Returns at once in the thread itself.
   void await();

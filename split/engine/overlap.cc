@@ -174,7 +174,8 @@ Overlap::~Overlap() {
 void Overlap::abort_caught() noexcept {
   try {
     communicator_->abort("its gradients cannot be reduced: " + caught().message());
-  } catch (...) {  // NOLINT(bugprone-empty-catch): the other ranks time out
+  } catch (...) {
+    communicator_->abort({});
   }
 }
 

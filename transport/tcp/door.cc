@@ -189,10 +189,15 @@ void Door::greet(Entry entry) {
   }
   const int peer = static_cast<int>(hello.from);
   const Answer answer = inbox.offer(peer);
-  const Status told = pending.answer({kMagic, kVersion, self, hello.from, answer});
-  if (answer != Answer::kWelcome) return drop(entry);
-  ::epoll_ctl(sleeper_->epoll(), EPOLL_CTL_DEL, pending.fd(), nullptr);
-  inbox.deliver({peer, told.ok() ? pending.take() : Connection()});
+  try {
+    const Status told = pending.answer({kMagic, kVersion, self, hello.from, answer});
+    if (answer != Answer::kWelcome) return drop(entry);
+    ::epoll_ctl(sleeper_->epoll(), EPOLL_CTL_DEL, pending.fd(), nullptr);
+    inbox.deliver({peer, told.ok() ? pending.take() : Connection()});
+  } catch (...) {  // so that the peer may come again
+    if (answer == Answer::kWelcome) inbox.deliver({peer, Connection()});
+    throw;
+  }
   visitors_.erase(entry);
 }
 
