@@ -90,6 +90,15 @@ class Oracle : public GatheringOracle {
       ++counts_.events["verdicts"];
     }
   }
+  /// A rank hears of a death before the error that follows from it.
+  void hear(std::uint32_t node, const Gatherings::Answer& answer) override {
+    if (answer.why.message().ends_with(" died or was cut off")) {
+      const auto rank = static_cast<std::uint32_t>(answer.why.culprit());
+      require(heard_[node].deaths.count(rank) != 0,
+              name(node) + " hears first what follows from: " + answer.why.message());
+    }
+    GatheringOracle::hear(node, answer);
+  }
   using GatheringOracle::hear;
   void over(std::uint32_t node) override {
     const Life& life = lives_[node];
