@@ -57,6 +57,7 @@ class Communicators : public Handles<core::Communicator> {
 
   Communicators() : Handles("comm", 1) {}
 
+  /// If it throws, the communicator has left: nobody could use it.
   void* add(const Object& communicator) { return add(communicator, About{}); }
   void* add(const Object& communicator, About about);
 
