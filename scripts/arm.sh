@@ -22,11 +22,11 @@ compile() {
   aarch64-linux-gnu-g++ -std=c++20 -O2 -I . -I "$googletest" -I "$googletest/include" "$@"
 }
 objects=()
-for source in hccl/kernels/*.cc hccl/base/{status,types}.cc tests/kernels/kernels_test.cc "$googletest"/src/gtest{-all,_main}.cc; do
+for source in hccl/kernels/*.cc hccl/base/{status,types,vector_targets}.cc tests/kernels/kernels_test.cc "$googletest"/src/gtest{-all,_main}.cc; do
   objects+=("$out/$(basename "$source" .cc).o")
   compile -c "$source" -o "${objects[-1]}" &
   while (($(jobs -rp | wc -l) >= jobs)); do wait -n; done
 done
 wait
-compile "${objects[@]}" -lhwy -lpthread -o "$out/kernels_test"
+compile "${objects[@]}" -lpthread -o "$out/kernels_test"
 LD_LIBRARY_PATH='' qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=/usr/lib/aarch64-linux-gnu "$out/kernels_test" "$@"

@@ -24,9 +24,9 @@ template <class Body>
 void on_each_instruction_set(const Body& body) {
   for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
     SCOPED_TRACE(hwy::TargetName(left & -left));
-    hwy::SetSupportedTargetsForTest(left & -left);
+    hwy::GetChosenTarget().Update(left & -left);
     body();
-    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
 }
 

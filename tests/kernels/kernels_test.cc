@@ -1,6 +1,7 @@
 // fold() against the oracle, for every type, operation, shape and instruction set at hand.
 #include "hccl/kernels/kernels.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 #include <sys/mman.h>
@@ -60,13 +61,13 @@ template <class Body>
 void on_each_instruction_set(const Body& body) {
   std::set<std::string> seen;
   for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
-    hwy::SetSupportedTargetsForTest(left & -left);
+    hwy::GetChosenTarget().Update(left & -left);
     // fold() falls back to scalar code for what it was not compiled for.
     if (seen.insert(instruction_set()).second) {
       SCOPED_TRACE(std::string("instruction set ") + instruction_set());
       body();
     }
-    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
 }
 
@@ -191,6 +192,19 @@ class FoldTest : public ::testing::TestWithParam<Case> {
   std::vector<std::vector<std::byte>> numbers_;
   std::vector<std::byte> expected_;
 };
+
+TEST(VectorTargetsTest, AreThoseThatHighwaysOwnLibraryDetects) {
+  void* const library = ::dlopen("libhwy.so", RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << ::dlerror();
+  void* const theirs = ::dlsym(library, "_ZN3hwy16SupportedTargetsEv");
+  ASSERT_NE(theirs, nullptr) << ::dlerror();
+  std::int64_t used = HWY_TARGETS;
+#if HWY_ARCH_X86
+  used &= HWY_SSE4 | HWY_AVX2 | HWY_AVX3;
+#endif
+  EXPECT_EQ(hwy::SupportedTargets() & used,
+            reinterpret_cast<decltype(&hwy::SupportedTargets)>(theirs)() & used);
+}
 
 TEST_P(FoldTest, EqualsTheOracleOnEveryInstructionSet) {
   const int number = std::get<2>(GetParam());
