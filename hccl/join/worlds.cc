@@ -260,8 +260,8 @@ Worlds::Joined Worlds::join_known(Job job, const Config& config) {
     return join(info, 1, 0, config);
   }
   // A program may leave a job and join again, or join twice at once.
-  HCCL_ASSIGN_OR_RETURN(auto claim, claim_rank(job.name, job.size, job.rank));
   const int number = next_join(job.name + " rank " + std::to_string(job.rank));
+  HCCL_ASSIGN_OR_RETURN(auto claim, claim_rank(job.name, job.size, job.rank));
   job.name += " " + job_id(job.one_host) + " join " + std::to_string(number);
   const bool inside = job.one_host && config.job_secret_file.empty();
   auto line = inside ? join_inside_host(job, config) : join_between_hosts(job, config);
