@@ -148,6 +148,7 @@ for now in "${steps[@]}"; do
       HCCL_TEST_STARTS=1000 python3 tests/join/launched_test.py build/dev/tests/launched_rank mpirun mpiexec.hydra
       build/dev/tests/control_simulation_test --seeds 10000
       build/dev/tests/seek_simulation_test --seeds 100000
+      HCCL_TEST_ROUNDS=560 build/dev/tests/links_test --gtest_filter=TcpLinks.AnyFirstUsersConnect
       HCCL_TEST_MODELS=long build/dev/tests/model_test
       HCCL_TEST_MODELS=long tests/models/spin_test.py --spin spin --compiler gcc
       for transport in shm tcp; do
