@@ -1,5 +1,5 @@
-// How fast fold() and copy() go, beside the machine's own limits: copies and plain loops, with
-// normal and with streaming stores. bytes_per_second counts what is read and written;
+// The speed of fold() and copy(), beside the machine's own limits: copies and plain loops, with
+// normal and with streaming stores. bytes_per_second counts bytes read and written;
 // items_per_second counts result elements.
 #include <benchmark/benchmark.h>
 

@@ -45,7 +45,7 @@ class World {
   double sum(double value) const;
   void broadcast(std::vector<float>* data, uint32_t root) const;
 
-  /// After a rank has died: goes on with the ranks that live. `rebind` moves what uses the old
+  /// After a rank has died: goes on with the ranks that live. `rebind` moves the users of the old
   /// communicator to the new one, before the old one ends.
   void shrink(const std::function<void(HcclComm)>& rebind);
 

@@ -136,8 +136,8 @@ static long agree_on_iterations(struct task* t, long tries, double seconds) {
   return page->iterations;
 }
 
-/* Microseconds of an iteration. No barrier is in the loop: what an operation leaves to its caller's
- * next write, such as lines that another rank's processor holds, is part of its time. */
+/* Microseconds of an iteration. No barrier is in the loop: the work that an operation leaves to its
+ * caller's next write, such as lines that another rank's processor holds, is part of its time. */
 static double loop_us(struct task* t, long iterations) {
   double times[kBatches];
   barrier();
@@ -269,7 +269,7 @@ struct plan {
   const char* type_name;
 };
 
-/* False: cannot be understood; said so. */
+/* False: cannot be understood; the reason is printed. */
 static int parse(int argc, char** argv, struct bench_options* o, struct plan* plan) {
   for (int i = 1; i < argc; ++i) {
     const char* name = argv[i];

@@ -29,7 +29,7 @@ extern "C" {
 
 enum { BENCH_MAX_RANKS = 16, BENCH_TEXT = 512 };
 
-/** Allreduce and broadcast are in place; what has a result is out of place otherwise. */
+/** Allreduce and broadcast are in place; other operations with a result are out of place. */
 enum bench_op {
   BENCH_ALLREDUCE,
   BENCH_BROADCAST,
@@ -43,18 +43,20 @@ enum bench_op {
 
 enum bench_type { BENCH_FP32, BENCH_FP16, BENCH_BF16, BENCH_TYPES };
 
-/** What the command line said; see bench_main. Texts are owned by it and live as long as the
+/** The command line, parsed; see bench_main. It owns its texts, which live as long as the
  * program. */
 struct bench_options {
   const char* page;   /**< the file that the ranks share */
-  const char* memory; /**< --memory: what the library's allocate should give, "private" or "heap" */
+  const char* memory; /**< --memory: the memory that the library's allocate returns, "private" or
+                         "heap" */
   size_t largest;     /**< bytes of the largest size asked for */
   double seconds;     /**< how long one size may be timed, about */
   unsigned limit;     /**< seconds after which the process ends itself */
   int pin;            /**< each rank on a processor of its own (processor = order of arrival) */
 };
 
-/** One library. All functions return 0 on success and say on standard error what failed. */
+/** One library. All functions return 0 on success, and otherwise print the failure on standard
+ * error. */
 struct bench_library {
   /** Joins; sets *rank and *size and writes the version, at most BENCH_TEXT bytes with its end. */
   int (*open)(const struct bench_options* options, int* rank, int* size, char* version);

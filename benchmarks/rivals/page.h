@@ -1,5 +1,5 @@
-/* What the ranks of a run share: a page of memory, with barriers and mail. Used by method.c only.
- */
+/* The memory that the ranks of a run share: a page, with barriers and mail. Used by method.c
+ * only. */
 #ifndef BENCHMARKS_RIVALS_PAGE_H_
 #define BENCHMARKS_RIVALS_PAGE_H_
 
@@ -7,7 +7,7 @@
 
 enum { kMail = 8192 };
 
-/* What the ranks share; begins as zeros. Each word that is written while others wait has its own
+/* The shared values; they begin as zeros. Each word that is written while others wait has its own
  * lines. */
 struct page {
   int tickets;

@@ -63,7 +63,7 @@ static unsigned sum(size_t i, unsigned round) {
   return total;
 }
 
-/* What element i of the result must be. */
+/* The right value of element i of the result. */
 static unsigned expected(int op, size_t i, size_t count, unsigned round, int root) {
   const size_t block = count / (size_t)ranks, mine = (size_t)rank * block;
   switch (op) {
@@ -101,8 +101,7 @@ long values_check_all(int op, int type, const void* result, size_t elements, siz
   return wrong;
 }
 
-/* Worked out beforehand: what happens between operations should take little time, and the same on
- * all ranks. */
+/* Computed beforehand: the time between operations should be short, and the same on all ranks. */
 enum { kSpots = 3 };
 static struct {
   size_t at[kSpots];

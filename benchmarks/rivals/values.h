@@ -1,13 +1,13 @@
-/* What the ranks' buffers hold, and what results must be: whole numbers, small enough to be exact
- * in every type with sums over 16 ranks, that differ by rank, element and round. A round is an
- * iteration; its root is rank round % ranks. `count` is of the larger buffer, as in method.h. One
- * thread only. */
+/* The contents of the ranks' buffers, and the right results: whole numbers, small enough to be
+ * exact in every type with sums over 16 ranks, that differ by rank, element and round. A round is
+ * an iteration; its root is rank round % ranks. `count` is of the larger buffer, as in method.h.
+ * One thread only. */
 #ifndef BENCHMARKS_RIVALS_VALUES_H_
 #define BENCHMARKS_RIVALS_VALUES_H_
 
 #include <stddef.h>
 
-/** Before all others: the element type and who this is. */
+/** Call it first: sets the element type and this rank. */
 void values_begin(int type, int own_rank, int all_ranks);
 
 /** This rank's values of a round. */

@@ -114,7 +114,7 @@ class Replay {
 
  private:
   static float value(std::size_t gradient, std::uint32_t rank) {
-    return static_cast<float>(gradient % 100 + rank);  // sums of which are exact
+    return static_cast<float>(gradient % 100 + rank);  // their sums are exact
   }
 
   void check_sums(const std::string& name) const {

@@ -21,7 +21,7 @@ double now();  ///< seconds
 
 class World {
  public:
-  World();  ///< joins as the launcher's environment says
+  World();  ///< joins by the launcher's environment
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;

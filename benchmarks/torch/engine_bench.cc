@@ -38,7 +38,7 @@ void allreduce() { shm_allreduce(manager, tensor); }
 void join_engine(std::string name) {
   char port[] = "0";
   shm_initialize(ranks, rank, name.data(), port);
-  barrier();  // it maps what may not have its length yet
+  barrier();  // it maps memory that may not have its length yet
   name = std::string(SHM_BUFFER_NAME) + "_" + std::to_string(getuid()) + "_" + name + "_0_";
   shm_unlink((name + std::to_string(rank)).c_str());
 }

@@ -1,4 +1,5 @@
-// Times what the PyTorch backend adds to the library's call, without Python: bench.py --overhead.
+// Times the overhead of the PyTorch backend over the library's call, without Python: bench.py
+// --overhead.
 #include <torch/extension.h>
 
 #include <algorithm>
