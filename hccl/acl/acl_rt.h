@@ -61,8 +61,8 @@ aclError aclrtResetDevice(int32_t deviceId);
 aclError aclrtResetDeviceForce(int32_t deviceId);
 /** ACL_ERROR_RT_CONTEXT_NULL if the calling thread has no device. */
 aclError aclrtGetDevice(int32_t* deviceId);
-/** Waits for the streams of the calling thread's device, which threads with this device created.
- * Returns their first failure. ACL_ERROR_RT_CONTEXT_NULL: no device. timeout: milliseconds, or -1;
+/** Waits for all streams that threads with the calling thread's device have created. Returns their
+ * first failure. ACL_ERROR_RT_CONTEXT_NULL: no device. timeout: milliseconds, or -1;
  * ACL_ERROR_RT_STREAM_SYNC_TIMEOUT. */
 aclError aclrtSynchronizeDevice(void);
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
@@ -133,7 +133,7 @@ typedef enum {
  * 32 bytes more. All policies have the same effect. ACL_ERROR_RT_MEMORY_ALLOCATION: no memory is
  * left. */
 aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
-/** The same. Align32 has no 32 bytes more. */
+/** As aclrtMalloc. aclrtMallocAlign32 does not add the 32 bytes. */
 aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 aclError aclrtMallocCached(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 /** Frees memory of these three functions. ACL_ERROR_RT_PARAM_INVALID for NULL, any other address,
@@ -189,7 +189,7 @@ aclError aclrtReleaseMemAddress(void* virPtr);
  * ACL_ERROR_RT_MEMORY_ALLOCATION. */
 aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size,
                              const aclrtPhysicalMemProp* prop, uint64_t flags);
-/** Ends the handle now. The memory ends when it is no longer mapped. */
+/** Invalidates the handle now. The memory is freed when it is no longer mapped. */
 aclError aclrtFreePhysical(aclrtDrvMemHandle handle);
 /** Maps the memory at virPtr: in a reservation, at the beginning of a page of the processor, where
  * no memory is mapped yet. size: all of the memory. offset and flags must be 0. */
@@ -295,8 +295,9 @@ typedef enum {
 
 /** Creates an event for waiting and for timing. It cannot be reset. */
 aclError aclrtCreateEvent(aclrtEvent* event);
-/** Waiting and reset need ACL_EVENT_SYNC, timing needs ACL_EVENT_TIME_LINE; without them these uses
- * are ACL_ERROR_RT_PARAM_INVALID. ACL_EVENT_IPC is ACL_ERROR_RT_FEATURE_NOT_SUPPORT. */
+/** Waiting and reset need ACL_EVENT_SYNC, timing needs ACL_EVENT_TIME_LINE.
+ * ACL_ERROR_RT_PARAM_INVALID: a use without its flag. ACL_ERROR_RT_FEATURE_NOT_SUPPORT:
+ * ACL_EVENT_IPC. */
 aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flag);
 aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flag);
 /** Does not block. If a stream waits for a record that can no longer come, its wait fails. */
@@ -312,8 +313,8 @@ aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* status);
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus* status);
-/** ACL_EVENT_WAIT_STATUS_COMPLETE: the last record is complete, and no stream has a wait for the
- * event that is still to end. */
+/** ACL_EVENT_WAIT_STATUS_COMPLETE: the last record is complete, and no stream still waits for the
+ * event. */
 aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus* status);
 /** Waits until the last record is complete. ACL_ERROR_RT_PARAM_INVALID: no record. timeout:
  * milliseconds, or -1; ACL_ERROR_RT_EVENT_SYNC_TIMEOUT. */
@@ -330,8 +331,8 @@ typedef void (*aclrtCallback)(void* userData);
 typedef void (*aclrtHostFunc)(void* args);
 typedef enum { ACL_CALLBACK_NO_BLOCK = 0, ACL_CALLBACK_BLOCK = 1 } aclrtCallbackBlockType;
 
-/** The stream calls fn, on its own thread or on one that synchronizes. fn must not wait for the
- * stream. */
+/** The stream calls fn, on its own thread or on a thread that synchronizes it. fn must not wait for
+ * the stream. */
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args);
 /** Sets the thread that calls the functions of aclrtLaunchCallback for this stream, inside
  * aclrtProcessReport. threadId: its pthread_self(). ACL_ERROR_RT_STREAM_SUBSCRIBE: the stream has a

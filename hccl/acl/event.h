@@ -34,17 +34,17 @@ class Event {
 
   /// A record enters a stream; returns its number.
   std::uint64_t issue();
-  /// The stream has reached the record. `status`: of the work before it.
+  /// The stream has reached the record. `status`: the result of the work before the record.
   void complete(std::uint64_t record, Status status);
-  /// The record has not entered its stream after all. If there is an earlier record, the waits for
-  /// it go on; else the record is complete with `why`.
+  /// Undoes issue(). Waits for the record then end with the record before it. If there is none, the
+  /// record is complete with `why`.
   void withdraw(std::uint64_t record, const Status& why);
-  /// The number of the record that a wait issued now refers to.
+  /// The number of the record that a new wait refers to.
   std::uint64_t awaited();
   /// Waits for that record or a later one. Returns the status given to complete(), kTimeout, the
   /// abort's reason, or kPara if the event was destroyed before the record.
   Status wait_for(std::uint64_t record, Deadline deadline, const AbortFlag* abort);
-  /// A wait enters a stream, and has ended there.
+  /// wait_enters(): a wait has entered a stream. wait_ends(): a wait has ended there.
   void wait_enters() { ++waits_; }
   void wait_ends() { --waits_; }
   bool has_waits() const { return waits_.load() != 0; }
@@ -63,7 +63,7 @@ class Event {
   mutable Mutex mutex_;
   std::atomic<std::uint64_t> issued_{0};
   std::atomic<std::uint64_t> done_{0};   // the latest complete record
-  std::atomic<std::uint64_t> waits_{0};  // of streams, that have not ended
+  std::atomic<std::uint64_t> waits_{0};  // waits in streams that have not ended
   std::atomic<bool> ended_{false};
   std::uint64_t void_ HCCL_GUARDED_BY(mutex_) = 0;  // records up to here were undone by a reset
   std::uint64_t most_awaited_ HCCL_GUARDED_BY(mutex_) = 0;

@@ -38,7 +38,7 @@ class Stream {
   using Task = std::function<Status()>;
   static constexpr int kNoDevice = -1;
 
-  /// device: of the thread that made it; streams of a device can be waited for together.
+  /// device: that of the creating thread; aclrtSynchronizeDevice waits for all streams of a device.
   explicit Stream(int device = kNoDevice) : device_(device) {}
   /// Waits for all submitted tasks.
   ~Stream();

@@ -71,7 +71,7 @@ class Table {
 
  private:
   static constexpr int kNumberBits = 40;
-  static constexpr std::uintptr_t kMark = 0xACC200;  // with these top bits nothing is an address
+  static constexpr std::uintptr_t kMark = 0xACC200;  // no address has these top bits
 
   Status unknown(const void* handle) const {
     if (handle == nullptr) return Status(Code::kPtr, argument_ + " is null");
