@@ -39,7 +39,7 @@ class Place {
     const auto ticket = std::exchange(ticket_, nullptr);
     try {
       return job.run(ticket);
-    } catch (...) {  // an empty place would hold up all that follow
+    } catch (...) {  // an unused place would block all later calls
       comm_->queue().cancel(ticket);
       throw;
     }
@@ -55,7 +55,8 @@ class Place {
 
 }  // namespace
 
-// The calls between HcclGroupStart and HcclGroupEnd. A call that is handed on has no communicator.
+// The calls between HcclGroupStart and HcclGroupEnd. After its hand-over to a stream or to another
+// thread, a job has no `comm`.
 struct CallGroup {
   int depth = 0;  // HcclGroupStart without HcclGroupEnd
   std::vector<Job> jobs;

@@ -57,7 +57,8 @@ class Communicators : public Handles<core::Communicator> {
 
   Communicators() : Handles("comm", 1) {}
 
-  /// If it throws, the communicator has left: nobody could use it.
+  /// If add() throws, the communicator has left its world, because without a handle nobody can use
+  /// it.
   void* add(const Object& communicator) { return add(communicator, About{}); }
   void* add(const Object& communicator, About about);
 
@@ -83,14 +84,14 @@ class Communicators : public Handles<core::Communicator> {
   Result<HcclComm> find(const std::string& name) const;
 
   Result<About> about(HcclComm handle) const;
-  /// Returns how many groups with these ranks and this name the rank has made before; "": groups
-  /// whose members give them names of their own. All members get the same number.
+  /// Returns how many groups with these ranks and this name the rank has made before. "": groups
+  /// that each member names on its own. All members get the same number.
   std::uint64_t next_instance(HcclComm world, const std::string& name, std::vector<int> ranks);
   /// Sets the value for all communicators whose own configuration does not set it.
   void set_deterministic(Deterministic value);
   /// From now on this communicator's own configuration sets the value.
   void set_deterministic(HcclComm handle, Deterministic value);
-  /// Tells the ranks of all communicators that are left that the program ends.
+  /// Tells the other ranks of all remaining communicators that the program ends.
   void say_end();
 
  private:
@@ -105,7 +106,7 @@ class Communicators : public Handles<core::Communicator> {
     Instances groups;
   };
 
-  // A call that returns later than this does something else than an operation.
+  // The longest wait for calls that are about to return. A call that takes longer is in use.
   static constexpr std::chrono::seconds kReturnTime{5};
 
   void enter(const void* handle, Entry entry);

@@ -127,8 +127,7 @@ Result<Groups::Group> Groups::open(const Group& in, const std::string& name, con
     return Status(Code::kNotFound,
                   "rankIds does not have the caller, rank " + std::to_string(world.rank()));
   }
-  // Counted by handle: if the program adopts its own world again, that world has made groups
-  // before.
+  // Counted by handle: a world that the program adopts again has made groups before.
   const std::uint64_t instance = communicators_.next_instance(in.handle, name, ranks);
   HCCL_ASSIGN_OR_RETURN(CommunicatorPtr made, world.group(name, ranks, instance));
   Group group{made, nullptr, true};
@@ -136,12 +135,12 @@ Result<Groups::Group> Groups::open(const Group& in, const std::string& name, con
   return group;
 }
 
-// Once the handle is gone, the group is.
+// Removes the group's handle, then leaves its communicator. A failure to remove changes nothing.
 Status Groups::close(const Group& group) {
   HCCL_ASSIGN_OR_RETURN(const CommunicatorPtr closed, communicators_.take(group.handle, idle));
   try {
     if (!closed->is_world()) closed->leave();  // a world leaves last
-  } catch (...) {  // NOLINT(bugprone-empty-catch): leave() has told the others
+  } catch (...) {  // NOLINT(bugprone-empty-catch): leave() has told the other ranks
   }
   return {};
 }

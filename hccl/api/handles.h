@@ -177,7 +177,7 @@ class Handles {
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
   static constexpr std::uint64_t kLives = (std::uint64_t{1} << (kNumberBits - kSlotBits)) - 1;
   static constexpr std::size_t kChunk = 256;
-  static constexpr std::uint64_t kMark = 0xACC100;  // with these top bits nothing is an address
+  static constexpr std::uint64_t kMark = 0xACC100;  // no address has these top bits
   static constexpr int kLifeShift = 32;
   static constexpr std::uint64_t kLifeMask = ~std::uint64_t{0} << kLifeShift;
   static constexpr std::uint64_t kClosing = std::uint64_t{1} << 31;
@@ -246,7 +246,7 @@ class Handles {
 
   std::string argument_;
   std::uint64_t mark_;
-  mutable Mutex mutex_{LockLevel::kHandles};  // of add() and take()
+  mutable Mutex mutex_{LockLevel::kHandles};  // held by add() and take()
   std::array<std::atomic<Slot*>, kSlots / kChunk> chunks_{};
   std::vector<std::size_t> free_ HCCL_GUARDED_BY(mutex_);
   std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;  // slots ever in use

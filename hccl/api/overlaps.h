@@ -36,7 +36,7 @@ inline bool apart(std::uintptr_t a, std::uint64_t a_bytes, std::uintptr_t b,
 }
 
 /// kPara: the buffers share memory, but not in place. The usual calls are decided at once: those
-/// with one buffer, and those whose buffers are further apart than either could be long.
+/// with one buffer, and those whose buffers are further apart than either is long.
 inline Status check_overlaps(const core::Communicator& comm, const Call& call) {
   if (has_blocks(call.op)) return compare_blocks(comm, call);
   const std::uint64_t element = size_of(call.type);

@@ -36,7 +36,7 @@ class RegisteredMemory {
 
   // ---- Windows; called after the ranks have agreed ----
   HcclCommSymWindow add_window(HcclComm comm, void* base, std::uint64_t size);
-  /// Of this rank alone; window() and remove_window() know it, find() does not.
+  /// A window of this rank alone: window() and remove_window() accept it, find() ignores it.
   HcclCommSymWindow add_own(HcclComm comm, void* base, std::uint64_t size);
   Result<Window> window(HcclCommSymWindow handle) const;
   Status remove_window(HcclCommSymWindow handle);

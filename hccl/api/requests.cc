@@ -96,7 +96,7 @@ HcclResult HcclSubmit(HcclCall call, HcclComm comm, bool callerWaits, HcclReques
 }
 
 HcclResult HcclRequestWait(HcclRequest request, int64_t timeoutMs, uint32_t* source) {
-  Status own;  // of a call that was submitted
+  Status own;  // the result of a submitted call
   const HcclResult waited = guard("HcclRequestWait", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto found, State::get().requests().get(request));
     if (timeoutMs < 0) return Status(Code::kPara, "timeoutMs is negative");

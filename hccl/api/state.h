@@ -48,7 +48,7 @@ class State {
   /// Never destroyed: when the program ends, threads may be inside calls, and the program's own
   /// destructors and exit handlers may make calls.
   static State& get();
-  /// Tells the other ranks of all communicators that are left that the program ends.
+  /// Tells the other ranks of all remaining communicators that the program ends.
   static void say_end();
 
   /// The environment, read at the first call that needs it, with the value of set_deterministic().

@@ -76,7 +76,7 @@ Result<std::vector<int>> check_excluded(const hccl::core::Communicator& parent, 
   return kept;
 }
 
-// "job" becomes "job_shrunk", and that "job_shrunk2", so that names stay short.
+// "job" becomes "job_shrunk", then "job_shrunk2", so that names stay short.
 std::string shrunk_name(const std::string& parent) {
   static constexpr std::string_view kShrunk = "_shrunk";
   const std::size_t digits = parent.find_last_not_of("0123456789") + 1;
@@ -144,7 +144,7 @@ Result<Request> check_group(const hccl::core::Communicator& world, uint32_t numb
                  suffix);
 }
 
-// The other ranks need not wait for this rank.
+// Tells the other ranks not to wait for this rank. Returns `why`.
 Status refuse(hccl::core::Communicator& world, const Status& why, const char* function) {
   world.refused_group(std::string(function) + ": " + why.message());
   return why;
