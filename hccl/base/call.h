@@ -85,7 +85,7 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == 48);
 
-/// The hash of blocks in an envelope.
+/// Adds the hash and the total count of the blocks to an envelope.
 void enclose_blocks(const Call& call, Envelope& envelope);
 
 /// Whether the operation folds the inputs of the ranks.
@@ -130,7 +130,7 @@ Envelope pair_envelope(const Call& call, const Envelope& mine, int peer);
 /// The envelope that the peer must have sent.
 Envelope pair_expected(const Call& call, const Envelope& mine, int peer);
 
-/// "allreduce #12 (count 1024, fp32, sum)". The text of a trial calls it a trial.
+/// "allreduce #12 (count 1024, fp32, sum)". Says so if the call is a trial.
 std::string to_string(const Envelope& envelope);
 
 /// The error of two ranks whose calls differ, with both calls in the text (HCCL's EI0005).

@@ -23,7 +23,7 @@ Status caught() noexcept {
     } catch (const std::bad_alloc&) {
       const std::string limits = limit_text(ENOMEM);
       if (!limits.empty()) return Status(Code::kOom, "out of memory" + limits);
-    } catch (const std::system_error& e) {  // as when no thread can be started
+    } catch (const std::system_error& e) {  // for example, no thread can be started
       return Status(Code::kSyscall, e.what());
     } catch (const std::exception& e) {
       return Status(Code::kInternal, e.what());

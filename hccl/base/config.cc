@@ -221,7 +221,7 @@ Status read_timers(const Get& get, Config& config) {
     config.connect_timeout = std::chrono::seconds(seconds);
   }
   if (auto v = get("HCCL_EXEC_TIMEOUT")) {
-    // HCCL allows two decimals; here whole seconds bound an operation, rounded up.
+    // HCCL allows two decimals; the library rounds up to whole seconds.
     const auto dot = v->find('.');
     const std::string_view fraction =
         dot == std::string::npos ? "0" : std::string_view(*v).substr(dot + 1);

@@ -110,9 +110,9 @@ struct Config {
   /// HCCL_OFI_PROVIDER: libfabric provider; default: the best reliable-datagram one ("tcp;ofi_rxm"
   /// here).
   std::string ofi_provider;
-  /// HCCL_WIRE: the protection of the tcp transport's data: plain, none; crc, a checksum that finds
-  /// accidents; tls, encryption and authentication; auto, the default: crc between hosts and plain
-  /// inside a host.
+  /// HCCL_WIRE: the protection of the tcp transport's data: plain (none), crc (a checksum that
+  /// finds accidents), tls (encryption and authentication), or the default, auto (crc between
+  /// hosts, plain inside a host).
   Wire wire = Wire::kAuto;
   /// HCCL_CMA: whether the kernel may copy between the memory of ranks of a host (cross memory
   /// attach): auto, the default: if the kernel allows it and it saves time; off.

@@ -1,4 +1,4 @@
-// Errors of the system in words, with what the user can do.
+// Texts for errors of the system, with advice for the user.
 #pragma once
 
 #include <string>

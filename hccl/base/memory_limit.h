@@ -19,7 +19,7 @@ struct MemoryLeft {
 /// and the other named paths. Without readable files there is no limit.
 MemoryLeft memory_left(const std::string& root = "");
 
-/// kOom, with the numbers and `what`: fewer than this many more bytes are available.
+/// kOom, with the numbers and `what`: fewer than `bytes` more bytes are available.
 Status room_for(std::uint64_t bytes, const char* what);
 Status no_room(std::uint64_t bytes, const char* what, const MemoryLeft& left);
 

@@ -1,4 +1,4 @@
-// Finds misspelt variables: names that begin like this library's and are nearly one of them.
+// Finds misspelt variables: their names begin as this library's do, and a few letters are wrong.
 #include <algorithm>
 #include <numeric>
 #include <string>

@@ -12,7 +12,7 @@
 #endif
 /// On a member: it may be used only with this lock.
 #define HCCL_GUARDED_BY(mutex) HCCL_LOCKS(guarded_by(mutex))
-/// On a function: the caller holds the lock; the caller does not hold it; clang does not check.
+/// On a function: the caller must hold the lock; the caller must not hold it; clang does not check.
 #define HCCL_REQUIRES(mutex) HCCL_LOCKS(requires_capability(mutex))
 #define HCCL_EXCLUDES(mutex) HCCL_LOCKS(locks_excluded(mutex))
 #define HCCL_UNCHECKED HCCL_LOCKS(no_thread_safety_analysis)
@@ -35,7 +35,7 @@ enum class LockLevel : unsigned {
   kMailbox,
   kControlBox,
   kDevice,
-  kLast,  // with it only the lock for a line of the log is taken
+  kLast,  // only the lock for a line of the log is taken after it
   kLog
 };
 

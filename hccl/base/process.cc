@@ -12,7 +12,7 @@
 namespace hccl {
 namespace {
 
-constexpr std::size_t kLongestLine = 256;  // only a guard, as processes may end meanwhile
+constexpr std::size_t kLongestLine = 256;  // a bound, as processes may end meanwhile
 
 std::string file_of(pid_t pid, const char* name) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);

@@ -7,7 +7,7 @@
 namespace hccl {
 
 struct ProcessAtomics : StdAtomics {
-  /// The longest time is no limit.
+  /// The longest time means no limit.
   static void sleep(atomic<std::uint32_t>& word, std::uint32_t value,
                     std::chrono::nanoseconds at_most);
   static void wake_all(atomic<std::uint32_t>& word);

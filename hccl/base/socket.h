@@ -51,7 +51,7 @@ Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std
 /// Accepts one connection; an invalid Fd if none is waiting. TCP sockets get TCP_NODELAY.
 Result<Fd> accept_one(int listener);
 
-/// UNIX sockets by pathname (permissions hold; abstract names have none).
+/// UNIX sockets by pathname, because the permissions of abstract names are not checked.
 Result<Fd> listen_unix(const std::string& path);
 Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 
@@ -98,7 +98,7 @@ class EpollSleeper final : public PolledSleeper {
   EpollSleeper(Fd epoll, Fd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
   Fd epoll_;
   Fd wake_;
-  bool taken_ = false;  // the program has the number of the epoll set
+  bool taken_ = false;  // the program has taken the number of the epoll set
 };
 
 }  // namespace hccl

@@ -83,7 +83,7 @@ class NotCancelled {
 class Thread;
 
 /// Gives a thread of the library the program's signal mask while it runs a function of the program.
-/// Threads and processes that the function starts inherit the mask. It is the mask of the thread
+/// Threads and processes that the function starts inherit the mask. The mask is that of the thread
 /// that started the library's thread. On threads of the program nothing changes.
 class ProgramMask {
  public:
@@ -109,7 +109,8 @@ class ProgramMask {
 };
 
 /// A thread with a name, on which no signal of the program is handled. The destructor joins the
-/// thread. On the thread itself, and in a forked child, which has no such thread, it detaches it.
+/// thread. It detaches the thread if it runs on that thread, or in a forked child, which has no
+/// such thread.
 class Thread {
  public:
   Thread() = default;

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::string_view kNamePrefix = "hccl ";  // of keys
 constexpr std::size_t kRecord = 16384;
-// One system call passes several records to the socket. One more record would not fit into one
-// packet of the kernel.
+// One system call passes several records to the socket, as many as fit into one packet of the
+// kernel.
 constexpr std::size_t kGathered = 3 * kRecord;
 constexpr std::size_t kOverhead = 256;
 constexpr unsigned char kAes128GcmSha256[] = {0x13, 0x01};
@@ -152,7 +152,7 @@ struct TlsStream::State {
   short wants = POLLIN;
   std::size_t encrypted = 0;  // encrypted bytes that write() has not reported: not all are sent
   bool drained = true;        // the last read() reached the end of the data that had arrived
-  std::size_t records = 0;    // with the present key
+  std::size_t records = 0;    // records under the present key
   Status failure = {};
   Status write_failure = {};  // data that the peer had sent before may still be read
 

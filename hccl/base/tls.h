@@ -82,9 +82,9 @@ class TlsStream {
   bool named() const;
 
   /// Encrypts and sends as many of these bytes as the socket takes, in records of 16 KiB, and
-  /// returns their number. If it is smaller than all, poll for POLLOUT. OpenSSL may have encrypted
-  /// some of the remaining bytes already. So the next call must pass all remaining bytes, in order;
-  /// more bytes may follow, and their address may differ.
+  /// returns their number. If some remain, poll for POLLOUT. OpenSSL may have encrypted some of the
+  /// remaining bytes already. So the next call must pass all remaining bytes, in order; more bytes
+  /// may follow, and their address may differ.
   Result<std::size_t> write(std::string_view bytes);
   /// Fills `out` from the records that have arrived completely. If `out` was not filled, poll for
   /// POLLIN.

@@ -38,7 +38,7 @@ class Sleeper {
 struct WaitPolicy {
   /// How long to spin before sleeping: about as long as a wake-up takes. Zero: sleep at once.
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
-  /// More ranks than cores: yields the core at once instead of spinning.
+  /// There are more ranks than cores: yields the core at once instead of spinning.
   bool shared_cores = false;
   /// The longest single sleep. It bounds the delay of events that cannot ring, such as an abort, or
   /// other work on which the condition depends.

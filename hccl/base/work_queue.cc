@@ -150,7 +150,7 @@ bool WorkQueue::run_next(By who) {
   runner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   if (inside) state_.fetch_sub(kCallback);
   entry->status_ = result_of(entry->work_);
-  entry->work_ = nullptr;  // frees the work's objects before it counts as done
+  entry->work_ = nullptr;  // before the work counts as done, frees the work's objects
   entry->has_run_ = true;
   if (inside) state_.fetch_add(kCallback);
   const bool calls_back = entry->on_done_ != nullptr;

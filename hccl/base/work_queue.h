@@ -78,7 +78,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   Ticket reserve();
   /// Fills the place, and runs the work on the caller's thread when it is the first in line.
   Status run(const Ticket& place, Work work);
-  /// Gives the place up.
+  /// Gives the place up, so that the queue skips it.
   void cancel(const Ticket& place);
 
   /// Returns the result of a ticket. Runs work that the worker has not begun; Entry::wait() leaves
@@ -160,7 +160,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   std::atomic<std::thread::id> runner_{};
   // Used by the running thread.
   const Entry* completing_ = nullptr;  // its callback runs
-  TicketList ended_;                   // has run; its callback has not
+  TicketList ended_;                   // its work has run, but not its callback
 
   mutable Mutex mutex_{LockLevel::kQueue};
   TicketList line_ HCCL_GUARDED_BY(mutex_);  // by place
@@ -186,7 +186,7 @@ class WorkQueue::Entry final : public Request {
   Work work_;
   bool filled_ = false;
   bool for_worker_ = false;
-  bool has_run_ = false;  // of the thread that runs
+  bool has_run_ = false;  // only for the thread that runs the work
   std::uint64_t place_ = 0;
   std::atomic<std::uint64_t> mark_{0};
 };
