@@ -3,7 +3,7 @@
 namespace hccl::control {
 namespace {
 
-constexpr std::uint64_t kTicks = 100;  // of Process::started, in a second
+constexpr std::uint64_t kTicks = 100;  // clock ticks of Process::started in a second
 
 std::string place_of(const Claim& each) {
   return each.address + " pid " + std::to_string(each.pid);

@@ -11,7 +11,7 @@
 
 namespace hccl::control {
 
-/// A process that has come, or will come, as this rank.
+/// A process that has claimed, or will claim, this rank.
 struct Claim {
   std::uint32_t rank = 0;
   std::uint32_t pid = 0;
@@ -21,10 +21,10 @@ struct Claim {
   Attempt attempt = {};
 };
 
-/// Other claims of the job's places.
+/// The root's callbacks for claims of other processes.
 struct Claimants {
-  /// Finds live processes of the root's machine that will claim a rank, given the claim of each
-  /// rank that has come, by rank.
+  /// Finds live processes of the root's machine that will claim a rank. The argument has the claims
+  /// so far, by rank.
   std::function<std::vector<Claim>(const std::vector<Claim>&, const std::string& machine)> find =
       {};
   /// Called before any process learns that two claims have ended the world.
@@ -33,7 +33,7 @@ struct Claimants {
 
 /// The error of two processes that claim one rank.
 Status two_claims(const Claim& first, const Claim& second);
-/// Whether one agent has started both processes, `one` in an earlier attempt than `than`.
+/// Whether one agent started both processes, and started `one` in an earlier attempt than `than`.
 bool is_earlier(const Claim& one, const Claim& than);
 /// The error of the process of the earlier attempt.
 Status earlier_attempt(const Claim& old, const Claim& young);

@@ -1,5 +1,6 @@
-// A gathering: all members of a group say a part, and all hear the sum of the parts. Relays of the
-// control tree merge parts on the way up, in any order and any number of times.
+// A gathering: every member of a group contributes a part, and all members get the sum of the
+// parts. Relays of the control tree merge parts on the way up, in any order and any number of
+// times.
 #pragma once
 
 #include <chrono>
@@ -18,15 +19,15 @@ namespace hccl::control {
 
 inline constexpr std::size_t kAgreementCap = 2048;     ///< bytes of Config::agreement()
 inline constexpr std::size_t kBlobCap = 64 << 10;      ///< bytes of one rank's blob
-inline constexpr std::uint32_t kRefusedCap = 1 << 30;  ///< refused calls that are counted
+inline constexpr std::uint32_t kRefusedCap = 1 << 30;  ///< the most refused calls that are counted
 /// In Gathering::flags: the members make a group; else they open connections in one.
 inline constexpr std::uint32_t kMakesGroup = 1U << 31;
 /// A member that has died or left ends the gathering with an error. Without this flag the gathering
 /// does not wait for such members, and its sum has the parts of the others.
 inline constexpr std::uint32_t kAwaitsAll = 1U << 30;
 
-/// What ranks say of one thing on which they should agree: the statement of the lowest rank, and of
-/// the lowest rank that differs.
+/// The statements of ranks, which should be equal: that of the lowest rank, and that of the lowest
+/// rank that differs.
 template <class T>
 struct Statements {
   using One = std::pair<std::uint32_t, T>;  ///< the rank, and its statement
@@ -52,16 +53,17 @@ struct Gathering {
   RankSet arrived;                                         ///< the ranks whose parts are in the sum
   Statements<RankSet> members;                             ///< the list of the group's members
   Statements<std::string> agreement;                       ///< see Config::agreement()
-  std::uint32_t flags = ~0U;                               ///< the AND of all flags
-  std::chrono::nanoseconds patience{INT64_MAX};            ///< the least; what is left of it
-  std::chrono::nanoseconds waited{0};                      ///< the most, by one that has arrived
+  std::uint32_t flags = ~0U;                               ///< all flags, combined by AND
+  std::chrono::nanoseconds patience{INT64_MAX};            ///< the shortest time left of any member
+  std::chrono::nanoseconds waited{0};                      ///< the longest wait of an arrived
+                                                           ///< member
   std::optional<std::pair<std::uint32_t, Status>> failed;  ///< the lowest rank that failed
   std::map<std::uint32_t, std::string> blobs;              ///< by rank
-  /// If they make a group: the ranks that have refused calls for groups, by how many; see Relay.
+  /// With kMakesGroup: the ranks that have refused calls for groups, by the number of calls.
   std::map<std::uint32_t, RankSet> refused;
 
   void merge(const Gathering& more);
-  /// The members that any rank names; none before the first part.
+  /// All members that any rank names; empty before the first part.
   RankSet named() const;
   /// The members whose parts are not in the sum.
   RankSet awaited() const { return named() - arrived; }

@@ -36,7 +36,8 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
   for (const bool success : {true, false}) {
     const Answer* answer = last(key.group, success);
     if (answer != nullptr && answer->key == key) return *answer;
-    // Each member has come to a later success, but not to a later error.
+    // All members have arrived for a later success, so this gathering is over. They need not have
+    // arrived for a later error.
     over = over || (success && answer != nullptr && answer->key.number > key.number);
   }
   if (over) {
@@ -54,12 +55,12 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
   open.since = std::min<Time>(open.since, now - part.waited);
   if (!open.late) open.next_word = open.since + kFirstWord;
   open.sum.merge(part);
-  open.said -= part.arrived;  // the node below has moved, so that the answer may have missed it
+  open.said -= part.arrived;  // the node below has moved, and may have missed the answer
   return std::nullopt;
 }
 
-// The answer of this node, if it is the one to answer. The lowest node that has all members below
-// it answers, until it has told its parent of the gathering: from then on the root does.
+// This node's answer, if this node must answer. The lowest node that has all members below it
+// answers. After that node has told its parent of the gathering, the root answers.
 std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, Time now) {
   const bool differs = open.sum.members.other.has_value();
   RankSet awaited = open.sum.awaited();
@@ -74,10 +75,10 @@ std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, 
   return std::nullopt;
 }
 
-// Members that are silent may live, in a part of the network that this one does not reach, and may
-// want to go on without these. Only the larger part may, or the one with the lowest rank.
-// One cut silences members one after the other. So those in doubt count as members of the other
-// part, until it is known where they are. A gathering that awaits all leaves nobody out.
+// Silent members may live in a part of the network that this node cannot reach, and may want to go
+// on without the others. Only the larger part may go on or, of equal parts, the part with the
+// lowest rank. One cut silences members one after the other, so members in doubt count as members
+// of the other part until their place is known. A gathering that awaits all leaves nobody out.
 std::optional<Status> Gatherings::may_go_on(const Open& open, const Place& place, Time now) {
   const RankSet named = open.sum.named(), silent = named & place.silent;
   if (open.sum.awaits_all() || silent.empty()) return Status();
@@ -96,7 +97,7 @@ std::optional<Status> Gatherings::may_go_on(const Open& open, const Place& place
       Status::kNobody);
 }
 
-// Whether the parent should hear of the gathering: all living members below have arrived, or the
+// Whether the parent must get the gathering: all living members below have arrived, or the
 // gathering is in trouble.
 bool Gatherings::says(const Key& key, const Open& open, const Place& place, Time now) {
   if (place.root || open.sum.arrived == open.said) return false;

@@ -1,5 +1,5 @@
-// The gatherings of one node of the control tree: when the node waits, when it answers, and when it
-// tells its parent.
+// The gatherings of one node of the control tree: when the node waits, answers, or sends a sum to
+// its parent.
 #pragma once
 
 #include <chrono>
@@ -17,11 +17,12 @@ namespace hccl::control {
 
 using Time = std::chrono::steady_clock::time_point;
 
-inline constexpr std::size_t kGatheringsCap = 4096;  ///< open ones of a node, and kept answers
+inline constexpr std::size_t kGatheringsCap = 4096;  ///< the most open gatherings and the most
+                                                     ///< stored answers
 
-/// The gatherings of one node of the tree: those that are open, and the last answer of each group.
-/// An answer of which a relay has told only some members before it died is said again by their
-/// nodes to their new parents. For one thread.
+/// The gatherings of one node of the tree: the open ones, and the last answer of each group. If a
+/// relay dies after it has passed an answer to only some members, the nodes of these members send
+/// the answer to their new parents. For one thread.
 class Gatherings {
  public:
   struct Key {
@@ -32,58 +33,60 @@ class Gatherings {
   struct Answer {
     Key key;
     Gathering sum;
-    /// Success: all members have arrived, or all that live if the gathering does not await all, and
-    /// name the same members.
+    /// Success: all members have arrived and name the same members. Without kAwaitsAll the living
+    /// members are enough.
     Status why;
   };
   struct Open {
     Gathering sum;
-    Time since{}, deadline{}, next_word{};  ///< since: the first part, at its rank
-    bool word = false;                      ///< a node below has said what it has
-    bool late = false;                      ///< it is open for longer than kFirstWord
-    bool up = false;  ///< the parent knows of it, so that a node above answers
-    RankSet said;     ///< the ranks in the sum that the parent has heard
+    Time since{}, deadline{}, next_word{};  ///< since: the first member arrived
+    bool word = false;                      ///< a node below has sent a partial sum
+    bool late = false;                      ///< open for longer than kFirstWord
+    bool up = false;                        ///< the parent knows the gathering, so the root answers
+    RankSet said;                           ///< the ranks in the sum that the parent has
   };
   /// The node's place in the tree.
   struct Place {
     RankSet below;            ///< the ranks of the node and of the nodes below it
     RankSet gone;             ///< ranks that died or left
     bool root = false;        ///< only the root ends a gathering with an error
-    std::set<Key> vain = {};  ///< gatherings that the root must end
-    RankSet silent = {};      ///< of `gone`: those that may live, and be cut off from the root
+    std::set<Key> vain = {};  ///< gatherings that end with an error
+    RankSet silent = {};      ///< those of `gone` that may live, cut off from the root
     RankSet in_doubt = {};    ///< ranks that may soon be silent, too
-    Time parts_by{};          ///< no deadline ends before, as parts may be on their way
+    Time parts_by{};          ///< nothing times out before, as parts may be on their way
   };
   struct Due {
-    std::vector<Answer> answers;                   ///< for all members; answered() knows them
+    std::vector<Answer> answers;                   ///< for all members; answered() has stored them
     std::vector<std::pair<Key, Gathering>> parts;  ///< for the parent
   };
   struct Late {
     Key key;
-    RankSet arrived;  ///< or those of them that log the others
+    RankSet arrived;  ///< the arrived ranks, or those of them that log the others
     RankSet awaited;
   };
-  /// A relay that waits longer for members below it says what it has.
+  /// A relay that has waited this long for members below sends its partial sum.
   static constexpr std::chrono::seconds kFirstWord{2};
   static constexpr std::chrono::seconds kNextWord{30};
-  /// Words of several relays come to the root in this time.
+  /// In this time the partial sums of several relays reach the root.
   static constexpr std::chrono::milliseconds kWordsMeet{200};
 
   /// Adds a part or a sum from below. Returns the answer if the gathering is over. `is_word`: the
-  /// node below still waits for members, and has said what it has; this node does so, too.
+  /// sum is partial, because the node below still waits for members; this node then sends a partial
+  /// sum, too.
   std::optional<Answer> add(const Key& key, const Gathering& part, Time now, bool is_word = false);
-  /// Everything that the node must now answer, or say to its parent.
+  /// All answers and sums that the node must send now.
   Due due(const Place& place, Time now);
-  /// An answer has been given or heard. Returns whether it is news.
+  /// Stores an answer, made here or received. Returns whether it is new.
   bool answered(Answer answer);
-  /// At the root: ends a gathering with an error. It is open. `refused`: for Gathering::refused.
+  /// At the root: ends an open gathering with an error. `refused` is merged into
+  /// Gathering::refused.
   Answer fail(const Key& key, const Status& why,
               const std::map<std::uint32_t, RankSet>& refused = {});
-  /// The node has a new parent, which has heard nothing.
+  /// The node has a new parent, which has no sum yet.
   void moved();
-  /// The last answer of each group, and the last success, for a new parent.
+  /// The last success and the last error of each group, for a new parent.
   std::vector<Answer> last() const;
-  /// At the root: gatherings whose members must now hear the list of awaited ranks.
+  /// At the root: gatherings whose members must now get the list of awaited ranks.
   std::vector<Late> late(Time now);
   const std::map<Key, Open>& open() const { return open_; }
   /// When due() or late() next depends on the time alone.
@@ -95,8 +98,8 @@ class Gatherings {
   static bool says(const Key& key, const Open& open, const Place& place, Time now);
 
   std::map<Key, Open> open_;
-  // By group, and whether it is a success. A member that has not heard the last success holds up
-  // the next one, but not the next error.
+  // By group and success. The next success waits for members that missed the last one; the next
+  // error does not.
   std::map<std::pair<Uuid, bool>, Answer> last_;
   const Answer* last(const Uuid& group, bool success) const;
 };

@@ -9,8 +9,8 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kPunctual{20};      // a thread may always be so late
-constexpr milliseconds kLatenessCap{250};  // the node was stopped rather than starved
+constexpr milliseconds kPunctual{20};      // any thread may be this late
+constexpr milliseconds kLatenessCap{250};  // beyond this, the node was stopped, not starved
 constexpr seconds kRecent{10};
 
 }  // namespace
@@ -48,13 +48,14 @@ std::optional<Neighbours::Head> Neighbours::unseal(Line& line, ByteReader& frame
   if (head.kind != Kind::kAck) {
     ++line.got;
     const bool waits = head.kind == Kind::kNews || head.kind == Kind::kLeave;  // the other end
-    const bool starves = now < late_until_;  // and so may not run in time for a later one
+    const bool starves = now < late_until_;  // so it may be late for the next acknowledgement
     line.owes = std::min(line.owes, waits || starves ? now : Time(now + kAckIn));
   }
   return head;
 }
 
-// Time in which this node did not run counts for nobody.
+// Moves all times of the lines by the time in which this node did not run, so that no neighbour is
+// blamed.
 nanoseconds Neighbours::ran(Time due, Time now) {
   if (now <= due || now - due < kPunctual) return nanoseconds(0);
   const nanoseconds late = now - due;

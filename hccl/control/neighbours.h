@@ -21,8 +21,8 @@ namespace hccl::control {
 using LineId = int;
 
 enum class Kind : std::uint8_t {
-  kAck,      ///< nothing but the head; the only kind that nobody acknowledges
-  kBeat,     ///< nothing but the head
+  kAck,      ///< head only; the only kind without an acknowledgement
+  kBeat,     ///< head only
   kBye,      ///< the sender closes the line, and lives on
   kAdopt,    ///< an orphan asks for a place
   kOffer,    ///< the sender has a place for the receiver
@@ -30,7 +30,7 @@ enum class Kind : std::uint8_t {
   kRefused,  ///< the answer to kAdopt or kOffer
   kNews,     ///< from here on both up and down
   kAnswer,
-  kAwaited,  ///< down only: members of a gathering that are late
+  kAwaited,  ///< down only: the late members of a gathering
   kBelow,    ///< from here on up only
   kPart,
   kWait,
@@ -55,19 +55,20 @@ class Neighbours {
     bool knows_farewell() const { return unheeded.empty() || heeded >= farewell; }
 
     Role role = Role::kStranger;
-    std::uint32_t node = 0;  ///< not known of a stranger
-    RankSet below;           ///< of a child: the nodes in its part of the tree, itself included
-    RankSet in_doubt{};      ///< of a child: nodes of `below` that do not answer those above them
-    bool skipped = false;    ///< of a child: the nodes below it have got an offer
+    std::uint32_t node = 0;  ///< unknown for a stranger
+    RankSet below;           ///< for a child: the nodes in its part of the tree, itself included
+    RankSet in_doubt{};      ///< for a child: nodes of `below` that do not answer their parents
+    bool skipped = false;    ///< for a child: the nodes below it have an offer
     std::uint32_t got = 0;   ///< frames that came
-    std::deque<Time> unheeded{};  ///< when the frames were sent that the other end has not heeded
-    std::uint32_t heeded = 0;     ///< frames that the other end has acknowledged
-    std::uint32_t farewell = kNotSaid;  ///< so many of them say that this node leaves
-    Time told{};                        ///< when the other end was told all that this node knows
+    std::deque<Time> unheeded{};        ///< send times of frames without acknowledgement
+    std::uint32_t heeded = 0;           ///< frames that the other end has acknowledged
+    std::uint32_t farewell = kNotSaid;  ///< frames after which the other end knows that this node
+                                        ///< leaves
+    Time told{};                        ///< when this node sent everything that it knows
     Time heard{}, beat{};               ///< when the last frame came; when a beat is due
     Time owes = Time::max();            ///< when an acknowledgement is due
   };
-  static constexpr std::size_t kHeadBytes = 13;        ///< before the body of a frame
+  static constexpr std::size_t kHeadBytes = 13;        ///< bytes of a frame's head
   static constexpr std::uint32_t kEpochCap = 1 << 30;  ///< no tree has so many roots
   static constexpr std::chrono::milliseconds kSkip{300}, kAckIn{50};
 
@@ -102,12 +103,12 @@ class Neighbours {
   /// Reads a frame's head. Nothing if it is none.
   std::optional<Head> unseal(Line& line, ByteReader& frame, Time now);
 
-  /// The node's thread runs, though it should have run at `due`. Returns how late it is.
+  /// The node's thread runs now instead of at `due`. Returns the delay.
   std::chrono::nanoseconds ran(Time due, Time now);
   /// Whether the other end has left a frame without an acknowledgement for too long.
   bool is_unheeded(const Line& line, Time now) const { return now >= skip_at(line); }
   bool is_silent(const Line& line, Time now) const { return now >= line.heard + peer_timeout_; }
-  /// The frame without contents that is due on the line, if one is.
+  /// The empty frame (beat or acknowledgement) that is due on the line, if any.
   static std::optional<Kind> due(const Line& line, Time now);
   /// When any line next needs a look.
   Time next() const;

@@ -1,6 +1,6 @@
 // News, which reach all nodes of the control tree: the nodes and ranks that died or left, the
-// verdicts, and the communicators whose ranks are summoned to open connections for messages.
-// News only grow. Nodes merge what they hear in any order, and tell their neighbours what was new.
+// verdicts, and the communicators whose ranks are summoned to open connections for messages. News
+// only grow. Nodes merge news in any order, and pass additions to their neighbours.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@
 namespace hccl::control {
 
 inline constexpr std::size_t kScopesCap = 4096;  ///< communicators of which a node keeps reports
-inline constexpr std::size_t kVerdictsCap = kScopesCap + kRanksCap;  ///< with a death of each rank
+inline constexpr std::size_t kVerdictsCap = kScopesCap + kRanksCap;  ///< has room for a death of
+                                                                     ///< each rank
 
 /// The scope of a rank's death: all communicators that it is in.
 inline constexpr Uuid kEverything{};
@@ -26,13 +27,14 @@ struct Verdict {
   Uuid scope{};             ///< the communicator that failed, or kEverything
   std::uint32_t epoch = 0;  ///< of the root that decided; each new root has a higher one
   Status why;
-  std::uint32_t number = 0;  ///< so many verdicts this root had told before
+  std::uint32_t number = 0;  ///< numbers the verdicts of one root
 
-  using Key = std::pair<Uuid, int>;  ///< the scope; in kEverything, the rank, too
+  using Key = std::pair<Uuid, int>;  ///< the scope and, in kEverything, the rank
   Key key() const { return {scope, scope == kEverything ? why.culprit() : Status::kNobody}; }
-  /// Of two verdicts with one key, that of the earlier root counts, as ranks may know it longer.
+  /// Of two verdicts with one key, that of the earlier root counts, because ranks may have had it
+  /// longer.
   bool counts_before(const Verdict& other) const;
-  /// In the order of the decisions. A later one may be a consequence of an earlier one.
+  /// By the order of the decisions. A later verdict may be a consequence of an earlier one.
   bool is_older(const Verdict& than) const {
     return std::pair(epoch, number) < std::pair(than.epoch, than.number);
   }
@@ -45,8 +47,9 @@ struct News {
   RankSet silent{};          ///< those of `dead` whose process may live
   RankSet left_ranks{};      ///< ranks that left, while other ranks of their processes stayed
 
-  /// Commutative, associative and idempotent. Returns what was new. Once there are kVerdictsCap
-  /// verdicts, those of communicators make room: they only save messages. So do all summons.
+  /// Commutative, associative and idempotent. Returns the additions. At kVerdictsCap verdicts,
+  /// drops those of communicators, which only save messages; at kScopesCap summons, drops all
+  /// summons.
   News merge(const News& more);
   bool merge(const Verdict& verdict);
   /// The ranks that have died, each by a verdict.

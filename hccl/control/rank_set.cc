@@ -50,7 +50,7 @@ std::string RankSet::text() const {
   return words;
 }
 
-// Passes over the edges of both sets in ascending order. `keep` tells from the membership in `a`
+// Passes over the edges of both sets in ascending order. `keep` decides from the membership in `a`
 // and in `b` whether a rank is in the result; it keeps no rank that is in neither.
 template <class Keep>
 RankSet RankSet::merge(const RankSet& a, const RankSet& b, Keep keep) {

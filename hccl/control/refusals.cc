@@ -9,7 +9,7 @@
 namespace hccl::control {
 namespace {
 
-// The ranks by their numbers; those without one have 0.
+// Groups the ranks by their numbers; a rank without a number has 0.
 std::map<std::int64_t, RankSet> split(const RankSet& ranks, const auto& numbers) {
   std::map<std::int64_t, RankSet> all;
   RankSet rest = ranks;
@@ -32,7 +32,7 @@ void set(std::map<std::int64_t, RankSet>& numbers, std::int64_t number, const Ra
   std::erase_if(numbers, [](const auto& each) { return each.second.empty(); });
 }
 
-// Those of the ranks that have refused fewer calls for groups, of the calls that count.
+// The ranks that, of the calls that count, have refused fewer calls for groups than refusal.rank.
 RankSet fewer(const Refusal& refusal, const RankSet& ranks,
               const std::map<std::uint32_t, RankSet>& refused) {
   RankSet all;
@@ -108,15 +108,15 @@ void Refusals::forget(const News& news) {
 std::map<std::uint32_t, RankSet> Refusals::numbers(const RankSet& ranks) const {
   std::map<std::uint32_t, RankSet> numbers;
   for (const auto& [key, known] : all_) {
-    if (key.first != kEverything) break;  // which is the lowest scope
+    if (key.first != kEverything) break;  // kEverything is the lowest scope
     const std::uint32_t times = known.refusal.times;
     if (times != 0 && ranks.contains(key.second)) numbers[times] |= {key.second};
   }
   return numbers;
 }
 
-// Of two ranks that meet, each node notes the same difference with the other sign. What a rank has
-// refused while it waited for the group no longer counts, either.
+// For two ranks of a new group, their nodes store one difference with opposite signs. Calls that a
+// rank refused while it waited for the group no longer count.
 std::vector<Refusal> Refusals::over(const Gatherings::Answer& answer, const RankSet& own) {
   const auto& [key, sum, why] = answer;
   const auto culprit = static_cast<std::uint32_t>(why.culprit());
@@ -155,7 +155,7 @@ std::optional<Status> Refusals::find(const Gathering& sum, Time until, const Ran
     if (key.first != kEverything) break;
     const Refusal& refusal = known.refusal;
     if (!awaited.contains(refusal.rank) || known.at > until) continue;
-    auto refused = sum.refused;  // and what ranks have refused since they said their parts
+    auto refused = sum.refused;  // also the calls refused since the ranks sent their parts
     for (const auto& [times, ranks] : numbers(sum.arrived)) refused[times] |= ranks;
     const RankSet witnesses = fewer(refusal, sum.arrived, refused);
     if (witnesses.empty()) continue;

@@ -9,13 +9,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kAskAgain{300};  // an orphan dials again what does not answer
-constexpr milliseconds kAskSoon{20};    // and what has failed
-constexpr milliseconds kGiveUp{800};    // an orphan that nobody answers passes the root over
+constexpr milliseconds kAskAgain{300};  // an orphan dials silent nodes again
+constexpr milliseconds kAskSoon{20};    // and again after a failed dial
+constexpr milliseconds kGiveUp{800};    // an orphan without an answer passes over the root
 constexpr milliseconds kSoon{5};
-// The root runs so often. If it did not for so long, others may have passed it over.
+// The root runs every kRootRuns. After kStopped without running, others may have passed it over.
 constexpr milliseconds kRootRuns{100}, kStopped{200};
-// A node that did not run for so long reads what has come before it finds fault with others.
+// A node that did not run for this long reads the frames that came before it judges others.
 constexpr milliseconds kAwake{20};
 
 }  // namespace
@@ -44,7 +44,8 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   const auto late = neighbours_.ran(next_, now);
   for (Untold& each : untold_) each.since += late;
   const Line* parent = neighbours_.find(parent_);
-  if (parent != nullptr && slept > neighbours_.beats() + kAwake) {  // so a beat is due
+  if (parent != nullptr && slept > neighbours_.beats() + kAwake) {  // a beat is due, which the
+                                                                    // parent acknowledges
     proof_ = parent->sent() + 1;
   }
   if (stopped && state_ == State::kRoot) {
@@ -126,7 +127,7 @@ Relay::Step Relay::opened(LineId id, std::uint32_t node, Time now) {
       put_known(out);
       return send(id, Kind::kOffer, out.bytes());
     }
-    step_.outs.push_back({id, {}, true});  // the process lives, which is all
+    step_.outs.push_back({id, {}, true});  // the dial only had to show that the process lives
   });
 }
 
@@ -158,7 +159,7 @@ void Relay::say_bye(LineId id) {
   close(id);
 }
 
-// A line is no more. If its end proves nothing, a dial tells whether the process lives.
+// Removes a line that has ended. `probe`: dials a child to learn whether its process lives.
 void Relay::lose(LineId id, bool probe) {
   const Line* its = neighbours_.find(id);
   if (its == nullptr) return;
@@ -179,7 +180,7 @@ void Relay::watch() {
       const bool mine = line->role == Role::kChild || line->role == Role::kOffered;
       const std::string node = ByteWriter().put(line->node).take();
       close(id);
-      say_below();  // or the root believes that the node has turned up
+      say_below();  // else the root believes that the node is in the tree again
       if (mine) static_cast<void>(hear_up(Kind::kSilent, node));
     } else if (judges && unheeded && line->role == Role::kParent) {
       if (line->node == tree_.root().node) tree_.pass_over();
@@ -204,7 +205,7 @@ void Relay::offer_below(const Line& child) {
   }
 }
 
-// ---- what all know ----
+// ---- knowledge that all nodes share ----
 
 void Relay::obey(const Root& root, LineId from) {
   if (!tree_.heard(root)) return;
@@ -212,7 +213,7 @@ void Relay::obey(const Root& root, LineId from) {
   seek_at_ = now_;
   give_up_at_ = Time::max();
   spread({}, {}, from);
-  if (root.node == node_ && tree_.lives(node_)) become_root();  // others have waited for it
+  if (root.node == node_ && tree_.lives(node_)) become_root();  // other nodes obey this one already
 }
 
 void Relay::spread(const RankSet& gone, const News& news, LineId from) {
@@ -241,7 +242,7 @@ void Relay::learn(const RankSet& gone, const News& news, LineId from) {
   untold_.push_back({learned_ = now_, fresh, {}});
   if (!fresh.silent.empty()) silenced_ = now_;
   seek_at_ = now_;
-  // A child that leaves goes once it has heard that all know.
+  // A child that leaves closes the line itself, once its neighbours know.
   const auto over = neighbours_.those([this](LineId, const Line& line) {
     return line.role != Role::kStranger && !tree_.lives(line.node) &&
            (line.role != Role::kChild || !news_.left.contains(line.node));
@@ -260,8 +261,8 @@ Relay::Step Relay::summon(const Uuid& scope, Time now) {
   });
 }
 
-// A root may stop before anybody hears what it has decided. So its own ranks hear it when all
-// children have heard it, or do not answer; or when nobody answers.
+// A root may stop before any node has its decisions. So its own ranks get a decision only when all
+// children have acknowledged it or do not answer, or after at most kGrace.
 void Relay::tell_ranks() {
   const auto& lines = neighbours_.lines();
   const auto waits = [](const auto& each, Time since) {
@@ -296,7 +297,7 @@ RankSet Relay::gone_ranks() const {
 RankSet Relay::below() const {
   RankSet all{node_};
   for (const auto& [id, line] : neighbours_.lines()) {
-    // Nodes below a child that does not answer turn up elsewhere.
+    // Nodes below a child that does not answer get another parent.
     if (line.role == Role::kChild) all |= line.skipped ? RankSet{line.node} : line.below;
   }
   return all - (tree_.gone() - RankSet{node_});
@@ -332,8 +333,7 @@ void Relay::leave_if_alone() {
   static_cast<void>(hear_up(Kind::kLeave, ByteWriter().put(node_).take()));
 }
 
-// A process that leaves may go once its neighbours know; if it is the root, once any node does
-// that stays.
+// A leaving process ends once its neighbours know. If it is the root, a node that stays must know.
 void Relay::go_if_told() {
   if (!news_.left.contains(node_)) return;
   if (leave_by_ == Time::max()) leave_by_ = now_ + kGrace;
@@ -377,7 +377,7 @@ void Relay::seek() {
   }
 }
 
-// The root, or the successor that should have taken over, does not answer.
+// Passes over the root, or the successor that should have taken over: it does not answer.
 void Relay::give_up_asking() {
   give_up_at_ = Time::max();
   seek_at_ = now_;

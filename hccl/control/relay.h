@@ -1,5 +1,6 @@
-// A node of the control tree, from when it is in until it leaves or dies: it merges what comes from
-// below, floods news, finds a new parent when its own is gone, and becomes the root when it must.
+// A node of the control tree, from the end of joining until it leaves or dies: merges reports from
+// below, spreads news, finds a new parent when its parent is gone, and becomes the root when it
+// must.
 #pragma once
 
 #include <cstdint>
@@ -31,36 +32,36 @@ class Relay {
     std::string frame;   ///< may be empty
     bool close = false;  ///< close the line once the frame is sent
   };
-  /// What the caller must do, and tell its ranks.
+  /// Work for the caller, and news for its ranks.
   struct Step {
     std::vector<Out> outs;
-    std::vector<std::uint32_t> dials;         ///< nodes; then opened() or failed()
-    News heard;                               ///< what was new to this node
-    std::vector<Gatherings::Answer> answers;  ///< a rank heeds the first of a key
+    std::vector<std::uint32_t> dials;         ///< nodes to dial; opened() or failed() follows
+    News heard;                               ///< news that this node did not have
+    std::vector<Gatherings::Answer> answers;  ///< a rank takes the first one for each key
     std::vector<Gatherings::Late> late;       ///< each rank in `arrived` logs `awaited`
   };
 
-  /// The node begins with the lines of joining, which seated() names. A node without a line to its
-  /// parent is an orphan.
+  /// Starts without lines; seated() adds those of joining. A node without a line to its parent is
+  /// an orphan.
   Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
         std::chrono::nanoseconds peer_timeout, Time now);
 
-  /// A line of joining, to the parent or to a child by the roster.
+  /// A line that joining has made, to the parent or to a child of the roster.
   Step seated(LineId line, std::uint32_t node, Time now);
-  /// A dial has opened a line. Lines that others open begin with frame().
+  /// A dial has opened a line. A line that the other end opened begins with frame().
   Step opened(LineId line, std::uint32_t node, Time now);
   /// A dial has failed. `gone`: the node's host says that the process has ended.
   Step failed(std::uint32_t node, bool gone, Time now);
   Step frame(LineId line, std::string_view bytes, Time now);
   /// The other end has closed the line.
   Step closed(LineId line, Time now);
-  /// Whenever next() has come, or later.
+  /// Call it at next() or later.
   Step tick(Time now) {
     return step(now, [] {});
   }
   Time next() const { return next_; }
 
-  /// What ranks of this process say.
+  /// Reports of this process's ranks.
   Step gather(const Gatherings::Key& key, const Gathering& part, Time now);
   Step report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   Step waits(const Wait& wait, Time now);
@@ -68,16 +69,16 @@ class Relay {
   /// The rank has left, or ended without leaving; other ranks of this process stay.
   Step rank_left(std::uint32_t rank, Time now) { return say_rank(Kind::kRankLeft, rank, now); }
   Step rank_died(std::uint32_t rank, Time now) { return say_rank(Kind::kRankDied, rank, now); }
-  /// The rank has refused a call in the place of the scope's operation of this number. `scope`:
-  /// kEverything for a call that would have made a group; such calls have no numbers. Without a
-  /// text, the rank has destroyed its communicator.
+  /// The rank has refused a call in place of the scope's operation `number`. `scope`: kEverything
+  /// for a call that would have made a group; such calls have no numbers. Without a text, the rank
+  /// has destroyed its communicator.
   Step refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number, std::string text,
                Time now);
-  /// All nodes hear that this communicator's ranks are needed for messages.
+  /// Tells all nodes that this communicator's ranks must open connections for messages.
   Step summon(const Uuid& scope, Time now);
-  /// The process leaves, with all its ranks. It waits a moment for processes below it that leave,
-  /// too: they would need new parents. state() is kOver once it may exit, kTogether and a second
-  /// later at most.
+  /// The process leaves, with all its ranks. First it waits a moment for leaving processes below
+  /// it, which would otherwise need new parents. state() is kOver once the process may exit,
+  /// kTogether and a second later at most.
   Step leave(Time now);
 
   static constexpr std::chrono::milliseconds kTogether{300};
@@ -87,21 +88,21 @@ class Relay {
   const News& news() const { return news_; }
   /// The numbers of the nodes in this node's part of the tree, itself included.
   RankSet below() const;
-  /// Whether all neighbours have acknowledged what this node has said.
+  /// Whether all neighbours have acknowledged all frames of this node.
   bool is_heeded() const;
 
  private:
-  /// How long a new root waits for nodes that have heard verdicts, and a node that leaves for those
-  /// that have not heard of it.
+  /// The longest wait of a new root for nodes with verdicts, and of a leaving node for nodes that
+  /// do not know that it leaves.
   static constexpr std::chrono::milliseconds kGrace{800};
-  /// A node that changes parents turns up in this time.
+  /// A node that changes parents is in the tree again within this time.
   static constexpr std::chrono::milliseconds kTurnUp{100};
   using Line = Neighbours::Line;
   using Role = Neighbours::Role;
   enum class Why : std::uint8_t { kProbe, kOffer, kAsk };  // of a dial
   struct Dial {
     Why why;
-    std::uint32_t skipped;  // an offer to a node below this one, which does not answer
+    std::uint32_t skipped;  // for kOffer: the silent node above the dialed one
   };
   // The contents of a frame that a rank sends once, or a node about another node.
   struct Up {
@@ -191,29 +192,30 @@ class Relay {
   LineId parent_ = kNoLine;
   std::map<std::uint32_t, Dial> dials_;
   Time seek_at_{}, give_up_at_ = Time::max();  // an orphan's
-  Time learned_{};                             // when something was news
-  Time silenced_{};                            // when a silent node was news
+  Time learned_{};                             // when this node last got news
+  Time silenced_{};                            // when a node was last declared silent
   struct Untold {
     Time since;
     News news;
     std::vector<Gatherings::Answer> answers;  // errors that came after the news
   };
-  std::deque<Untold> untold_;           // what the own ranks have not heard
-  std::size_t proof_ = 0;               // the parent lives if it acknowledges so many frames
-  std::vector<std::string> doubted_{};  // its frames until then
+  std::deque<Untold> untold_;           // news that this node's ranks do not have
+  std::size_t proof_ = 0;               // the parent lives if it acknowledges this many frames
+  std::vector<std::string> doubted_{};  // the parent's frames until then
   RankSet said_below_, said_doubts_;
-  std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // that the parent has not heard
+  std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // not sent to the parent yet
   Time waits_at_ = Time::max();
-  std::set<std::pair<Kind, std::string>> kept_;  // what went up, until its end is known
+  std::set<std::pair<Kind, std::string>> kept_;  // frames sent up, until the root's decision is
+                                                 // known
   Refusals refusals_;
-  Time leaves_at_ = Time::max();  // when the others hear of it
+  Time leaves_at_ = Time::max();  // when this node says that it leaves
   Time leave_by_ = Time::max();
   bool told_ = false;  // a node that stays knows that this one leaves
 
   std::optional<Verdicts> verdicts_;  // the root's
   bool held_ = false;
   Time held_until_{}, census_at_ = Time::max();
-  Time parts_by_{};  // parts of nodes that have turned up may be on their way until then
+  Time parts_by_{};  // until then, parts of nodes that changed parents may be on their way
   std::map<std::uint32_t, Time> suspects_;  // silent nodes, and when each counts as dead
 };
 

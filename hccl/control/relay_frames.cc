@@ -22,7 +22,7 @@ void Relay::send(LineId id, Kind kind, std::string_view body) {
   step_.outs.push_back({id, neighbours_.seal(*line, kind, tree_.root(), body, now_), false});
 }
 
-// Everything that this node knows, so that an answer to it may be what is new only.
+// Writes everything that this node knows, so that the answer can be limited to news.
 void Relay::put_known(ByteWriter& out) const {
   put(out, tree_.gone());
   put(out, news_);
@@ -45,8 +45,8 @@ Relay::Step Relay::frame(LineId id, std::string_view bytes, Time now) {
     const auto head = neighbours_.unseal(*line, in, now);
     if (!head) return close(id);
     obey(head->root, id);
-    // Frames of a dead parent may lie in the buffer of a node that was stopped. Others, which have
-    // not got them, may have another root by now, and have heard other news.
+    // The buffer of a node that was stopped may hold frames of a dead parent. Nodes without these
+    // frames may have another root and other news by now.
     if (id != parent_ || proof_ == 0) return digest(id, bytes);
     doubted_.emplace_back(bytes);
     if (line->heeded < proof_) return;
@@ -62,8 +62,8 @@ void Relay::digest(LineId id, std::string_view bytes) {
   if (!hear(id, *line, kind, bytes.substr(Neighbours::kHeadBytes))) close(id);
 }
 
-// Returns whether the bytes are good. A frame of a kind that does not fit the line was sent before
-// its sender knew better.
+// Returns whether the bytes are valid. Ignores a kind that does not fit the line: its sender did
+// not know of the line's change.
 bool Relay::hear(LineId id, Line& line, Kind kind, std::string_view body) {
   ByteReader in(body);
   const bool child = line.role == Role::kChild, kin = child || id == parent_;
@@ -192,7 +192,7 @@ void Relay::say_answer(LineId to, const Gatherings::Answer& answer) {
   send(to, Kind::kAnswer, body_of(answer.key, answer.sum, &answer.why));
 }
 
-// Tells the children that have members below them, and the parent if members are elsewhere.
+// Sends the answer to children with members below them, and to the parent if members are elsewhere.
 void Relay::tell_answer(const Gatherings::Answer& answer, LineId from) {
   const RankSet named = answer.sum.named();
   const bool elsewhere = !ranks_of(below()).contains(named);
@@ -207,7 +207,7 @@ void Relay::tell_answer(const Gatherings::Answer& answer, LineId from) {
   for (const Refusal& each : refusals_.over(answer, own)) hear_refusal(each);
 }
 
-// An error may follow from news that the own ranks have not heard: they hear the reason first.
+// An error may follow from news that this node's ranks do not have. They get the news first.
 void Relay::tell_own(const Gatherings::Answer& answer) {
   const bool may_follow = !answer.why.ok() && !untold_.empty();
   (may_follow ? untold_.back().answers : step_.answers).push_back(answer);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::chrono::seconds kOfferAgain{1};
 constexpr std::size_t kOffers = 32;  // in one turn
-constexpr std::size_t kMany = 8;     // so many late ranks are named on each rank that waits
+constexpr std::size_t kMany = 8;     // if more ranks are late, one rank of each host logs them
 
 }  // namespace
 
@@ -32,7 +32,8 @@ void Relay::become_root() {
   for (const auto& [key, known] : refusals_.all()) verdicts_->refused(known.refusal);
 }
 
-// Another node is the root. What this one has decided last, nobody has heard if it has no child.
+// Another node is the root. Without a child, no other node has this node's last verdicts on
+// communicators: drops them.
 void Relay::step_down() {
   const bool alone = std::ranges::none_of(
       neighbours_.lines(), [](const auto& each) { return each.second.role == Role::kChild; });
@@ -64,8 +65,8 @@ RankSet Relay::nodes_in_doubt() const {
   return all - tree_.gone();
 }
 
-// The cut that has silenced a node may silence others. In this time each of them is missing, or has
-// left a beat without an acknowledgement.
+// A cut that has silenced a node may silence others. Within two beats each silenced node is
+// missing, or has left a beat without an acknowledgement.
 RankSet Relay::ranks_in_doubt() const {
   const auto all = static_cast<std::uint32_t>(roster_->node_of.size());
   if (now_ < silenced_ + 2 * neighbours_.beats()) {
@@ -75,8 +76,8 @@ RankSet Relay::ranks_in_doubt() const {
 }
 
 void Relay::rule() {
-  // An earlier root that is not below this one was passed over, since it does not answer. What it
-  // has decided and told, others have heard.
+  // An earlier root that is not below this one was passed over because it does not answer. Other
+  // nodes have the decisions that it sent.
   const bool all_here = (missing() - tree_.ruled()).empty() &&
                         std::ranges::all_of(neighbours_.lines(), [](const auto& each) {
                           return each.second.role != Role::kChild || each.second.unheeded.empty();
@@ -113,7 +114,7 @@ void Relay::rule() {
   judge_gatherings();
 }
 
-// Nodes of which nobody says that they are below it get a place here, or prove to be gone.
+// Dials the nodes that are below no node: they get a place here, or prove to be gone.
 void Relay::census() {
   const RankSet all = missing();
   if (all.empty()) {
@@ -128,7 +129,7 @@ void Relay::census() {
     }
     auto nodes = (all - offered).ranks();
     if (nodes.size() > kOffers) nodes.resize(kOffers);
-    // Children of a root that was passed over may not have noticed it.
+    // Children of a root that was passed over may not know that.
     const RankSet passed = all & tree_.ruled();
     for (const std::uint32_t node : nodes) {
       dial(node, Why::kOffer, passed.empty() ? kNodesCap : passed.lowest());

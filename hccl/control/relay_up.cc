@@ -73,7 +73,7 @@ Relay::Step Relay::leave(Time now) {
   });
 }
 
-// Waits are merged for a moment. What each rank says once is kept, for the next parent or root.
+// Merges waits for a moment. Keeps frames that a rank sends only once, for the next parent or root.
 bool Relay::hear_up(Kind kind, std::string_view body) {
   ByteReader in(body);
   if (kind == Kind::kWait) {
@@ -111,7 +111,7 @@ void Relay::pass_on(const Wait& wait) {
   send(parent_, Kind::kWait, out.bytes());
 }
 
-// Whether the root's decision on it is not known yet.
+// Whether the root's decision on this frame is still unknown.
 bool Relay::keep(Kind kind, const Up& up) const {
   if (kind == Kind::kReport) return news_.verdicts.count({up.scope, Status::kNobody}) == 0;
   if (kind == Kind::kLeave) return !(news_.left | news_.dead).contains(up.number);

@@ -48,7 +48,7 @@ bool is_tree(const Roster& roster) {
   return reached.size() == nodes.size();
 }
 
-// Fills node_of if the ranks are all of 0 to the highest, and none occurs twice.
+// Fills node_of if every rank from 0 to the highest occurs once.
 void index_ranks(Roster& roster) {
   std::vector<std::uint32_t> node_of;
   std::size_t count = 0;

@@ -40,7 +40,7 @@ struct Roster {
     std::uint32_t host = 0;    ///< index in hosts
     std::uint32_t parent = 0;  ///< the root is its own parent
     std::uint32_t pid = 0;
-    std::uint16_t port = 0;     ///< on which it listens
+    std::uint16_t port = 0;     ///< on which the process listens
     std::uint64_t started = 0;  ///< see Process::started; 0: not known
     RankSet ranks;
     Attempt attempt = {};
@@ -60,7 +60,7 @@ struct Roster {
 
 void put(ByteWriter& out, const Roster& roster);
 /// Nothing if the bytes end early or pass a limit, or if the nodes are not a tree. If two nodes
-/// have one rank, node_of is empty. Memory grows with the bytes that came, not with the numbers in
+/// have one rank, node_of is empty. Uses memory in proportion to the bytes, not to the numbers in
 /// them.
 std::optional<Roster> get_roster(ByteReader& in);
 
@@ -69,10 +69,10 @@ class RosterDraft {
  public:
   /// The node itself; `own` has one host and one node.
   explicit RosterDraft(Roster own);
-  /// Processes that a child has announced: node 0 is the child, others are below it. Processes that
-  /// are known already name the place of the others; they may have more ranks now, and `grown` gets
-  /// their numbers then. Processes may claim one rank; the root decides between them. Too many
-  /// processes are an error; then nothing is added.
+  /// Adds the processes that a child has announced: node 0 is the child, the others are below it.
+  /// Known processes show the place of the others. A known process may have more ranks now; `grown`
+  /// then gets its number. Two processes may claim one rank; the root decides between them. Fails,
+  /// and adds nothing, if there are too many processes.
   Status add(const Roster& sub, std::vector<std::uint32_t>* grown = nullptr);
   const Roster& roster() const { return roster_; }
   const RankSet& ranks() const { return ranks_; }

@@ -9,11 +9,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kBatch{5};     // processes that come within this time go up together
+constexpr milliseconds kBatch{5};     // processes that join within this time are reported together
 constexpr milliseconds kGrace{1000};  // after the root's deadline
 constexpr milliseconds kFirstPause{2}, kLastPause{500};
 
-// The part of node 0 alone.
+// The roster of node 0 alone.
 Roster top_of(const Roster& sub) {
   Roster top{{sub.hosts[sub.nodes[0].host]}, {sub.nodes[0]}, {}};
   top.nodes[0].host = 0;
@@ -83,7 +83,7 @@ void Seek::dial(const Place& to) {
   step_.dial = to_ = to;
 }
 
-// The jitter keeps processes apart that failed at one time.
+// The jitter spreads processes that failed at one time.
 void Seek::seek_later() {
   pause_ = std::clamp<std::chrono::nanoseconds>(2 * pause_, kFirstPause, kLastPause);
   seek_at_ = now_ + pause_ + pause_ * (own_.nodes[0].pid % 16) / 16;
@@ -247,7 +247,7 @@ void Seek::add(LineId id, const Roster& sub, bool whole) {
   note_grown(sub);
 }
 
-// The root judges processes again that have more ranks now.
+// The root judges a process again if it has more ranks now.
 void Seek::note_grown(const Roster& sub) {
   std::vector<std::uint32_t> grown;
   note(all_.add(sub, &grown));
@@ -305,7 +305,7 @@ void Seek::come_in(std::shared_ptr<const Roster> roster, bool keeps) {
   for (const auto& [id, draft] : children_) send_roster(id, draft.roster());
 }
 
-// To a child, or to a process that has lost its parent and goes on as a relay without one.
+// Sends to a child, or to a process that has lost its parent and becomes an orphan.
 void Seek::send_roster(LineId id, const Roster& process) {
   const auto node = find(*roster_, process);
   if (!node) return refuse(id, {Code::kUnavail, name_of(process) + " came when joining was over"});
@@ -342,8 +342,8 @@ Seek::Process Seek::process_of(const Roster& all, std::uint32_t node) {
   return {all.hosts[its.host].machine, its.pid, its.port, its.started};
 }
 
-// Refuses a process below this one, and forgets it; those below it come again. If it is not here,
-// it has gone, or has just moved.
+// Refuses and forgets a process below this one; those below it join again. Does nothing if the
+// process has gone or moved.
 void Seek::pass_away(const Process& process, const Status& why) {
   for (const auto& [id, draft] : children_) {
     const Roster& roster = draft.roster();

@@ -1,5 +1,5 @@
 // A process on its way into the control tree: it asks the root for a seat, is sent from node to
-// node, says what it and the processes below it bring, and waits for the finished roster.
+// node, announces its ranks and the processes below it, and waits for the finished roster.
 #pragma once
 
 #include <chrono>
@@ -20,12 +20,13 @@
 
 namespace hccl::control {
 
-inline constexpr std::uint32_t kJoinVersion = 9;        ///< of the frames of joining
+inline constexpr std::uint32_t kJoinVersion = 9;        ///< version of the frames of joining
 inline constexpr std::uint32_t kLastHello = 7;          ///< the last version without a tree
-inline constexpr std::uint8_t kFirstJoinKind = 1 << 6;  ///< frames of a Relay begin with less
+inline constexpr std::uint8_t kFirstJoinKind = 1 << 6;  ///< frames of a Relay begin with a smaller
+                                                        ///< byte
 
-/// Frames, ended lines and the time go in; frames and dials come out. After joining it lives on
-/// beside the Relay, to answer processes that come late. Times never decrease. For one thread.
+/// Frames, ended lines and the time go in; frames and dials come out. After joining, answers
+/// processes that come late. Times never decrease. For one thread.
 class Seek {
  public:
   enum class State : std::uint8_t { kSeeking, kSeated, kIn, kOver };
@@ -35,28 +36,28 @@ class Seek {
   };
   struct Step {
     std::vector<Relay::Out> outs;
-    std::optional<Place> dial;  ///< then opened() or failed()
+    std::optional<Place> dial;  ///< opened() or failed() follows
   };
 
   /// `own`: this process, with one host that has an address, and one node. `size`: ranks of the
-  /// world; the root may say 0, and takes the first newcomer's size and agreement. All ranks must
-  /// come within `patience`. `root`: nothing if this process is the root. `claimants`: the root's.
-  /// tick() begins.
+  /// world; the root may pass 0 to take the first newcomer's size and agreement. All ranks must
+  /// come within `patience`. `root`: nothing if this process is the root. `claimants`: for the
+  /// root. tick() starts joining.
   Seek(Roster own, std::uint32_t size, std::string agreement, std::optional<Place> root,
        std::chrono::nanoseconds patience, Time now, Claimants claimants = {});
 
-  /// The dial has opened a line. Lines that others open begin with frame().
+  /// The dial has opened a line. A line that the other end opened begins with frame().
   Step opened(LineId line, Time now);
   /// `gone`: the process there has ended. `why`: for people.
   Step failed(bool gone, std::string why, Time now);
   Step frame(LineId line, std::string_view bytes, Time now);
-  /// One more rank of this process joins, which is below `size`. If it differs from the others, or
+  /// One more rank of this process joins; it is below `size`. If its size or agreement differs, or
   /// another thread has brought it, nobody can join.
   Step bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement, Time now,
              const Attempt& attempt = {});
   /// The other end has closed the line.
   Step closed(LineId line, Time now);
-  /// Whenever next() has come, or later.
+  /// Call it at next() or later.
   Step tick(Time now) {
     return step(now, [] {});
   }
@@ -66,31 +67,32 @@ class Seek {
     return step(now, [&] { end(why); });
   }
 
-  /// The frame of a process that cannot ask, to the root: then nobody can join.
+  /// The frame that tells the root that a process cannot join; then nobody can.
   static std::string cannot(const Status& why);
 
   State state() const { return state_; }
   const Status& why() const { return why_; }  ///< of kOver
-  /// Of kIn, for the Relay: the roster, this process's node, the lines to its neighbours.
+  /// In the state kIn, for the Relay: the roster, this process's node, the lines to its neighbours.
   std::shared_ptr<const Roster> roster() const { return roster_; }
   std::uint32_t node() const { return node_; }
   const std::vector<std::pair<LineId, std::uint32_t>>& lines() const { return lines_; }
 
  private:
   enum class Kind : std::uint8_t {
-    kHello = 1,         ///< of a rank of versions up to kLastHello, instead of kAsk
-    kHelloRefused = 3,  ///< the answer to it
+    kHello = 1,         ///< instead of kAsk, from a rank of a version up to kLastHello
+    kHelloRefused = 3,  ///< the answer to kHello
     kAsk = kFirstJoinKind,
     kSeat,
     kBelow,
-    kAway,  ///< down: the process below that is refused alone
+    kAway,  ///< down: refuses one process below, and no other
     kRoster,
     kRefused,
     kCannot  ///< to the root, instead of kAsk or after it: nobody can join
   };
   static constexpr LineId kNoLine = -1;
   using Process = std::tuple<std::string, std::uint32_t, std::uint16_t, std::uint64_t>;
-  enum class Goes : std::uint8_t { kFirst, kSecond, kBoth };  // of two that claim one rank
+  enum class Goes : std::uint8_t { kFirst, kSecond, kBoth };  // of two processes that claim one
+                                                              // rank
 
   Step step(Time now, const std::function<void()>& event);
   void settle();
@@ -134,28 +136,28 @@ class Seek {
 
   Roster own_;
   std::uint32_t size_;
-  std::string agreement_, first_;  // the process that named the size first
+  std::string agreement_, first_;  // first_: the process that named the size first
   std::optional<Place> root_;
   std::chrono::nanoseconds patience_, pause_{};
   State state_;
   Time now_, next_, deadline_, seek_at_{}, say_at_ = Time::max();
   Step step_;
   LineId above_ = kNoLine;  // to the parent, or to a node that was asked
-  Place to_;                // that was dialed last
+  Place to_;                // the place that was dialed last
   bool dialing_ = false, to_root_ = false, reached_ = false;
   std::string last_ = "no answer";
   Seats seats_;
-  std::map<LineId, RosterDraft> children_;  // with what is below each
-  RosterDraft all_, fresh_;                 // of all children; what the parent does not know yet
-  bool whole_ = false;                      // the parent must forget what it knows
-  RankSet went_;                            // ranks that came, and whose processes ended
+  std::map<LineId, RosterDraft> children_;  // with the processes below each
+  RosterDraft all_, fresh_;                 // processes below; those that are news for the parent
+  bool whole_ = false;                      // the parent must forget all processes below
+  RankSet went_;                            // ranks whose processes came and ended
   Status to_tell_;                       // to the root, once there is a line: why nobody can join
-  Status wrong_, why_;                   // why this process must end; what was decided
+  Status wrong_, why_;                   // why this process must end; the decision
   bool alone_ = false;                   // this process is refused, and others go on
   Claimants claimants_;                  // from here on the root's
-  std::uint32_t judged_ = 0;             // so many nodes of all_ were looked at
+  std::uint32_t judged_ = 0;             // number of nodes of all_ that were judged
   std::map<Process, RankSet> admitted_;  // with the ranks that were judged
-  // By machine and agent: the last attempt of which a process has come.
+  // By machine and agent: the latest attempt that has sent a process.
   std::map<std::pair<std::string, std::uint32_t>, std::uint32_t> attempts_;
   std::map<Process, Status> refused_;  // alone
   RankSet taken_;                      // ranks of admitted processes

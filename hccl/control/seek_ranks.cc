@@ -1,4 +1,4 @@
-// The part of a Seek that is about ranks: those that this process brings, and whether all agree.
+// The part of a Seek about ranks: this process brings some, and all processes must agree.
 #include "hccl/control/seek.h"
 
 namespace hccl::control {

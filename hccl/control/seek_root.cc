@@ -43,7 +43,7 @@ Status Seek::other_version(const std::string& name, std::uint32_t version) {
                            std::to_string(version) + ", the root " + std::to_string(kJoinVersion)};
 }
 
-// A rank of an old version. It understands the answer.
+// A rank of an old version, which understands the answer.
 bool Seek::hear_hello(LineId id, ByteReader& in) {
   const auto version = in.get<std::uint32_t>();
   static_cast<void>(in.get<std::uint32_t>());  // the size
@@ -65,8 +65,8 @@ std::vector<std::uint32_t> Seek::admitted() const {
   return nodes;
 }
 
-// Processes have gone, or must go, which takes a moment. A process that comes again is admitted
-// again.
+// Recomputes the admitted processes after some have gone or were refused, which takes a moment. A
+// process that comes again is admitted again.
 void Seek::recount() {
   const Roster& all = all_.roster();
   std::map<Process, RankSet> here;
@@ -83,7 +83,7 @@ void Seek::recount() {
 }
 
 // All processes that one agent has started must belong to one attempt, and no two may claim one
-// rank. The newcomer is refused, or some that have come before; or the world ends.
+// rank. The newcomer is refused, or earlier processes are; or the world ends.
 void Seek::admit(std::uint32_t node) {
   const Roster& all = all_.roster();
   const Process process = process_of(all, node);
@@ -100,7 +100,7 @@ void Seek::admit(std::uint32_t node) {
       attempts_.try_emplace({its.machine, its.attempt.agent}, its.attempt.number).first;
   const bool one = its.attempt.agent == 0 || last->second == its.attempt.number;
   last->second = std::max(last->second, its.attempt.number);
-  const bool alone = one && (fresh & taken_).empty();  // the usual case takes no time
+  const bool alone = one && (fresh & taken_).empty();  // saves time in the usual case
   for (const std::uint32_t other : alone ? std::vector<std::uint32_t>() : admitted()) {
     if (other == node) continue;
     const Claim first = claim_of(all, other), second = claim_of(all, node);

@@ -20,8 +20,8 @@ inline constexpr std::size_t kFanOut = 8;  ///< children that join at one node
 /// The children of one node while processes join. For one thread.
 class Seats {
  public:
-  /// Seats a newcomer. Nothing: it is a child of this node now. Else: the child at which it must
-  /// ask, which is the one with the fewest nodes below.
+  /// Seats a newcomer. Nothing: the newcomer is a child of this node now. Else: the child that the
+  /// newcomer must ask, which is the one with the fewest nodes below.
   std::optional<int> seat(int newcomer);
   /// A child has announced the number of nodes in its part of the tree, itself included.
   void announced(int child, std::size_t nodes);
@@ -43,11 +43,11 @@ struct Root {
   bool operator==(const Root&) const = default;
 };
 
-/// What one node knows of the tree after joining. Nodes follow each other as the root in the order
-/// of their numbers, and the lowest follows the highest: so a root alone tells its successor.
-/// A node's parent is an ancestor by the roster, or the root of some time. A node that was the root
-/// may have its own ancestors below it, so it asks the new root only. Therefore parents make no
-/// circle, however many nodes go. For one thread.
+/// The tree after joining, as one node knows it. Nodes become the root in the order of their
+/// numbers, and the lowest follows the highest. So a root determines its successor. A node's parent
+/// is an ancestor by the roster, or a node that is or was the root. A node that was the root may
+/// have its own ancestors below it, so it asks only the new root. Therefore parents make no circle,
+/// however many nodes go. For one thread.
 class Tree {
  public:
   explicit Tree(std::shared_ptr<const Roster> roster) : roster_(std::move(roster)), ruled_{0} {}
@@ -59,9 +59,10 @@ class Tree {
   const RankSet& ruled() const { return ruled_; }
   bool lives(std::uint32_t node) const { return !gone_.contains(node); }
   const Root& root() const { return root_; }
-  /// Another node obeys this root. Returns whether it is later than the own one, and obeys it then.
+  /// Another node obeys `root`. If `root` is later than this node's root, obeys it and returns
+  /// true.
   bool heard(const Root& root);
-  /// The root, alive or not, does not answer. It stays a plain node.
+  /// Passes over the root, which does not answer. The root stays a plain node.
   void pass_over() { passed_ = true; }
   /// Whether the root lives and was not passed over.
   bool rules() const { return lives(root_.node) && !passed_; }
@@ -79,7 +80,7 @@ class Tree {
  private:
   std::shared_ptr<const Roster> roster_;
   Root root_;
-  RankSet gone_, ruled_;  // nodes that are no more; that are or were the root
+  RankSet gone_, ruled_;  // died or left; is or was the root
   bool passed_ = false;
 };
 

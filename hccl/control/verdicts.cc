@@ -10,7 +10,7 @@ namespace {
 
 // A connection may end because of a death. The root learns of a death in this time.
 constexpr std::chrono::seconds kDeathIsKnown{2};
-// A part that a rank said before it left arrives in this time.
+// A part that a rank sent before it left arrives in this time.
 constexpr std::chrono::milliseconds kPartsArrive{500};
 
 std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }
@@ -82,12 +82,13 @@ News Verdicts::died(const RankSet& ranks, const std::string& how) {
 News Verdicts::report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
   if (scope == kEverything || why.ok()) return {};
   if (why.code() == Code::kTimeout) return timed_out(rank, scope, why, now);
-  const bool left = why.culprit() == static_cast<int>(rank);  // it says so itself
+  const bool left = why.culprit() == static_cast<int>(rank);  // the rank itself reports that it
+                                                              // left
   return why.code() == Code::kRemote && !left ? broken(rank, scope, why, now) : tell(scope, why);
 }
 
-// Only the root knows the absent ranks. Where data is lost on its way, ranks wait in different
-// operations.
+// Names the absent ranks, which only the root knows. If data was lost, ranks wait in different
+// operations, so the text has these, too.
 News Verdicts::timed_out(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
   RankSet absent = waits_.missing(scope, rank);
   std::string text = why.message();
@@ -122,9 +123,9 @@ void Verdicts::refused(const Refusal& refusal) {
   refusals_[scope].insert_or_assign(refusal.rank, refusal);
 }
 
-// The error for a rank that is awaited and that has refused more calls in the place of the
-// operation than one that waits. If all ranks make the same wrong call, all refuse it, and none
-// waits. A right call after the refused one does not change that.
+// The error for an awaited rank that has refused more calls in place of the operation than a
+// waiting rank. If all ranks make the same wrong call, all refuse it, and none waits. A right call
+// after the refused one does not change that.
 std::optional<Status> Verdicts::refused_one(const Wait& wait) const {
   const auto at = refusals_.find(wait.scope);
   if (at == refusals_.end()) return std::nullopt;

@@ -37,21 +37,22 @@ class Verdicts {
   void ends(std::uint32_t rank, std::string last, Time now);
   /// Ranks have left in good order.
   void left(const RankSet& ranks, Time now);
-  /// Ranks have died. `how`: what is known of it, as " was cut off"; empty: only that they died.
+  /// Ranks have died. `how`: the circumstances if known, such as " was cut off".
   News died(const RankSet& ranks, const std::string& how = {});
-  /// The error of a gathering that waits for a rank that has left, if there is one.
+  /// The error of a gathering that waits for a rank which has left; nothing if it waits for no such
+  /// rank.
   std::optional<Status> vain(const Gatherings::Open& gathering, Time now) const;
-  /// Decides what must wait no longer.
+  /// Makes the decisions that are due.
   News tick(Time now);
   /// When tick() next has something to do.
   Time next() const;
 
-  /// Verdicts of an earlier root, from a node that has heard them. Returns those that are news.
+  /// Takes verdicts of an earlier root from a node that has them. Returns the new ones.
   News heard(const News& news);
   /// All verdicts, for ranks that may not have heard them.
   const News& known() const { return told_; }
-  /// The root's thread was late, so that another root may have taken its place. Until release(), or
-  /// for ever, it tells nobody what it decides. What is heard meanwhile counts more.
+  /// The root's thread was late, so another root may have taken its place. Until release(), or for
+  /// ever, withholds all decisions. Verdicts that come meanwhile take precedence.
   void hold() { held_ = true; }
   News release();
 

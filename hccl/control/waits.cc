@@ -7,7 +7,7 @@
 namespace hccl::control {
 namespace {
 
-// A rank that waits reports it more often.
+// A waiting rank reports more often than this.
 constexpr std::chrono::seconds kReportIsNew{1};
 
 const Waits::Report& report_of(const Waits::Operation& operation, std::uint32_t rank) {

@@ -18,7 +18,7 @@ namespace hccl::control {
 struct Wait {
   Uuid scope{};              ///< the communicator
   std::uint64_t number = 0;  ///< of the operation in the communicator
-  Uuid digest{};             ///< of the call; equal calls have equal ones
+  Uuid digest{};             ///< of the call; equal calls have equal digests
   std::string call;          ///< for people
   RankSet waiting, awaited;
 };
@@ -44,14 +44,14 @@ class Waits {
 
   /// Returns the error of ranks that made other calls in the operation; then forgets the scope.
   Status add(const Wait& wait, Time now);
-  /// Where the rank waits, as it last reported; null if it did not.
+  /// The operation in which the rank last reported to wait; null: none.
   const Place* of(const Uuid& scope, std::uint32_t rank) const;
   /// The operation of this number; null if nobody waits in it.
   const Operation* at(const Uuid& scope, std::uint64_t number) const;
-  /// The ranks that are awaited where the witness waits, and do not wait there themselves.
+  /// The ranks that the witness waits for and that do not wait in the same operation.
   RankSet missing(const Uuid& scope, std::uint32_t witness) const;
-  /// The call in which the rank waits, if it has called what the witness waits in, or has just
-  /// reported another one; else empty.
+  /// The call in which the rank waits, if that comes after the witness's call or was reported just
+  /// now; else empty.
   std::string elsewhere(const Uuid& scope, std::uint32_t witness, std::uint32_t rank,
                         Time now) const;
   void forget(const Uuid& scope) { scopes_.erase(scope); }
