@@ -10,7 +10,7 @@
 namespace hccl::core {
 namespace {
 
-/// The exception that is handled; it names this rank if there is memory for that.
+/// The status of the exception being handled. It names this rank if there is memory for that.
 Status caught_by(int rank, int world_rank) noexcept {
   Status why = caught();
   try {
@@ -102,8 +102,8 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
   return made;
 }
 
-// All that live get the same answer, and it alone decides. So no rank has the new communicator
-// while another one tries again. listen() hears what has happened since the answer.
+// All living ranks get the same answer, which alone decides. So no rank has the new communicator
+// while another one tries again. listen() gets the failures since the answer.
 Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
                                                            const std::vector<int>& kept,
                                                            std::uint64_t number,
@@ -203,7 +203,7 @@ void Communicator::abort(const std::string& reason) {
   failure_.abort(why);
 }
 
-// Ends also if there is no memory for a text.
+// Works even if there is no memory for a text.
 Communicator::~Communicator() {
   requests_->end(false);
   failure_.stop_listening();

@@ -48,13 +48,14 @@ class Communicator {
                                               const Config* config = nullptr,
                                               std::chrono::nanoseconds patience = {},
                                               bool idle = false, bool own_name = false) const;
-  /// Makes a communicator of those ranks of `kept`, ranks of this one in its order, that live and
-  /// make this call with the same arguments. This one may have failed. It stays as it is, and may
-  /// end before the new one, which keeps this rank in the world. `number` distinguishes the calls
-  /// for this communicator. `config`: as in group(). The new communicator is idle, as in group().
+  /// Makes a communicator of the ranks in `kept` (ranks of this communicator, in its order) that
+  /// live and make this call with the same arguments. This communicator may have failed. It stays
+  /// as it is, and may end before the new one, which keeps this rank in the world. `number`
+  /// distinguishes the calls for this communicator. `config`: as in group(). The new communicator
+  /// is idle, as in group().
   Result<std::shared_ptr<Communicator>> shrink(std::string name, const std::vector<int>& kept,
                                                std::uint64_t number, const Config* config) const;
-  /// Whether this rank hears nothing any more, so that there can be no more groups.
+  /// Whether this rank has lost the control tree, so that it can make no more groups.
   bool cut_off() const { return control_->is_lost(); }
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -68,7 +69,7 @@ class Communicator {
   const Uuid& id() const { return id_; }
   /// Whether this is the communicator of all ranks that joined, not a group.
   bool is_world() const;
-  /// Whether groups of this one's ranks can be made: it is the world, or shrink() made it.
+  /// Whether groups of this communicator's ranks can be made: it is the world, or shrink() made it.
   bool has_groups() const { return shrunk_ || is_world(); }
   /// World ranks, by rank of this communicator.
   const std::vector<int>& ranks() const { return ranks_; }

@@ -50,7 +50,7 @@ Status Communicator::execute(const Call& call, bool scaled) try {
   const bool strict = settings_.deterministic() == Deterministic::kStrict && reduces(call.op);
   const std::uint64_t sequence = ++sequence_;
   if (!selection_.is_local(call.op)) return execute_remotely(call, sequence, strict);
-  // The envelope has strict, so that a rank that alone asks for strict bits is detected.
+  // The envelope contains `strict`, so that a difference between the ranks is detected.
   const Envelope envelope = hccl::envelope(call, sequence, strict ? 1 : 0);
   local_->begin(call, envelope);
   const std::uint64_t number = recorder_.begin(envelope, "local");

@@ -130,7 +130,7 @@ void Mailbox::give_up() noexcept {
   try {
     why =
         Status(why.code(), name_ + ": rank " + std::to_string(rank_) + ": " + why.message(), rank_);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): the short text does
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the short text is enough
   }
   if (ended_.raise(why)) given_up_.store(true);
 }
@@ -173,8 +173,9 @@ Status Mailbox::open() {
   return {};
 }
 
-// Without memory all messages fail, on all ranks. Where there are no links yet that could end, the
-// other ranks are told before this rank's callers, because these may then leave the communicator.
+// Without memory all messages fail, on all ranks. Before the links exist, their end cannot inform
+// the other ranks. So the other ranks get the failure before this rank's callers, which may then
+// leave the communicator.
 void Mailbox::run() {
   try {
     serve();
@@ -183,7 +184,7 @@ void Mailbox::run() {
   }
   try {
     if (given_up_.load() && broken_) broken_(ended_.reason());
-  } catch (...) {  // NOLINT(bugprone-empty-catch): they hear when this rank leaves
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the other ranks notice when this rank leaves
   }
   try {
     MutexLock lock(mutex_);
@@ -243,7 +244,7 @@ void Mailbox::stop() {
   try {
     MutexLock lock(mutex_);
     poll(lock);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): what is left fails with the mailbox
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the remaining messages fail with the mailbox
   }
   const MutexLock lock(mutex_);
   sleeper_.reset();

@@ -3,7 +3,7 @@
 // when the first rank has the first message; from then on one thread a rank moves messages.
 //
 //   eager        a header, and the bytes with or right behind it, while the receiver has room:
-//                the sender has credit for what may lie there without its receive
+//                the sender has credit for bytes that wait there for a receive
 //   rendezvous   a header that asks; the receiver answers when the receive is posted; the bytes
 #pragma once
 
@@ -52,7 +52,7 @@ class Message final : public Request {
   std::int32_t tag_ = 0;
   std::byte* data_ = nullptr;  // a send only reads it
   std::uint64_t bytes_ = 0;
-  std::size_t parts_ = 0;  // that are under way
+  std::size_t parts_ = 0;  // transfers under way
   std::list<std::shared_ptr<Message>>::iterator place_;
 };
 using MessagePtr = std::shared_ptr<Message>;
@@ -61,7 +61,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
  public:
   /// Opens the mesh, together with the other ranks; ends early if the flag is raised.
   using Open = std::function<Result<std::unique_ptr<transport::Mesh>>(const AbortFlag&)>;
-  /// Hears that this rank has no memory to go on. The mailbox's thread calls it.
+  /// The mailbox's thread calls it if this rank lacks the memory to go on.
   using Broken = std::function<void(const Status&)>;
   /// `name`: of the communicator, for texts. `policy`: how callers wait.
   Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log,
@@ -78,21 +78,21 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   MessagePtr recv(int source, std::int32_t tag, void* data, std::uint64_t bytes,
                   Message::Done done);
 
-  /// Opens the mesh on a thread of its own, unless that has happened.
+  /// Opens the mesh on a thread of its own, once.
   void start();
   /// Fails all messages, now and from now on. Any thread; does not block.
   void end(const Status& why);
   /// As end(), unless the mesh is open. True if it was being opened: the other ranks wait for this
   /// one.
   bool end_opening(const Status& why);
-  /// After end(): the thread is gone, and so is the mesh.
+  /// After end(): ends the thread and the mesh.
   void stop() HCCL_UNCHECKED;  // a forked child takes no lock
 
  private:
   friend class Message;
   enum class HeaderKind : std::uint8_t { kEager = 1, kAsk, kReady, kRefuse, kCredit };
   static constexpr std::size_t kInline = 40;
-  /// All that travels on the lane of headers.
+  /// A message on the lane of headers.
   struct Header {
     HeaderKind kind = HeaderKind::kEager;
     std::int32_t tag = 0;
@@ -125,10 +125,10 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     transport::Request incoming;
     Header header;
     std::uint64_t credit = 0;  // bytes that this rank may still send eagerly
-    std::uint64_t owed = 0;   // bytes that the peer has sent eagerly, without credit for them since
-    std::uint64_t freed = 0;  // bytes of `owed` whose credit this rank has not sent yet
-    std::size_t asks = 0;     // messages of the peer that wait for their receives
-    std::size_t asking = 0;   // messages to the peer that wait for their receives
+    std::uint64_t owed = 0;    // eager bytes of the peer whose credit was not returned
+    std::uint64_t freed = 0;   // bytes of `owed` whose credit can be returned
+    std::size_t asks = 0;      // messages of the peer that wait for their receives
+    std::size_t asking = 0;    // messages to the peer that wait for their receives
     bool gone = false;
     Status why;
     Deadline verdict = Deadline::never();  // until then, another rank may be the culprit
@@ -211,11 +211,11 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   std::map<std::uint64_t, MessagePtr> asking_ HCCL_GUARDED_BY(mutex_);  // sends, by id
   std::uint64_t asked_ HCCL_GUARDED_BY(mutex_) = 0;
   std::vector<DelayedFailure> delayed_failures_ HCCL_GUARDED_BY(mutex_);
-  // A message moves from the one to the other without an allocation. So no failure loses it,
+  // A message moves from live_ to settled_ without an allocation. So no failure loses a message,
   // whichever of the lists above it is in.
-  std::list<MessagePtr> live_ HCCL_GUARDED_BY(mutex_);     // all that are not done
-  std::list<MessagePtr> settled_ HCCL_GUARDED_BY(mutex_);  // whose `done` is to be called
-  bool calling_back_ HCCL_GUARDED_BY(mutex_) = false;      // a thread calls them
+  std::list<MessagePtr> live_ HCCL_GUARDED_BY(mutex_);     // all messages that are not done
+  std::list<MessagePtr> settled_ HCCL_GUARDED_BY(mutex_);  // messages whose `done` must be called
+  bool calling_back_ HCCL_GUARDED_BY(mutex_) = false;      // a thread calls callbacks
   Thread thread_;
 };
 

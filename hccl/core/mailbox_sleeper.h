@@ -31,8 +31,8 @@ class MailboxSleeper final : public Sleeper {
     both_ = std::move(both).value();
   }
 
-  /// A caller has begun something: naps become short. A thread that sleeps on the mesh's
-  /// descriptors is woken by what concerns it. For callers with the mutex.
+  /// A caller has begun a transfer: naps become short. A sleep on the mesh's descriptors needs no
+  /// ring, because the mesh's events end it. For callers with the mutex.
   void begun() {
     if (both_ == nullptr) nap_.ring();
   }

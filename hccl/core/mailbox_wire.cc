@@ -157,7 +157,7 @@ void Mailbox::put(int peer, const Header& header, std::function<void(Status)> th
   mesh_->send(transfer.request, peer, kHeaders, std::as_bytes(std::span(&transfer.header, 1)));
 }
 
-// `parts_` must be 1 before: the part of this function itself.
+// `parts_` must be 1 before the call: this function counts as a part.
 void Mailbox::move_bytes(int peer, std::uint32_t lane, const MessagePtr& message) {
   for (std::uint64_t at = 0; at < message->bytes_; at += kPiece) {
     const std::span piece(message->data_ + at, std::min(kPiece, message->bytes_ - at));

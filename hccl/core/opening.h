@@ -48,8 +48,8 @@ class Opening {
   /// several hosts and some host's ranks share no memory. `waiter`: for each of its operations.
   Result<std::unique_ptr<exec::LocalEngine>> local(transport::Mesh& mesh, Waiter waiter,
                                                    Deadline deadline);
-  /// A mesh of its own, which shares no memory of the host. A rank that needs it summons the
-  /// others. May run beside the other steps.
+  /// Opens the mailbox's own mesh, which shares no memory of the host. A rank that needs the mesh
+  /// summons the others. May run beside the other steps.
   Result<std::unique_ptr<transport::Mesh>> mailbox(const AbortFlag& abort) const;
 
  private:

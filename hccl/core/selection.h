@@ -120,7 +120,7 @@ class Selection {
   }
   void set_local(exec::LocalEngine& engine, const select::LocalCosts& costs);
   mutable Mutex mutex_;
-  Selector local_ HCCL_GUARDED_BY(mutex_);  // as the engine's; null: no memory of a host
+  Selector local_ HCCL_GUARDED_BY(mutex_);  // copy of the engine's; null: no memory of a host
   std::optional<select::MessageCosts> messages_;
   select::MessageCosts usual_messages_;  // for predictions if none were measured
   std::string source_;

@@ -16,7 +16,7 @@ void Suspicion::report(const WaitingCall& pending, Deadline::Clock::time_point n
   if (now < next_) return;
   next_ = now + seconds(30);
   std::string whom;
-  constexpr std::size_t kNamed = 16;  // many ranks say this, each in a line
+  constexpr std::size_t kNamed = 16;  // the most ranks in one line of the log
   for (std::size_t i = 0; i < std::min(pending.late.size(), kNamed); ++i) {
     whom += (whom.empty() ? "" : ", ") + std::to_string(pending.late[i]);
   }
