@@ -128,7 +128,7 @@ Status LocalEngine::rendezvous() {
   Status status;
   try {
     status = run_rendezvous();
-  } catch (...) {  // as when memory is missing
+  } catch (...) {  // for example, no memory
     region_.leave();
     region_.withdraw();
     region_.await_left();
