@@ -74,8 +74,9 @@ bool has(const std::vector<Process>& line, pid_t pid) {
   return std::ranges::any_of(line, [pid](const Process& each) { return each.pid == pid; });
 }
 
-// Those of similar_processes() that run the rank's script, and whose job_id() is `id`. A process
-// that a rank has started, or that has started a rank, is none. `members`: all ranks, in order.
+// The processes among similar_processes() that run the rank's script, and whose job_id() is `id`.
+// Leaves out processes that a rank has started or that have started a rank. `members`: all ranks,
+// in order.
 std::vector<Claim> find_claimants(const std::vector<Claim>& members, const RankOf& rank_of,
                                   const std::string& id, const HostIdentity& host,
                                   const std::vector<pid_t>& similar) {
@@ -130,7 +131,7 @@ Status expect_newest(int rank, const RankOf& rank_of, const std::string& id,
                    .address = "this host",
                    .started = line[0].started,
                    .attempt = launch->attempt};
-  std::vector<Claim> members(self.rank + 1);  // of the others nothing is known
+  std::vector<Claim> members(self.rank + 1);  // nothing is known of the other ranks
   members.back() = self;
   const RankOf same = [&](const Launch& other) { return rank_of(other) == rank ? rank : -1; };
   // There may be hundreds of similar processes: looks closely only at those of this rank.

@@ -15,7 +15,7 @@ namespace hccl::join {
 /// The rank of a process that was started in this way; -1 if it is not of the job.
 using RankOf = std::function<int(const Launch&)>;
 
-/// For a root. If ranks of two jobs came, those that come later must not meet either.
+/// For a root. If ranks of two jobs came, remembers that, so that later ranks join neither job.
 control::Claimants claimants_of(const std::string& job, const RankOf& rank_of,
                                 const Config& config);
 

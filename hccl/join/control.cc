@@ -144,7 +144,7 @@ Status Control::work() {
     return rung_.load(std::memory_order_acquire) || ::poll(&events, 1, 0) > 0;
   };
   for (;;) {
-    rung_.store(false, std::memory_order_seq_cst);  // before the looks at what rings
+    rung_.store(false, std::memory_order_seq_cst);  // before it checks everything that rings
     if (stopping_.load(std::memory_order_seq_cst)) return {};
     control::Time next;
     {

@@ -34,19 +34,18 @@ class Control {
   Control& operator=(const Control&) = delete;
 
   Result<NodeId> add(const Make& make);
-  /// The thread does this soon. No effect once the node is over.
+  /// The control thread soon calls `what`. No effect once the node is over.
   void post(NodeId node, std::function<void(ControlNode&)> what);
-  /// The node closes its lines now, and its owner hears why.
+  /// The node closes its lines now, and its owner gets the reason.
   void fail(NodeId node, const Status& why) noexcept HCCL_UNCHECKED;
-  /// Waits until the thread has done all that was posted, so that the frames are in the sockets, or
-  /// for a second. Returns at once in the thread itself.
+  /// Waits until the thread has handled all posts, so that their frames are in the sockets; a
+  /// second at most. Returns at once in the thread itself.
   void await();
-  /// The node's owner hears nothing more once this returns. The node closes its lines when they
-  /// have taken all frames, kLastWords later at most; one that `lingers`, only after this time.
-  /// Never call it in the control thread.
+  /// After this call the node's owner gets no more calls. The node closes its lines when all frames
+  /// are sent, at most after kLastWords; with `lingers`, not before that time is over. Never call
+  /// it in the control thread.
   void remove(NodeId node, std::chrono::nanoseconds lingers = {});
-  /// Waits until the neighbours of the node have acknowledged all that it has said, or for
-  /// `at_most`.
+  /// Waits until the neighbours of the node have acknowledged all its frames, or for `at_most`.
   void flush(NodeId node, std::chrono::nanoseconds at_most);
   static constexpr std::chrono::seconds kLastWords{1};
   /// Whether the thread has ended, because the program has closed its descriptors.
@@ -60,7 +59,7 @@ class Control {
   struct Entry {
     std::unique_ptr<ControlNode> node;
     control::Time due{};                        // when its next turn is
-    control::Time ends = control::Time::max();  // of a node that was removed
+    control::Time ends = control::Time::max();  // the end of a removed node
     bool lingers = false;
   };
   using Post = std::pair<NodeId, std::function<void(ControlNode&)>>;

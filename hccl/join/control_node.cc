@@ -106,7 +106,7 @@ void ControlNode::apply(const Relay::Step& step) {
   for (const auto& late : step.late) owner_->late(late);
 }
 
-// A root that has refused all goes on telling those that come later.
+// A root that has refused all ranks also refuses ranks that come later.
 void ControlNode::settle() {
   if (seek_.state() == Seek::State::kOver && !std::exchange(told_, true)) {
     owner_->failed(seek_.why());
@@ -139,7 +139,7 @@ void ControlNode::bring(const Owner* its, std::uint32_t rank, std::uint32_t size
   settle();
 }
 
-// Each caller needs a descriptor to hear it, one after the other.
+// The callers get the reason one after the other, over the spare descriptor.
 void ControlNode::give_up(const Status& why) {
   const Time now = Clock::now();
   lines_->use_spare();

@@ -22,16 +22,16 @@ control::Roster own_part(const std::string& address, std::uint16_t port, control
 class ControlNode {
  public:
   using Time = control::Time;
-  /// Hears the node's news for its ranks. Called on the control thread.
+  /// Gets the node's news for its ranks, on the control thread.
   class Owner {
    public:
     virtual ~Owner() = default;
     /// The roster, and the number of this node in it.
     virtual void joined(const std::shared_ptr<const control::Roster>&, std::uint32_t) {}
-    /// The node has not joined, and only says so to those that come later; or it cannot go on.
+    /// The node has not joined, and only refuses others that come later; or it cannot go on.
     virtual void failed(const Status&) {}
-    /// bring() takes effect for this rank's owner, or comes too late; success: the others have
-    /// joined.
+    /// brought(): bring() took effect for this rank's owner. refused(): bring() came too late;
+    /// success: the others have joined.
     virtual void brought(const Owner*) {}
     virtual void refused(const Owner*, const Status&) {}
     virtual void heard(const control::News&) {}
@@ -46,7 +46,7 @@ class ControlNode {
     std::uint32_t size = 0;
     std::string agreement = {};
     std::optional<control::Seek::Place> root = {};
-    std::optional<Line> to_root = {};  ///< a line that has found the root
+    std::optional<Line> to_root = {};  ///< the line on which the root was found
     std::chrono::nanoseconds patience{};
     std::chrono::nanoseconds peer_timeout{};
     control::Claimants claimants = {};
@@ -54,7 +54,7 @@ class ControlNode {
 
   ControlNode(Args args, std::unique_ptr<Lines> lines, Owner& owner);
 
-  /// Does what is due. Call it at next(), and after lines().ready().
+  /// Does all work that is due. Call it at next(), and after lines().ready().
   void turn();
   Time next() const;
   Lines& lines() { return *lines_; }
@@ -68,13 +68,13 @@ class ControlNode {
   bool is_in() const {
     return relay_ != nullptr && relay_->state() != control::Relay::State::kOver;
   }
-  /// Whether the neighbours have acknowledged all that this node has said.
+  /// Whether the neighbours have acknowledged all frames of this node.
   bool is_heeded() const;
-  /// One more rank of this process joins; see Seek. `its`: the rank's owner, by which the node's
-  /// owner knows the rank; it may have ended.
+  /// One more rank of this process joins; see Seek. `its` identifies the rank to the node's owner,
+  /// and may have ended.
   void bring(const Owner* its, std::uint32_t rank, std::uint32_t size, const std::string& agreement,
              const control::Attempt& attempt);
-  /// The owner hears nothing more.
+  /// Ends the calls to the owner.
   void detach() { owner_ = &nobody_; }
   void abandon() { lines_->abandon(); }
 
@@ -96,7 +96,7 @@ class ControlNode {
   std::unique_ptr<control::Relay> relay_;  // once the node is in
   // By the number of a dial: the node that the Relay dials, or nothing if the Seek dials.
   std::map<Lines::LineId, std::optional<std::uint32_t>> dials_;
-  bool told_ = false;  // the owner, of the end
+  bool told_ = false;  // the owner knows of the end
   bool over_ = false;
 };
 

@@ -87,13 +87,13 @@ struct Seeker {
         std::all_of(attempts.begin(), attempts.end(), [](const Attempt& a) { return a.idle(); })) {
       return last.with_context("joining");
     }
-    // The id comes from the secret, so a root of another secret is one of another job.
+    // The id comes from the secret, so a root with another secret has the id of another job.
     if (last.code() == Code::kUnavail) {
       stranger = "; at " + where +
                  " a root of another secret or job answers: compare the files of "
                  "HCCL_JOB_SECRET_FILE on the hosts";
     }
-    if (!warned && !stranger.empty() && soon.expired()) {  // not of another job's root nearby
+    if (!warned && !stranger.empty() && soon.expired()) {  // the right root would have answered
       warned = true;
       log->warn("joining: the root has not been found yet{}", stranger);
     }

@@ -15,8 +15,8 @@ namespace hccl::join {
 /// hint.
 using HostIdentity = std::string;
 HostIdentity host_identity(const std::string& boot);
-/// The boot. An error if the process has no descriptor to read it with: without a boot, the host
-/// would be another one than that of its other ranks.
+/// The boot. An error if the process has no descriptor to read the boot's id with: without the id,
+/// the ranks of this host would seem to be on different hosts.
 Result<std::string> boot_id();
 
 /// The number of this process's namespace of a kind ("net", "pid").

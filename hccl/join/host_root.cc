@@ -63,7 +63,7 @@ double now(clockid_t clock) {
   return seconds(time);
 }
 
-// The seconds since the last contest. Very many without one.
+// The seconds since the last contest; a very large number if there was none.
 double contest_age(int folder, const std::string& name) {
   struct stat info = {};
   if (::fstatat(folder, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return 1e18;

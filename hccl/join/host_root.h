@@ -39,9 +39,10 @@ class HostRoot {
   std::shared_ptr<Fd> file_;
 };
 
-/// Remembers for an hour that two jobs of this name came about at once. Does what it can.
+/// Remembers for an hour that two jobs of this name came about at once. Ignores failures.
 void remember_contest(const std::vector<std::string>& places, const std::string& job);
-/// Whether that happened since this process started: then the process may belong to either job.
+/// Whether two jobs of this name came since this process started: then the process may belong to
+/// either job.
 bool was_contested(const std::vector<std::string>& places, const std::string& job);
 
 /// The error for the ranks of a job whose name another job has.

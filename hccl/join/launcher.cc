@@ -13,7 +13,7 @@
 namespace hccl::join {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1 << 20;  // only a guard for int arithmetic
+constexpr std::int64_t kMostRanks = 1 << 20;  // keeps int arithmetic from overflow
 constexpr std::int64_t kMost32Bits = 0xffffffff;
 
 Status invalid(std::string_view name, std::string_view value, const std::string& expected) {
@@ -217,7 +217,7 @@ Status name_hydra_job(const Process* proxy, Launch& launch) {
 
 struct Launcher {
   const char* present;  // two variables, either of which shows the launcher
-  const char* too;      // for Slurm both: a batch script has SLURM_PROCID, too, but no step
+  const char* too;      // Slurm needs both: a batch script has SLURM_PROCID, too, but no step
   LauncherKind kind;
   // If these variables have other values, another process or start gave them. The first is the
   // rank.

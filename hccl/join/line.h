@@ -55,7 +55,7 @@ class Line {
   std::optional<TlsStream> tls_;
   std::string in_;
   std::deque<std::string> out_;  // with their lengths
-  std::size_t sent_ = 0;         // of the first frame in out_
+  std::size_t sent_ = 0;         // sent bytes of the first frame in out_
 };
 
 }  // namespace hccl::join

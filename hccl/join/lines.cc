@@ -17,8 +17,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kSteps = 4;         // of handshakes in one turn
-constexpr milliseconds kSure{100};        // a stranger keeps its descriptor so long
-constexpr milliseconds kSureNamed{1000};  // one that has named the job
+constexpr milliseconds kSure{100};        // a stranger keeps its descriptor for this long
+constexpr milliseconds kSureNamed{1000};  // a stranger that has named the job
 constexpr milliseconds kShort{1000};      // without descriptors
 constexpr Lines::LineId kKnock = 0;       // the listener's tag
 
@@ -175,7 +175,8 @@ void Lines::accept_some(Time now) {
   }
 }
 
-// No descriptor is free: the spare one serves to close the caller's connection, and it tries again.
+// No descriptor is free: accepts with the spare one and closes the connection. The caller tries
+// again.
 void Lines::turn_away(const Status& why, Time now) {
   if (why_short_.ok()) {
     log_->warn("control: {}", why.message());
@@ -244,7 +245,7 @@ void Lines::close(LineId id) {
   flush(id, at->second);
 }
 
-// The other end may have closed the line, and sent frames before that: they are still read.
+// The other end may have closed the line after it sent frames: these are still read.
 void Lines::flush(LineId id, Connection& connection) {
   if (!connection.deaf && connection.open) {
     const Status sent = connection.line->flush();

@@ -31,7 +31,7 @@ class Lines {
     std::string text;   ///< the frame, or the reason for people
     bool gone = false;  ///< kFailed: nobody listens there, so that the process has ended
   };
-  static constexpr std::size_t kStrangers = 32;  ///< of a node that is not the first root
+  static constexpr std::size_t kStrangers = 32;  ///< for a node that is not the first root
   static constexpr std::size_t kFrameCap = std::size_t{8} << 20;   ///< bytes of a frame
   static constexpr std::size_t kQueueCap = std::size_t{64} << 20;  ///< bytes that wait on a line
   static constexpr std::chrono::seconds kDialTime{1};
@@ -52,7 +52,8 @@ class Lines {
   LineId dial(const std::string& address, std::uint16_t port, Time now);
   /// Takes over a line that has been proved.
   LineId add(Line line);
-  /// Sends the frame; what the socket does not take follows in turn(). An unknown line: no effect.
+  /// Sends the frame; turn() sends the rest if the socket takes only a part. No effect on an
+  /// unknown line.
   void send(LineId line, std::string_view frame);
   /// Closes the line once all its frames are sent. No event follows.
   void close(LineId line);
@@ -61,13 +62,13 @@ class Lines {
   void ready(std::uint64_t tag, std::uint32_t events);
   /// Everything that has happened since the last call. Established lines come before strangers.
   std::vector<Event> turn(Time now);
-  /// When turn() next has something to do, whatever comes.
+  /// When turn() next has something to do even if no event comes.
   Time next() const;
   /// Whether frames still wait to be sent.
   bool unsent() const;
   /// Why callers are turned away, if no descriptor has been free for them for a second.
   Status lacks(Time now) const;
-  /// Uses the last descriptor, too, to tell callers one after the other.
+  /// Gives up the spare descriptor, so that callers get the reason one after the other.
   void use_spare() { spare_.reset(); }
   /// Closes everything at once; nothing more happens.
   void close_all();
@@ -80,7 +81,7 @@ class Lines {
     std::optional<Line> line{};  // from then on
     bool open = false;           // proved
     bool dialed = false;         // by this node
-    bool closing = false;        // once all is sent
+    bool closing = false;        // closes once all frames are sent
     bool deaf = false;           // takes no more bytes; those that it sent before are still read
     std::size_t queued = 0;      // bytes, since the queue was last empty
     Time since{};

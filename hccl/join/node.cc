@@ -13,7 +13,7 @@
 namespace hccl::join {
 namespace {
 
-constexpr std::chrono::seconds kGrace{5};  // after the time in which the root is sought
+constexpr std::chrono::seconds kGrace{5};  // added to the time for finding the root
 constexpr std::chrono::seconds kLeaves{1};
 
 // Connections without a proof. The process needs most of its descriptors for other uses.
@@ -172,7 +172,7 @@ void Node::bring(const Owner& owner, const Rank& rank, const Config& config) {
   });
 }
 
-// The other ranks need not wait for a rank whose process lacks something.
+// Tells the other ranks not to wait for a rank whose process lacks something.
 void Node::cannot(std::uint32_t rank, const Status& why) {
   const MutexLock lock(mutex_);
   if (!to_root_) return;
@@ -195,7 +195,7 @@ bool Node::leave(const Owner& owner) {
     say([rank, last](control::Relay& relay, control::Time now) {
       return last ? relay.leave(now) : relay.rank_left(rank, now);
     });
-  } catch (...) {  // the others know nothing of it: remove() tells a death
+  } catch (...) {  // the others do not know that it left: remove() reports a death
     const MutexLock lock(mutex_);
     std::ranges::find(ranks_, &owner, &Sharer::owner)->left = false;
     throw;
@@ -221,7 +221,7 @@ void Node::remove(const Owner& owner) noexcept {
     say([rank = its.rank](control::Relay& relay, control::Time now) {
       return relay.rank_died(rank, now);
     });
-  } catch (...) {  // a death that is not told would let the others wait forever
+  } catch (...) {  // an unreported death would let the others wait forever
     fail(caught());
   }
 }
@@ -243,7 +243,7 @@ void Node::abandon() {
   if (to_root_) to_root_->abandon();
 }
 
-// ---- what the control thread hears ----
+// ---- calls of the control thread ----
 
 void Node::each(const std::function<void(Sharer&)>& tell) {
   const MutexLock lock(mutex_);
@@ -265,7 +265,7 @@ void Node::failed(const Status& why) {
   if (roster_ == nullptr) failed_ = true;
   over_at_ = std::chrono::steady_clock::now() + patience_;
   const MutexLock lock(mutex_);
-  why_ = why;  // for those that come later
+  why_ = why;  // for ranks that come later
   for (Sharer& its : ranks_) its.owner->failed(why);
 }
 

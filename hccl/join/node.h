@@ -1,4 +1,5 @@
-// The node of this process in the control tree of one world, which all its ranks there share.
+// The node of this process in the control tree of one world. All ranks of the process in that world
+// share it.
 #pragma once
 
 #include <atomic>
@@ -39,36 +40,37 @@ class Node final : private ControlNode::Owner {
                                             Result<std::string> boot = boot_id());
   Node(std::shared_ptr<Control> control, const RootInfo& info)
       : control_(std::move(control)), info_(info) {}
-  /// A node that has not left has died. A root that has refused all answers those that come later
+  /// A node that has not left has died. A root that has refused all ranks also refuses later ones,
   /// for the time in which ranks join.
   ~Node() override;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
   const RootInfo& info() const { return info_; }
-  /// Whether no further rank can join: it would hear why an earlier one could not.
+  /// Whether no further rank can join, because an earlier one could not.
   bool is_over();
-  /// A rank joins; `owner` hears the rest until remove(). `check` is called when the root is found,
-  /// before it hears of the rank; an error of it ends joining, of all ranks that join meanwhile if
-  /// this rank is the first one. `config` and `boot` are those of the first rank.
+  /// A rank joins; `owner` gets all later calls until remove(). `check` is called when the root is
+  /// found, before the root knows of the rank. An error of `check` ends joining, also for ranks
+  /// that join meanwhile if this rank is the first one. `config` and `boot` are those of the first
+  /// rank.
   Status add(Owner& owner, const Rank& rank, const Config& config, const Logger& log,
              const std::function<Status()>& check, const Result<std::string>& boot);
-  /// The rank leaves. Returns whether it is the last one here: then the node leaves, too, and the
-  /// owner hears over().
+  /// The rank leaves. Returns whether it is the last one here: then the node leaves, too, and calls
+  /// over() of the owner.
   bool leave(const Owner& owner);
-  /// The owner hears nothing more. A rank that has joined, and has not left, has died.
-  /// If there is no memory to tell of this, all ranks of this process have died.
+  /// Ends the calls to the owner. A rank that has joined, and has not left, has died. Without
+  /// memory to report this, all ranks of this process have died.
   void remove(const Owner& owner) noexcept;
 
-  /// All ranks of this process have died for the others, and hear why.
+  /// The others take all ranks of this process for dead; these ranks get the reason.
   void fail(const Status& why) noexcept { control_->fail(node_, why); }
   /// Calls one of Relay's functions in the control thread, soon.
   void say(std::function<control::Relay::Step(control::Relay&, control::Time)> what);
-  /// Waits until all that was said is in the sockets; see Control::await().
+  /// Waits until all frames so far are in the sockets; see Control::await().
   void await() { control_->await(); }
 
-  /// Of the root, while it has no rank: whether all ranks have gone, or all have had the time to
-  /// hear that they cannot join.
+  /// For a root without a rank: whether all ranks have gone, or all have had the time to learn that
+  /// they cannot join.
   bool finished() const;
   /// For a forked child: closes its copies of the sockets that the control thread does not have.
   void abandon() HCCL_UNCHECKED;
@@ -100,7 +102,7 @@ class Node final : private ControlNode::Owner {
 
   const std::shared_ptr<Control> control_;
   const RootInfo info_;
-  std::chrono::nanoseconds patience_{0};  // of the root: in which ranks join
+  std::chrono::nanoseconds patience_{0};  // of the root: the time for ranks to join
   std::atomic<Control::NodeId> node_{0};
   std::atomic<bool> failed_{false};
   std::atomic<control::Time> over_at_{control::Time::max()};

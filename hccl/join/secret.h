@@ -16,8 +16,9 @@ namespace hccl::join {
 /// memory.
 Result<Key> read_secret_file(const std::string& path);
 
-/// The secret of a job whose ranks are on several hosts: derived from the file's. Without a file it
-/// is an error, or a secret that anybody can compute (HCCL_ALLOW_INSECURE). `address`: of rank 0.
+/// The secret of a job whose ranks are on several hosts: derived from the secret in the file.
+/// Without a file it is an error, or a secret that anybody can compute (HCCL_ALLOW_INSECURE).
+/// `address`: of rank 0.
 Result<Key> job_secret(const std::string& job, const std::string& address, const Config& config);
 
 }  // namespace hccl::join

@@ -14,7 +14,7 @@ using control::Gatherings;
 using control::RankSet;
 using control::Relay;
 
-// The Seek has deadlines of its own, and says why it ends.
+// Added to the Seek's deadlines, so that the error of the Seek, which has the reason, comes first.
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::seconds kLeaves{1};
 constexpr std::uint64_t kOnce = 1;  // a key serves for one gathering
@@ -76,7 +76,7 @@ Status World::await_roster(const Config& config) {
   return in_time ? *dead_ : Status(Code::kTimeout, "joining: no word from the root");
 }
 
-// ---- what the control thread hears ----
+// ---- calls of the control thread ----
 
 void World::joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t) {
   const MutexLock lock(mutex_);
@@ -144,7 +144,7 @@ void World::answered(const Gatherings::Answer& answer) {
   if (at == pending_.end()) return;
   using Sum = Result<control::Gathering>;
   finish(answer.key.group, answer.why.ok() ? Sum(answer.sum) : Sum(answer.why));
-  if (answer.why.code() == Code::kRemote) {  // also those that are still to come
+  if (answer.why.code() == Code::kRemote) {  // also for exchanges that have not begun
     for (FailureListener* each : listeners_) each->on_failure(answer.key.group, answer.why);
   }
   bell_.ring();
@@ -158,7 +158,7 @@ void World::finish(const Uuid& key, Result<control::Gathering> result) {
   pending_.erase(at);
 }
 
-// ---- what the rank says ----
+// ---- calls of the rank ----
 
 void World::say(std::function<Relay::Step(Relay&, control::Time)> what) {
   node_->say(std::move(what));
@@ -265,7 +265,7 @@ Result<control::Gathering> World::gather(const Uuid& key, control::Gathering par
 void World::report(const Uuid& scope, const Status& why) {
   try {
     say_report(scope, why);
-  } catch (...) {  // a failure that is not told would let the others wait
+  } catch (...) {  // an unreported failure would let the others wait
     node_->fail(caught());
   }
   node_->await();
@@ -322,7 +322,7 @@ void World::will_not_come(const Uuid& messages) noexcept {
   try {
     if (not_coming_.size() >= control::kScopesCap) not_coming_.clear();
     not_coming_.insert(messages);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): those that wait meet their deadline
+  } catch (...) {  // NOLINT(bugprone-empty-catch): waiting ranks meet their deadline
   }
 }
 

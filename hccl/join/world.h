@@ -69,53 +69,54 @@ class World final : public ControlNode::Owner {
                                             const std::string& name = "exchange",
                                             const std::vector<int>& members = {},
                                             const std::function<void()>& waits = {});
-  /// What the members of a new group have said, all of them the same.
+  /// The values on which the members of a new group agree.
   struct Agreed {
     std::vector<int> members;  ///< world ranks, in the order of the list
-    std::string offer;         ///< of the one member that has made one
+    std::string offer;         ///< of the one member that offers something
   };
   /// Makes a group of the world ranks `members` (empty: all) whose configurations are equal; kPara:
   /// they differ. Key, errors, `abort` and `name`: as in exchange(); a member that refused to make
-  /// a group ends it, too. The answer has a constant size but for the offer.
+  /// a group ends it, too. Except for the offer, the answer has a constant size.
   Result<Agreed> agree(const Uuid& key, const std::vector<int>& members,
                        const std::string& configuration, const std::string& offer,
                        Deadline deadline, const AbortFlag& abort, const std::string& name);
-  /// The same with those members that live; this rank is one of them. All that live call it, and
+  /// As agree(), with the living members; this rank is one of them. All living members call it, and
   /// all get the same members. A rank that dies later is among them. kUnavail: too few ranks are
-  /// left to go on, as others may live and be cut off from them.
+  /// left to go on, because others may live and be cut off from them.
   Result<Agreed> survivors(const Uuid& key, const std::vector<int>& members,
                            const std::string& configuration, Deadline deadline,
                            const std::string& name);
-  /// Tells all ranks that this communicator has failed. The caller's process may exit at once. If
-  /// there is no memory to tell it, all ranks of this process have died for the others.
+  /// Tells all ranks that this communicator has failed. The caller's process may exit at once.
+  /// Without memory for the report, the others take all ranks of this process for dead.
   void report(const Uuid& scope, const Status& why);
   /// This rank waits in a call. The root compares the calls of the ranks, and names the absent
   /// ranks at a deadline. `awaited`: world ranks.
   void stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
                const std::vector<int>& awaited);
-  /// This rank's program ends without leaving; `last`: its last operation. Then it may exit.
+  /// This rank's program ends without leaving; `last`: its last operation. The program may exit
+  /// after this call.
   void ended(const std::string& last);
 
-  /// This rank refused a call in the place of this operation, with the error's text. If other ranks
-  /// then wait for this rank in the operation, all get the error. No text: this rank has destroyed
-  /// the communicator.
+  /// This rank refused a call in place of this operation; `text`: the error. If other ranks then
+  /// wait for this rank in the operation, all get the error. No text: this rank has destroyed the
+  /// communicator.
   void refused(const Uuid& scope, std::uint64_t sequence, const std::string& text);
-  /// The same for a call that would have made a group of any ranks.
+  /// As refused(), for a call that would have made a group.
   void refused_group(const std::string& text) { refused(Uuid{}, 0, text); }
   /// Tells the listeners of all ranks that this communicator's ranks are needed for messages.
   void summon(const Uuid& scope);
-  /// Tells all ranks that this rank has destroyed the communicator whose messages these are. Those
-  /// that wait for it in opening connections get an error.
+  /// Tells all ranks that this rank has destroyed the communicator of these messages. Ranks that
+  /// wait for this rank to open connections get an error.
   void absent(const Uuid& messages);
-  /// Answers every later summons to these messages in this way.
+  /// Calls absent() for each later summons to these messages.
   void will_not_come(const Uuid& messages) noexcept;
 
-  /// Whether this rank hears and says nothing any more.
+  /// Whether this rank has lost the control tree.
   bool is_lost() const;
   /// Whether this world rank has left in good order.
   bool has_left(int rank) const;
 
-  /// Tells the listener at once what this rank has heard so far.
+  /// Adds a listener, and at once passes it the failures and summons so far.
   void add(FailureListener* listener);
   void remove(FailureListener* listener);
 
@@ -171,8 +172,8 @@ class World final : public ControlNode::Owner {
   std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
   std::set<Uuid> not_coming_ HCCL_GUARDED_BY(mutex_);
   bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
-  control::News news_ HCCL_GUARDED_BY(mutex_);          // all that was heard
-  std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank hears nothing any more
+  control::News news_ HCCL_GUARDED_BY(mutex_);          // all news so far
+  std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank has lost the control tree
 };
 
 }  // namespace hccl::join

@@ -60,7 +60,7 @@ std::shared_ptr<Control> Worlds::control() {
 
 Status Worlds::start_root(RootInfo& info, const Config& config, control::Claimants claimants) {
   Result<std::string> own = boot();
-  const MutexLock lock(mutex_);  // no fork while nobody else knows the sockets
+  const MutexLock lock(mutex_);  // no fork before roots_ has the sockets
   HCCL_ASSIGN_OR_RETURN(auto root,
                         Node::root(control(), info, config, make_logger(config.log_level, "root"),
                                    std::move(claimants), std::move(own)));
@@ -70,7 +70,7 @@ Status Worlds::start_root(RootInfo& info, const Config& config, control::Claiman
   return {};
 }
 
-// The ranks of this process in one world share their node. From then on they keep it.
+// The node that the ranks of this process in one world share. From now on the ranks own the node.
 std::shared_ptr<Node> Worlds::node_of(const RootInfo& info) {
   const MutexLock lock(mutex_);
   std::shared_ptr<Node> node = nodes_[info.id].lock();

@@ -68,11 +68,11 @@ class Worlds {
 
   Mutex mutex_{LockLevel::kWorlds};
   std::shared_ptr<Control> control_ HCCL_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<Node>> roots_ HCCL_GUARDED_BY(mutex_);   // that have no rank yet
+  std::vector<std::shared_ptr<Node>> roots_ HCCL_GUARDED_BY(mutex_);   // roots without a rank
   std::map<Uuid, std::weak_ptr<Node>> nodes_ HCCL_GUARDED_BY(mutex_);  // by world
   std::vector<std::weak_ptr<Fd>> unshared_ HCCL_GUARDED_BY(mutex_);
   std::string boot_ HCCL_GUARDED_BY(mutex_);                  // of this host; "": not read yet
-  std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);  // so far, by job
+  std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);  // number of joins so far, by job
 };
 
 }  // namespace hccl::join

@@ -3,8 +3,8 @@
  *
  * The blob is a root info and holds the communicator's secret. PMIx keeps it in the memory of the
  * job's own daemons and, within a host, may keep it in files of the job's session directory, which
- * only this user can read; it goes away with the job. Whoever can read that can join, so treat the
- * user account as the boundary.
+ * only this user can read; it goes away with the job. Any process that can read it can join, so
+ * treat the user account as the boundary.
  *
  * Threads: any. Every function gives 0 on success, or an HcclResult with the reason in `error` (a
  * text that ends with a zero byte; at most error_size bytes). */
