@@ -105,7 +105,7 @@ void add(const std::byte* from, std::byte* to) {
   std::memcpy(&next, from, sizeof next);
   sum += next;
   if constexpr (std::is_floating_point_v<T>) {
-    sum = sum == sum ? sum : std::numeric_limits<T>::quiet_NaN();  // as the vector code
+    sum = sum == sum ? sum : std::numeric_limits<T>::quiet_NaN();  // as in the vector code
   }
   std::memcpy(to, &sum, sizeof sum);
 }
