@@ -128,7 +128,7 @@ class Heap {
   std::unordered_map<std::uint64_t, std::size_t> pages_ HCCL_GUARDED_BY(mutex_);  // physical blocks
   Mappings mappings_ HCCL_GUARDED_BY(mutex_);                                     // by address
   Mappings spare_;                     // a copy, for a child forked in the middle of a change
-  std::atomic<bool> changing_{false};  // mappings_, while spare_ is complete
+  std::atomic<bool> changing_{false};  // mappings_ is in change, spare_ is complete
   std::atomic<bool> mapped_{false};    // there are mappings
   std::atomic<bool> mapped_twice_{false};
   std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;
