@@ -50,7 +50,7 @@ struct LocalCosts {
   std::vector<Curve> curves;
   local::Tuning tuning;
 
-  /// Null if no such curve exists. A table without curves of kPart has those of kFold for it.
+  /// Null if no such curve exists. Without curves of kPart, those of kFold stand for them.
   const Curve* find(std::string_view algorithm, CurveKind kind) const;
   /// Whether the ranks' cores are far from each other.
   bool far() const { return tuning.stream_from != local::Tuning{}.stream_from; }

@@ -46,7 +46,7 @@ Result<double> Timer::loop(const Call& call, std::string_view algorithm, std::ui
   auto* const input = static_cast<std::byte*>(const_cast<void*>(call.in));
   const auto write = [&](std::size_t round) {
     std::fill_n(input, bytes, static_cast<std::byte>(round));
-    asm volatile("" ::: "memory");  // so that no writing is left out
+    asm volatile("" ::: "memory");  // so that the compiler omits no store
   };
   write(0);
   const auto begin_writing = runs_.now();
@@ -245,7 +245,7 @@ namespace {
 
 constexpr std::array<std::uint64_t, 6> kMessages = {64,        kKiB,       8 * kKiB,
                                                     64 * kKiB, 512 * kKiB, 4096 * kKiB};
-/// The most bytes of the outputs of all ranks' messages.
+/// The largest output of an operation that measures messages.
 constexpr std::uint64_t kOutput = std::uint64_t{16} << 20;
 constexpr std::uint64_t kFoldBytes = 256 * kKiB;
 
@@ -289,7 +289,7 @@ class Messages {
 
   Status steps() {
     const double others = size_ - 1;
-    double ring = 0, direct = 0;  // of the shorter message
+    double ring = 0, direct = 0;  // times of the shorter message
     std::uint64_t shorter = 0;
     for (const std::uint64_t bytes : kMessages) {
       if (bytes * static_cast<std::uint64_t>(size_) > kOutput && shorter != 0) break;
