@@ -252,9 +252,9 @@ HcclResult HcclCommCreateNextGroup(HcclComm world, uint32_t rankNum, const uint3
                                    const char* name, uint64_t timeoutMs, HcclComm* comm);
 
 /** Makes a communicator of the ranks of `comm` that live, so that a program goes on after a loss.
- * Those call it with the same arguments, each once for a loss; `comm` is a world, a group or itself
- * such a communicator, and may have failed or been aborted. The new ranks have the order of the old
- * ones. excludeIds: ranks that live and are left out; they make no call. It may be null if
+ * They make the call with the same arguments, once for each loss. `comm` is a world, a group or
+ * itself such a communicator, and may have failed or been aborted. The new ranks have the order of
+ * the old ones. excludeIds: ranks that live and are left out; they make no call. It may be null if
  * excludeNum is 0. `config` may be null: then the configuration is that of `comm`, and the name
  * "<name of comm>_shrunk".
  *
@@ -266,16 +266,16 @@ HcclResult HcclCommCreateNextGroup(HcclComm world, uint32_t rankNum, const uint3
  * new communicator may have groups.
  *
  * HCCL_E_PARA: a bad list, or the ranks' lists differ. HCCL_E_TIMEOUT: names the ranks that have
- * not called, or of which nobody knew in time whether they are cut off. HCCL_E_UNAVAIL: other ranks
- * are silent (HCCL_PEER_TIMEOUT), but their processes may live, cut off from these; of two parts of
- * a network only the one with more ranks may go on, of equal parts the one with the lowest rank. */
+ * not called, or that may be cut off. HCCL_E_UNAVAIL: other ranks are silent (HCCL_PEER_TIMEOUT),
+ * but their processes may live, cut off from these; of two parts of a network only the one with
+ * more ranks may go on, of equal parts the one with the lowest rank. */
 HcclResult HcclCommShrink(HcclComm comm, const uint32_t* excludeIds, uint32_t excludeNum,
                           const HcclCommConfig* config, HcclComm* smaller);
 
 /** Writes the world rank of each rank of `comm`: its rank in the world that `comm` was made from,
- * directly or in several steps. worldRanks has room for as many as HcclGetRankSize tells. So the
- * ranks that HcclCommShrink left out are those that the parent has and the smaller one lacks. Needs
- * no other rank, and `comm` may have failed. */
+ * directly or in several steps. worldRanks has room for as many ranks as HcclGetRankSize returns.
+ * The ranks that HcclCommShrink left out are those that only the parent has. Needs no other rank,
+ * and `comm` may have failed. */
 HcclResult HcclCommGetWorldRanks(HcclComm comm, uint32_t* worldRanks);
 
 /* ---- Ending and limits ---- */
