@@ -57,7 +57,7 @@ Outcome call_now(const LibraryCall& call) {
   return outcome;
 }
 
-// ---- what is under way ----
+// ---- operations under way ----
 
 PendingRequest::PendingRequest(HcclRequest request, Owners owners)
     : request_(request), kept_(std::move(owners)), process_(::getpid()) {}
