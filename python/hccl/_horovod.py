@@ -14,7 +14,7 @@ REDUCTIONS = ("mean", "sum", "max", "min", "prod")
 
 
 class ProcessSet:
-    """Some ranks of the world, which init or add_process_set makes a group of."""
+    """Some ranks of the world. init or add_process_set makes them a group."""
 
     process_set_id: Optional[int] = None  # None: not yet a group
 
@@ -133,7 +133,7 @@ def absent(name: str, why: str) -> Callable[..., Any]:
 
 def init(comm: Any = None, process_sets: Optional[Sequence[ProcessSet] | str] = None) -> None:
     """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines; without any of them, a
-    world of one rank. Makes groups of the process sets; "dynamic": of none. A second call does
+    world of one rank. Makes groups of the process sets; "dynamic": makes none. A second call does
     nothing else. comm: NotImplementedError unless None."""
     if comm is not None:
         refuse("comm", comm, "the launcher defines the world; use process_sets")

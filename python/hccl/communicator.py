@@ -213,8 +213,8 @@ class Communicator(Collectives):
 
     def shrink(self, exclude: Iterable[int] = ()) -> Communicator:
         """Returns a communicator of the ranks that live, in their order, after others have died.
-        They all call it; this communicator may have failed. Ranks of `exclude` live and make no
-        call. Both communicators are independent: destroy this one whenever you like.
+        All of them call it, except living ranks in `exclude`, which are left out. This communicator
+        may have failed. The two are independent: destroy this one whenever you like.
 
             try:
                 comm.allreduce(array)
@@ -223,7 +223,7 @@ class Communicator(Collectives):
                 comm.destroy()
                 comm = smaller
 
-        A rank that dies meanwhile makes the first operation of the new one fail: shrink that one.
+        If a rank dies meanwhile, the new communicator's first operation fails: shrink that one.
         HcclError (code 9) names living ranks that have not called for HCCL_CONNECT_TIMEOUT."""
         excluded = [check_number("exclude", rank) for rank in exclude]
         return Communicator(self._native.shrink(excluded))

@@ -50,7 +50,7 @@ class HcclGroup(BaseGroup):
 
     def __init__(self, world_size: int, rank: int, group_name: str) -> None:
         """Joins; returns when all ranks have joined. HcclError: some did not within
-        HCCL_CONNECT_TIMEOUT; TimeoutError: rank 0 did not come within it."""
+        HCCL_CONNECT_TIMEOUT; TimeoutError: rank 0 did not come within that time."""
         super().__init__(world_size, rank, group_name)
         self._communicator = _join(world_size, rank, group_name)
 
@@ -114,7 +114,7 @@ class HcclGroup(BaseGroup):
 
 
 def _join(size: int, rank: int, group: str) -> Communicator:
-    # Groups of two jobs may have one name; a namespace is what the jobs share, if anything.
+    # Two jobs may use one name for their groups; only jobs in one namespace share a group.
     key = f"hccl_root_info/{ray.get_runtime_context().namespace}/{group}"
     if rank != 0:
         return Communicator.from_root_info(_root_info_of(key, group), size, rank)
@@ -157,7 +157,7 @@ def _plain(array: Any) -> Any:
 
 
 def _parts(lists: Any, whole: Any) -> list[Any]:
-    """The arrays of the one list, which must have the shape of the other array."""
+    """The arrays of the only list in `lists`. Each must have the shape of the array in `whole`."""
     parts, shape = [_plain(each) for each in _one(lists)], tuple(_one(whole).shape)
     for i, part in enumerate(parts):
         if tuple(part.shape) != shape:

@@ -13,16 +13,16 @@ NAME = "hccl"
 
 
 def platform() -> str | None:
-    """The entry point that vLLM calls (group vllm.platform_plugins): the class of the platform, or None unless
-    VLLM_PLUGINS has the name hccl. vLLM loads every plugin if the variable is not set, and an installed package
-    alone must not change it."""
+    """The entry point that vLLM calls (group vllm.platform_plugins): the class of the platform, or
+    None unless VLLM_PLUGINS has the name hccl. vLLM loads every plugin if the variable is not set,
+    and an installed package alone must not change vLLM."""
     names = os.environ.get("VLLM_PLUGINS", "").split(",")
     return f"{__name__}.Platform" if NAME in map(str.strip, names) else None
 
 
 def __getattr__(name: str) -> Any:
-    # vLLM asks for the classes by name. Until then nothing of vLLM is imported, as it asks for
-    # platform() before it has a platform of its own.
+    # vLLM asks for the classes by name. Until then nothing of vLLM is imported, because vLLM calls
+    # platform() before it has a platform.
     made = {"Platform": _platform, "Communicator": _communicator}.get(name)
     if made is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -60,8 +60,8 @@ def _communicator() -> type:
     class Communicator(CpuCommunicator):  # type: ignore[misc]
         """The collectives of one group of vLLM's ranks; called by one thread of a rank.
 
-        vLLM's own communicator has shared memory for groups named tp and pp, which it also takes between hosts
-        that name the group alike. Here torch.distributed is hccl, which knows where the ranks are."""
+        vLLM's own communicator uses shared memory for groups named tp and pp, even if their ranks are on several
+        hosts. Here torch.distributed is hccl, which knows where the ranks are."""
 
         def __init__(self, *arguments: Any, unique_name: str = "", **named: Any) -> None:
             own_memory = unique_name.startswith(("tp", "pp"))
@@ -70,8 +70,8 @@ def _communicator() -> type:
             self._options = torch.distributed.AllreduceOptions()
 
         def all_reduce(self, input_: torch.Tensor) -> torch.Tensor:
-            """The sum, in place. Not through torch.distributed.all_reduce, which takes longer
-            than hccl for what a decoding step sends."""
+            """The sum, in place. Not through torch.distributed.all_reduce, which takes longer than
+            hccl for the sizes of a decoding step."""
             self.device_group.allreduce([input_], self._options).wait()
             return input_
 

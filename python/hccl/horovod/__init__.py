@@ -36,8 +36,8 @@ def install() -> None:
 
 
 def alias(package: str, *names: str, **modules: ModuleType) -> None:
-    """Makes submodules of a module of `names` importable: the module itself by other names, and
-    modules of hccl."""
+    """Makes submodules of a module of `names` importable: names of the module itself, and modules
+    of hccl."""
     parent = sys.modules[package]
     for name, module in {**dict.fromkeys(names, parent), **modules}.items():
         sys.modules[f"{package}.{name}"] = module

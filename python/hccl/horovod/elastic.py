@@ -1,7 +1,7 @@
-"""What Horovod's elastic training has for every framework: the state of a training run, which can
-be saved and restored. The world never changes: it has the ranks that were started together. When a
-rank dies, the state is restored, and the error that names the rank leaves the function that `run`
-wraps."""
+"""The part of Horovod's elastic training that all frameworks share: the state of a training run,
+which can be saved and restored. The world never changes: it has the ranks that were started
+together. When a rank dies, the state is restored, and the error that names the rank leaves the
+function that `run` wraps."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class HostsUpdatedInterrupt(Exception):  # noqa: N818  Horovod's name
 
 
 class State:
-    """The base of states. sync() makes all ranks' states rank 0's; commit() keeps a copy, to which
-    restore() returns."""
+    """The base of states. sync() copies rank 0's state to all ranks; commit() keeps a copy, to
+    which restore() returns."""
 
     def save(self) -> None:
         raise NotImplementedError
@@ -66,7 +66,7 @@ class ObjectState(State):
 
 
 def runner(*failures: type[BaseException]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Returns the decorator `run` of a framework. failures: what its collectives raise."""
+    """Returns the decorator `run` of a framework. failures: the exceptions of its collectives."""
 
     def run(function: Callable[..., Any]) -> Callable[..., Any]:
         """Makes a function whose first argument is the state: it begins with rank 0's state. After

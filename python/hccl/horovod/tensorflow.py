@@ -21,7 +21,8 @@ _DEVICES = "device_dense device_sparse compression sparse_as_dense"
 
 
 def in_order(function: Callable[..., Any], names: str) -> Callable[..., Any]:
-    """Returns the function with arguments in the order of `names`, after the first one."""
+    """Returns a function that takes its arguments in the order of `names`, after the first
+    argument."""
     order = names.split()
 
     @functools.wraps(function)

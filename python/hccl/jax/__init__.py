@@ -82,8 +82,8 @@ def _join() -> tuple[ctypes.c_void_p, int, int]:
 
 
 def _addresses(world: ctypes.c_void_p, rank: int, size: int) -> tuple[str, str]:
-    """Where JAX's coordinator is, in the process of rank 0, and where it listens: only on the
-    loopback interface if all ranks are on one host. The port was free a moment ago."""
+    """The address of JAX's coordinator, in the process of rank 0, and the address on which it
+    listens. Both are loopback addresses on one host. The port was free a moment ago."""
     width, as_bytes, as_uint32 = 256, 7, 9  # HCCL_DATA_TYPE_UINT8, HCCL_DATA_TYPE_UINT32
     own = socket.gethostname().encode().ljust(width, b"\0")
     names = ctypes.create_string_buffer(width * size)
@@ -102,8 +102,8 @@ def _addresses(world: ctypes.c_void_p, rank: int, size: int) -> tuple[str, str]:
 
 
 def _compared(original: Callable[..., None]) -> Callable[..., None]:
-    """jax.distributed.initialize for ranks that hccl numbers. Once that is done, as `python -m
-    hccl.jax` does it, the program's own call is compared and does nothing else."""
+    """jax.distributed.initialize for ranks that hccl numbers. If `python -m hccl.jax` has called it
+    already, the program's own call is only compared with that one."""
 
     @functools.wraps(original)
     def initialize(*args: Any, **options: Any) -> None:

@@ -57,7 +57,7 @@ Adasum = "adasum"  # refused, with the reason
 
 
 def _op(number: Callable[[], int]) -> Callable[..., tf.Tensor]:
-    """Returns a function whose tensor is the number."""
+    """Returns a function that returns the number as a tensor."""
     return lambda name=None: tf.constant(number(), name=name)
 
 

@@ -73,11 +73,10 @@ def _end_waits(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
 
 @contextlib.contextmanager
 def _no_python_in(error: Any) -> Iterator[None]:
-    """Prevents Python code while the error is made. TensorFlow makes the error before the main
-    thread is back in Python. KeyboardInterrupt would be raised in that code, and pybind11 would
-    turn both into a RuntimeError."""
+    """While this context lasts, TensorFlow makes the error without Python code. Such code would
+    raise KeyboardInterrupt too early, and pybind11 would turn both into a RuntimeError."""
     made = error.__init__
-    # For a signal that comes after the program has caught KeyboardInterrupt.
+    # The program may see these values, if the signal comes after it has caught KeyboardInterrupt.
     error._node_def = error._op = None
     error._message, error._error_code, error._experimental_payloads = _REASON, error_codes.INTERNAL, {}
     error.__init__ = Exception.__init__

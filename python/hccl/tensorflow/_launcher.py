@@ -9,7 +9,7 @@ from typing import Iterator, NamedTuple, Optional
 class _Launcher(NamedTuple):
     present: tuple[str, ...]  # the variables that show it; the first is the rank
     sizes: tuple[str, ...]
-    given: tuple[str, ...]  # a process with other values of one of them is another start
+    given: tuple[str, ...]  # a process in which one of them differs is another start
 
 
 # mpirun (PMIx), torchrun, Slurm and hydra, as hccl/join/launcher.cc reads them. PMIx without Open

@@ -84,7 +84,7 @@ def reducing(
 
 
 def with_inner(optimizer: Any) -> list[Any]:
-    """Returns the optimizer and those within it."""
+    """Returns the optimizer and the optimizers within it."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return [optimizer] if inner is optimizer else [optimizer, *with_inner(inner)]
 

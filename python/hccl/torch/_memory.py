@@ -13,8 +13,8 @@ if typing.TYPE_CHECKING:
 
 def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
     """Returns a new tensor with undefined contents in memory that the ranks of a host share.
-    Collectives of the backend "hccl" do not copy it. It needs no process group and may outlive all
-    of them."""
+    Collectives of the backend "hccl" do not copy the tensor. It needs no process group and may
+    outlive all groups."""
     import torch
 
     from hccl.torch import _module

@@ -17,7 +17,7 @@ from hccl.torch import _gloo, _module, _shrink
 
 NAMES = ("hccl", "hccl_cpu")
 
-# By default group and ranks: how many groups of these ranks there have been.
+# The number of groups so far, by default group and ranks.
 _made: Any = weakref.WeakKeyDictionary()
 
 

@@ -14,8 +14,8 @@ def _framework() -> str:
 
 
 def _release() -> Optional[str]:
-    """Returns what the name of a ready module says about torch. The releases of a minor version
-    share one ABI; a torch that is no release, or is built by others, may have any."""
+    """Returns the part of a ready module's name that describes torch. The releases of a minor
+    version share one ABI; a torch that is no release, or is built by others, may have any."""
     import torch
 
     found = re.fullmatch(r"(\d+\.\d+)\.\d+(\+(cpu|cu\d+|rocm[\d.]+|xpu))?", torch.__version__)

@@ -37,8 +37,8 @@ _places = (0, 1, True)
 
 def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
     """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines; without any of them, a
-    world of one rank. Makes groups of the process sets; "dynamic": of none. All ranks call it;
-    a second call does nothing else. comm: NotImplementedError unless None."""
+    world of one rank. Makes groups of the process sets; "dynamic": makes none. All ranks call it; a
+    second call does nothing else. comm: NotImplementedError unless None."""
     global _places
     fresh = not _world.joined()
     _horovod.init(comm, process_sets)
@@ -57,13 +57,13 @@ def cross_size() -> int:
 
 
 def is_homogeneous() -> bool:
-    """Whether all hosts have as many ranks."""
+    """Whether all hosts have the same number of ranks."""
     return _places[2]
 
 
 def join(device: int = -1) -> int:
-    """Waits until all ranks have called it, after as many steps each, and returns the last rank.
-    HcclError on all ranks: a rank still trains. The error names both calls."""
+    """Waits until all ranks have called it, after the same number of steps, and returns the last
+    rank. HcclError on all ranks: a rank still trains. The error names both calls."""
     _optimizer.barrier_of_plans()
     barrier()
     return size() - 1

@@ -23,7 +23,7 @@ class SyncBatchNorm(_BatchNorm):
         if not of_batch or _world.size() == 1:
             return super().forward(input)
         axes = [0, *range(2, input.dim())]
-        wide = input.double()  # the difference of squares cancels
+        wide = input.double()  # float would lose digits in the difference of squares
         count = wide.new_full((1,), input.numel() // input.size(1))
         sums = torch.cat([wide.sum(axes), wide.square().sum(axes), count])
         totals = _ops.allreduce(sums, op=_ops.Sum)

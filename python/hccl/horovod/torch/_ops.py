@@ -29,7 +29,7 @@ class Handle:
     """An operation under way. Do not touch its tensors before synchronize()."""
 
     def __init__(self, parts: Sequence[Any], finish: Callable[[], Any]) -> None:
-        """parts: what to wait for, each with wait() and done()."""
+        """parts: the operations to wait for, each with wait() and done()."""
         self._parts, self._finish = parts, functools.cache(finish)
 
     def wait(self) -> Any:
@@ -42,12 +42,12 @@ class Handle:
 
 
 def synchronize(handle: Handle) -> Any:
-    """Waits for an operation, and returns what the function without _async returns."""
+    """Waits for an operation, and returns the result of the function without _async."""
     return handle.wait()
 
 
 def poll(handle: Handle) -> bool:
-    """Whether synchronize() would not wait."""
+    """Whether synchronize() would return at once."""
     return handle.done()
 
 
@@ -58,7 +58,7 @@ class _Cast:
         self._dtype = dtype
 
     def compress(self, tensor: Tensor) -> tuple[Tensor, Any]:
-        """Returns the tensor to reduce, and what decompress needs beside the result."""
+        """Returns the tensor to reduce, and the context that decompress needs with the result."""
         if self._dtype is None or not tensor.is_floating_point():
             return tensor, None
         return tensor.to(self._dtype), tensor.dtype
@@ -255,8 +255,9 @@ def alltoall_async(
     tensor: Tensor, splits: Any = None, name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Sends splits[i] rows to rank i, by default as many to each. Gives the received rows and, if
-    there are splits, the number from each rank (int32). Waits until all ranks have called it."""
+    """Sends splits[i] rows to rank i, by default the same number to each. Gives the received rows
+    and, if there are splits, the number from each rank (int32). Waits until all ranks have called
+    it."""
     comm = communicator(process_set)
     if splits is None and len(tensor) % comm.size:
         raise ValueError(f"hccl: alltoall: {len(tensor)} rows for {comm.size} ranks: give splits")
@@ -336,7 +337,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def _of_list(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function for lists of tensors, with the options of the function for one."""
+    """Makes a function of one tensor a function of a list, with the same options."""
 
     def grouped(tensors: Sequence[Tensor], *options: Any, **named: Any) -> Any:
         begun = [function(tensor, *options, **named) for tensor in tensors]

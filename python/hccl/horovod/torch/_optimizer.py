@@ -84,7 +84,7 @@ class _Plan:
 
 
 class _Options:
-    """What the program has given to DistributedOptimizer."""
+    """The arguments of DistributedOptimizer."""
 
     def __init__(self, names: dict[Tensor, str], process_set: ProcessSet) -> None:
         self.names, self.process_set = names, process_set

@@ -20,8 +20,8 @@ ElasticSampler = absent(
 
 
 class TorchState(ObjectState):
-    """A state of models, optimizers, schedulers and Python objects, which are attributes. What has a
-    state_dict is changed in place."""
+    """A state of models, optimizers, schedulers and Python objects, which are attributes. Objects
+    with a state_dict are changed in place."""
 
     def __init__(self, model: Any = None, optimizer: Any = None, **objects: Any) -> None:
         self._modules: dict[str, Any] = {}

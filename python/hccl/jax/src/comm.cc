@@ -22,7 +22,7 @@ struct State {
   uint32_t splits = 0;
   std::mutex mutex;
   std::set<Comm*> comms;  // of split(), which the library knows
-  bool told = false;      // of a failure, on stderr
+  bool told = false;      // a failure was printed on stderr
 };
 
 State& state() {

@@ -11,8 +11,8 @@
 
 namespace hccl::jax {
 
-/// What an MPI_Comm points to. XLA does not look at the result of MPI_Comm_split, so a communicator
-/// that could not be made exists, too: every call on it fails with `failure`.
+/// The object behind an MPI_Comm. XLA does not look at the result of MPI_Comm_split, so a failed
+/// split makes one, too: every call on it fails with `failure`.
 struct Comm {
   HcclComm handle = nullptr;
   uint32_t rank = 0;
@@ -24,8 +24,8 @@ struct Comm {
 Comm& world();
 
 /// The ranks that give the same color, ordered by their keys, which must be 0, 1, 2, ... All ranks
-/// of the world call it, in the same order with other calls of it. Any thread. Never null; the
-/// caller gives the communicator back with release().
+/// of the world call it, in the same order. Any thread. Never null; the caller gives the
+/// communicator back with release().
 Comm* split(int color, int key);
 
 /// Destroys a communicator of split(). Null and those that leave() has ended are ignored.

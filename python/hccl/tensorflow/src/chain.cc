@@ -48,7 +48,7 @@ struct Link {
   enum { kNew, kBegun, kPlaced } state = kNew;
 };
 
-/// The ops of a loop, or those that are in no loop.
+/// The ops of a loop, or all ops outside of loops.
 struct Frame {
   std::vector<int> enters;
   int condition = -1;

@@ -37,8 +37,8 @@ class Communicator {
   /// the group's own.
   Communicator(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout,
                const Part& part);
-  /// Those of the parent's ranks that live and are not in `excluded`. The parent may have failed.
-  /// It is needed no longer.
+  /// The parent's ranks that live and are not in `excluded`. The parent may have failed, and is not
+  /// needed afterwards.
   Communicator(Communicator& parent, const std::vector<uint32_t>& excluded);
   ~Communicator() { leave(std::chrono::milliseconds(0)); }
   Communicator(const Communicator&) = delete;
@@ -76,14 +76,14 @@ class Communicator {
 
   const char* const missing_ = "the process group has been shut down or aborted";
   std::timed_mutex ending_;  // one thread at a time ends the group
-  std::mutex leaving_;       // nobody aborts what has been left
+  std::mutex leaving_;       // so that no thread aborts a communicator that was left
   std::atomic<bool> left_ = false;
   std::shared_ptr<Shared> shared_;          // null: left
   std::atomic<HcclComm> handle_ = nullptr;  // null: left
   std::mutex mutex_;
   std::condition_variable message_ended_;
   std::size_t messages_ = 0;               // under way
-  std::chrono::milliseconds timeout_{-1};  // the one that is set
+  std::chrono::milliseconds timeout_{-1};  // the limit that is set now
 };
 
 }  // namespace hccl::pytorch

@@ -116,7 +116,7 @@ WorkPtr ProcessGroupHccl::send(Tensors& tensors, int dest, int tag) {
   auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::SEND, "hccl:send", tensor,
                                                current(), options_->timeout);
   work->send_to(dest, tag);
-  return coalescing_.add(work, true);  // c10d does not tell send from isend
+  return coalescing_.add(work, true);  // c10d does not distinguish send from isend
 }
 
 WorkPtr ProcessGroupHccl::recv(Tensors& tensors, int source, int tag) {

@@ -32,7 +32,7 @@ PYBIND11_MODULE(_backend, module) {
   py::module_::import("torch._C._distributed_c10d");  // the classes that this one builds on
   py::class_<hccl::pytorch::ProcessGroupHccl, c10d::Backend,
              c10::intrusive_ptr<hccl::pytorch::ProcessGroupHccl>>(module, "ProcessGroupHccl")
-      // As Gloo's and NCCL's.
+      // Named as in Gloo's and NCCL's backends.
       .def_property_readonly("options", &hccl::pytorch::ProcessGroupHccl::getBackendOptions)
       .def("shrink_to_living", &hccl::pytorch::ProcessGroupHccl::shrink_to_living,
            py::arg("excluded"), py::arg("flags"), py::arg("options").none(true),

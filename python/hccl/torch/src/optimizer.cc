@@ -123,14 +123,14 @@ void Optimizer::look_up(Entry& entry, const Group& group) {
   entry.values = {};
   size_t number = 0;
   for (const auto& item : entry.state.cast<py::dict>()) {
-    if (number == entry.values.size()) break;  // entries of others are looked up each time
+    if (number == entry.values.size()) break;  // longer dictionaries are looked up each time
     entry.values[number++] = py::reinterpret_borrow<py::object>(item.second);
   }
 }
 
 void Optimizer::add_span(Entry& entry, const at::Tensor& parameter, const at::Tensor& gradient,
                          size_t group, size_t number) {
-  double step = entry.is_new ? 1 : 2;  // of rules that do not count
+  double step = entry.is_new ? 1 : 2;  // for rules without a count of steps
   entry.is_new = false;
   if (entry.step.defined()) {
     Counter counter{memory_of(entry.step), entry.step.scalar_type() == at::kDouble, 0};

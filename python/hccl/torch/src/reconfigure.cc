@@ -12,7 +12,7 @@
 
 namespace hccl::pytorch {
 
-// A handle only tells members apart. They meet by the store, as they do at the start.
+// A handle only tells members apart. Members meet by the store, as they do at the start.
 std::string ProcessGroupHccl::new_handle() {
   std::random_device random;
   std::string handle = "hccl";

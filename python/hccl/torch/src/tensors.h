@@ -25,8 +25,8 @@ struct Elements {
 /// For moving in blocks, with every type: a type that the library lacks counts as bytes. The
 /// library limits the count of a block, not the total, so the type does not depend on the total.
 Elements in_blocks(const at::Tensor& tensor);
-/// For moving one of so many equal parts: as in_blocks(), but with wider elements if the library
-/// cannot count those of a part. The count is that of a part.
+/// For moving `parts` equal parts, one at a time: as in_blocks(), but with wider elements if the
+/// library cannot count the elements of a part. The count is that of a part.
 Elements to_move(const at::Tensor& tensor, int parts = 1);
 /// For reducing: complex numbers are pairs, truth values are bytes. Other types stay.
 Elements to_reduce(const at::Tensor& tensor);
@@ -40,8 +40,8 @@ at::Tensor room_for(const at::Tensor& tensor);
 /// Copies the contents of memory from packed() or room_for() into the tensor.
 void unpack(const at::Tensor& memory, const at::Tensor& tensor);
 
-/// Contiguous memory for all elements of the tensors, one after another. If the tensors are already
-/// so, their own memory.
+/// Contiguous memory for all elements of the tensors, one after another: the tensors' own memory if
+/// it is so already.
 at::Tensor room_for_all(const Tensors& tensors);
 /// As room_for_all(), with the tensors' elements in it.
 at::Tensor packed_all(const Tensors& tensors);

@@ -22,7 +22,7 @@ c10::intrusive_ptr<c10::ivalue::Future> new_future(bool of_lists) {
 thread_local HcclComm calling_back = nullptr;
 thread_local bool in_callback = false;  // of any operation
 
-// Somebody may wait for the future, which could not be completed.
+// Completes the future with the failure, because a thread may wait for the future.
 void fail(c10::ivalue::Future& future, std::exception_ptr failure) noexcept {
   try {
     if (!future.completed()) future.setErrorIfNeeded(std::move(failure));

@@ -11,8 +11,8 @@ namespace hccl::pytorch {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// An operation in the hands of its caller, who waits for it or takes its future. A collective is a
-/// call that is submitted to the library.
+/// The caller's object for an operation: the caller waits for it or takes its future. A collective
+/// is a call that is submitted to the library.
 ///
 /// Callbacks of futures run in the library's callback, one after another, and may issue operations
 /// and wait for them. The place of such an operation in the order is the point at which the program
