@@ -38,7 +38,8 @@ AffineCost solve(const double (&xx)[3], const double (&xy)[2]) {
   if (xx[2] <= 0) return only_start;  // nothing but empty vectors
   const AffineCost only_bytes{0, xy[1] / xx[2] / kUnit};
   const double determinant = xx[0] * xx[2] - xx[1] * xx[1];
-  if (determinant <= 1e-9 * xx[0] * xx[2]) return only_bytes;  // one size: no telling
+  if (determinant <= 1e-9 * xx[0] * xx[2]) return only_bytes;  // one size does not separate start
+                                                               // from bytes
   const double start = (xy[0] * xx[2] - xy[1] * xx[1]) / determinant;
   const double per_unit = (xy[1] * xx[0] - xy[0] * xx[1]) / determinant;
   if (start < 0) return only_bytes;

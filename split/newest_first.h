@@ -1,5 +1,5 @@
-// The gain of newest first for a training with known times, and the memory that its messages
-// reduce. Pure.
+// The gain if the newest gradients are sent first, for a training with known times, and the memory
+// of the messages. Pure.
 #pragma once
 
 #include <cstdint>

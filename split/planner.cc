@@ -145,8 +145,7 @@ class Hull {
     add(most);
   }
 
-  /// The least cost in at most so many segments. Fewer segments equal some segments of no bytes, at
-  /// no cost.
+  /// The least cost in at most `segments` segments: unused segments have no bytes and no cost.
   double least(double bytes, std::size_t segments) const {
     if (segments == 0) return bytes > 0 ? std::numeric_limits<double>::infinity() : 0;
     const double each = bytes / static_cast<double>(segments);
@@ -263,7 +262,7 @@ Result<Plan> plan_with(const Problem& problem, const C& cost) {
   const bool pays = problem.contention.overlap_pays();
   const std::size_t rows = pays ? std::min<std::size_t>(problem.max_segments, model.size()) : 1;
   Table table(model.size());
-  std::vector<double> ends;  // ends[k]: the best end with k + 1 segments, or at most so many
+  std::vector<double> ends;  // ends[k]: the best end with k + 1 segments, or at most k + 1
   (problem.contention.none() ? plan_alone<C> : plan_beside<C>)(model, cost, rows, table, ends);
   Plan plan;
   plan.best_end = *std::min_element(ends.begin(), ends.end());

@@ -245,7 +245,7 @@ Result<Segments> plan_together(core::Communicator& communicator,
   decision.changed = true;
   decision.last_indices = {static_cast<std::uint32_t>(bytes.size() - 1)};
   Status failure;
-  if (!samples.empty() && communicator.rank() == 0) {  // of more than one rank
+  if (!samples.empty() && communicator.rank() == 0) {  // a single rank has no samples
     HCCL_ASSIGN_OR_RETURN(const CostModel model, CostModel::create(samples));
     auto plan = best_plan({bytes, ready}, model.cost());
     failure = plan.status();

@@ -25,7 +25,7 @@ struct GradientList {
   ReduceOp op = ReduceOp::kSum;
   std::span<const std::uint32_t> last_indices = {};
   int mode = 0;           ///< must be equal, too: Overlap::Mode
-  bool parallel = false;  ///< and this, where it matters
+  bool parallel = false;  ///< must be equal with an automatic plan
 };
 
 /// Compares the lists of all ranks, with two small messages. kPara on all ranks: they differ; the
@@ -51,7 +51,7 @@ Status broadcast_decision(core::Communicator& communicator, Decision& decision,
 struct Order {
   std::vector<Range> messages;
   double in_order = 0;  ///< for how long the next forward waits with the segments of the trace
-  double late = 0;      ///< and with these messages
+  double late = 0;      ///< the same with these messages
 };
 Result<Order> order_together(core::Communicator& communicator, const Trace& mine,
                              std::size_t element);

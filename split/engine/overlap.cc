@@ -179,7 +179,7 @@ void Overlap::abort_caught() noexcept {
   }
 }
 
-// The vectors of `next` are used again. On an exception the last iteration stays over.
+// The vectors of `next` are used again. After an exception over_ is still true.
 void Overlap::begin_iteration(Times next) {
   next.number = now_.number + 1;
   next.begin = now_.wait_end != 0 ? now_.wait_end : now_ns();
@@ -341,7 +341,8 @@ void Overlap::give_up_place() {
   place_.reset();
 }
 
-// Before anything is sent: checks that all ranks will reduce the same, and measures the cost.
+// Before anything is sent: checks that all ranks will reduce the same gradients, and measures the
+// cost.
 Status Overlap::meet() {
   give_up_place();
   HCCL_RETURN_IF_ERROR(refusal_);

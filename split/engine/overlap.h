@@ -128,7 +128,7 @@ class Overlap {
   std::unique_ptr<std::byte[]> buffer_;    // fusion buffer of the segments that are copied
   std::uint64_t buffer_elements_ = 0;
   std::vector<char> is_ready_;
-  std::size_t due_ = 0;      // segments whose gradients, and those of all before, are ready
+  std::size_t due_ = 0;      // segments whose gradients, and all earlier gradients, are ready
   std::size_t started_ = 0;  // segments, in order
   bool over_ = false;        // waited for: the next call begins an iteration
   bool met_ = false;         // the ranks have agreed on the gradients

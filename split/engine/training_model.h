@@ -1,5 +1,5 @@
-// Learns from windows of measured iterations: when gradients are ready, what segments cost, and how
-// much compute and communication slow each other. Pure.
+// Learns from windows of measured iterations: when gradients are ready, the costs of segments, and
+// how much compute and communication slow each other. Pure.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ namespace {
 // Exposed time is a small part of the iteration, so fewer segments may cost only this share of it.
 constexpr double kSlack = 0.001;
 constexpr double kNearlyAlike = 0.03;  // share of a window's time: smaller differences may be noise
-constexpr std::size_t kLooks = 3;      // windows for each of those
+constexpr std::size_t kLooks = 3;      // windows for each such candidate
 constexpr std::size_t kMostCandidates = 8;
 constexpr int kRivals = 4;
 constexpr double kNotWorthIt =

@@ -26,7 +26,7 @@ struct Decision {
   std::uint64_t next_window = 0;  ///< the iteration that ends the next window
   double predicted_end = 0;
   double lower_bound = 0;
-  std::string why;  ///< for a log; not told to the other ranks
+  std::string why;  ///< for a log; not sent to the other ranks
 };
 
 /// Used by one thread at a time.
@@ -81,7 +81,7 @@ class Tuner {
   std::uint32_t version_ = 0;
   std::uint64_t calm_ = 0;      // windows since the fastest is known; 0 until then
   Window::Medians usual_;       // the measurements of the first of these windows
-  int changes_in_a_row_ = 0;    // windows that measured something else
+  int changes_in_a_row_ = 0;    // windows in a row with other times
   std::uint64_t probe_at_ = 0;  // iteration
 };
 

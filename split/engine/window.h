@@ -1,5 +1,5 @@
 // The measurements of a window of traced iterations. Each rank sends one message of the same
-// length; one allreduce computes the least of every value over all ranks. Pure.
+// length; one allreduce computes the minimum of every value over all ranks. Pure.
 #pragma once
 
 #include <cstddef>
@@ -36,14 +36,14 @@ struct Iterations {
   std::vector<const Times*> kinds[2];
 };
 
-/// The last iterations that fit into a window: of those after iteration `begin`, `now` included.
+/// The last iterations after `begin`, `now` included, that fit into a window.
 Iterations iterations_of(Times& now, std::deque<Times>& past, std::uint64_t begin);
 
 /// This rank's message.
 std::vector<double> message_of(const Iterations& window, std::size_t gradients,
                                std::size_t segments);
 
-/// Reads the least values of all messages. Also stores in each iteration of this rank how long its
+/// Reads the minima of all messages. Also stores in each iteration of this rank how long its
 /// segments waited for peers.
 Window window_of(const std::vector<double>& message, const Iterations& window,
                  std::size_t gradients, std::size_t segments);
