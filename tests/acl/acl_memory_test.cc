@@ -213,7 +213,7 @@ TEST(AclMemory, MapsBlocksBehindOneAnother) {
   std::iota(numbers.begin(), numbers.end(), 1u);
   OK(aclrtMemcpy(base, all, numbers.data(), all, ACL_MEMCPY_HOST_TO_DEVICE));
 
-  // What is not possible now.
+  // Calls that are not possible now.
   EXPECT_EQ(aclrtReleaseMemAddress(base), ACL_ERROR_RT_PARAM_INVALID);
   EXPECT_EQ(aclrtReleaseMemAddress(base + kGranule), ACL_ERROR_RT_PARAM_INVALID);
   EXPECT_EQ(aclrtUnmapMem(base + 2 * kGranule), ACL_ERROR_RT_PARAM_INVALID);

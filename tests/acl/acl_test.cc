@@ -379,7 +379,7 @@ TEST_F(Acl, SixteenThreadsShareAStream) {
 }
 
 // A thread destroys the stream while other threads still use it: each of their calls is done, or
-// says that the stream is gone.
+// fails because the stream is gone.
 TEST(AclThreads, AStreamIsDestroyedUnderItsUsers) {
   for (int round = 0; round < 30; ++round) {
     aclrtStream stream = nullptr;

@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t kTooMany = 0x80000000ull;
 const auto kType = HCCL_DATA_TYPE_FP32;
 
-// One operation with all arguments right, each of which a case then makes wrong.
+// One operation with valid arguments; each case makes one of them wrong.
 struct Arguments {
   void* in;
   void* out;

@@ -116,7 +116,7 @@ int run_rank(Board& board, const Cgroup& cgroup, std::uint32_t rank) {
   if (pieces.size() < 2) return fails(5, "too little could be had");
   void* block = nullptr;
   if (HcclMemAlloc(&block, 150 * kMiB) != HCCL_E_OOM) return fails(6, HcclGetLastErrorText());
-  // What is smaller works still, and what was given back can be had again.
+  // Smaller requests still succeed, and memory that was given back can be had again.
   aclrtFree(pieces.back());
   pieces.pop_back();
   if (HcclMemAlloc(&block, 256 << 10) != HCCL_SUCCESS) return fails(7, HcclGetLastErrorText());

@@ -34,16 +34,16 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kSize = 3;
 constexpr std::size_t kMost = std::size_t{4} << 20;  // bytes of a buffer
 constexpr int kSamples = 20;
-// What a process may keep of freed device memory (HCCL_MEMORY_CACHE, in MB); a rank sees the memory
-// of all ranks of its host.
+// The freed device memory that a process may keep (HCCL_MEMORY_CACHE, in MB); a rank sees the
+// memory of all ranks of its host.
 constexpr const char* kCacheMb = "32";
 constexpr long kCacheKib = kSize * 32L * 1024;
 // Allocators keep some, and threads touch their stacks: between the halves of a test.
 constexpr long kSlackKib = 2048;
 
-/// What a process holds.
+/// The resources that a process holds.
 struct Sample {
-  long kept_kib = 0;      // with what it keeps of freed device memory
+  long kept_kib = 0;      // with the freed device memory that it keeps
   long resident_kib = 0;  // without
   long descriptors = 0;
   long threads = 0;
@@ -62,7 +62,7 @@ long resident_kib() {
   return kib;
 }
 
-/// What the ranks share with the test.
+/// The memory that the ranks share with the test.
 struct Board {
   std::atomic<bool> open{false};
   HcclRootInfo info{};
@@ -99,7 +99,7 @@ class Rank {
     while (!board.open) std::this_thread::yield();
     DO(HcclCommInitRootInfo(kSize, &board.info, rank, &world_));
     std::mt19937_64 random(1);
-    messages(random);  // the world keeps what moves messages
+    messages(random);  // the world keeps the thread that moves messages
   }
 
   void note(int at) {

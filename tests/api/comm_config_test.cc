@@ -35,7 +35,7 @@ HcclResult init(const HcclCommConfig& config, HcclComm* comm) {
 struct Case {
   const char* what;
   std::function<void(HcclCommConfig&)> change;
-  const char* refused = nullptr;  // what the text must have; null: accepted
+  const char* refused = nullptr;  // a part of the error text; null: accepted
 };
 
 void check(const std::vector<Case>& cases) {

@@ -1,4 +1,4 @@
-// What the environment says, beside HcclSetConfig and a configuration. Runs with
+// The effect of the environment, beside HcclSetConfig and a configuration. Runs with
 // HCCL_DETERMINISTIC=true and HCCL_BUFFSIZE=7.
 #include <gtest/gtest.h>
 

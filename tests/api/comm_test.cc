@@ -379,7 +379,7 @@ HcclResult refuse_all(HcclComm, HcclCommStatePhase, void*) { return HCCL_E_UNAVA
 
 TEST(CommDestroy, IsRefusedWhileAnotherThreadWaitsInAnOperation) {
   ApiWorld world(2);
-  // Until the other thread is in its operation, this is what keeps the communicator.
+  // Until the other thread is in its operation, this callback keeps the communicator.
   OK(HcclCommRegCommStateCallback("test", refuse_all, nullptr));
   std::thread waiting([&] {
     std::int32_t value = 1;

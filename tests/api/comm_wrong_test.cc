@@ -12,7 +12,7 @@ namespace {
 
 HcclResult nothing(HcclComm, HcclCommStatePhase, void*) { return HCCL_SUCCESS; }
 
-// What any comm argument must refuse.
+// The wrong values of any comm argument.
 void refuses_comm(const char* function, const std::function<HcclResult(HcclComm)>& call) {
   static int on_heap = 0;
   REFUSED_BY(function, call(nullptr), HCCL_E_PTR, "comm");

@@ -40,7 +40,7 @@ HcclResult sum(HcclComm comm, float* data, std::size_t count) {
   return HcclAllReduce(data, data, count, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, nullptr);
 }
 
-// A daemon that prints: its text may go nowhere, but not into what the ranks reduce.
+// A daemon that prints: its text may be lost, but must not land in the data that the ranks reduce.
 int print_without_descriptors(Board& board, int rank) {
   for (int fd = 0; fd < 3; ++fd) ::close(fd);
   constexpr std::size_t kCount = 4096;

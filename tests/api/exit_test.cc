@@ -1,5 +1,5 @@
 // The ends of programs and of threads: while a thread waits inside a call, in a callback, in the
-// destructor of a global object, and by pthread_cancel. What the library uses lives on until the
+// destructor of a global object, and by pthread_cancel. The library's data lives on until the
 // process is gone. Ranks are processes that know the public interface only.
 #include <gtest/gtest.h>
 #include <pthread.h>

@@ -43,8 +43,8 @@ int live(Board& board, int rank, int victim, pid_t (*fork_one)()) {
   return 0;
 }
 
-/// Kills a victim that has forked, and expects that the others name it. How long they took at
-/// worst, without what the machine was late.
+/// Kills a victim that has forked, and expects that the others name it. Returns the longest time
+/// that they took, without the lateness of the machine.
 std::chrono::nanoseconds time_to_hear(int victim, pid_t (*fork_one)()) {
   Processes processes;
   Board& board = processes.board();
@@ -99,7 +99,7 @@ TEST(Fork, ASleepingChildDoesNotHideItsParentsDeath) {
   expect_death_is_heard({0, 2}, [] { return ::fork(); }, milliseconds(500));
 }
 
-// No handler of pthread_atfork runs: silence tells.
+// No handler of pthread_atfork runs: only silence shows the death.
 TEST(Fork, AChildByRawCloneHidesItForThePeerTimeout) {
   ::setenv("HCCL_PEER_TIMEOUT", "5", 1);
   expect_death_is_heard(

@@ -354,7 +354,7 @@ TEST(ForkedRanks, ARawCopyIsRefusedAndHarmless) {
   EXPECT_EQ(aclrtFree(data), ACL_SUCCESS);
 }
 
-// exec in a child, and then in the place of a rank, whose end the other one hears.
+// exec in a child, and then in place of a rank; the other rank gets an error for that rank's end.
 TEST(ForkedRanks, MayExec) {
   Processes processes;
   Board& board = processes.board();

@@ -1,4 +1,4 @@
-// hccl_framework.h through C: what a training framework calls.
+// hccl_framework.h through C, in the way of a training framework.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 // The automatic plan through the public interface: all ranks change their segments in the same
-// iteration, sums stay exact, what the program set wins, and ranks that differ hear of it.
+// iteration, sums stay exact, a strategy of the program takes precedence, and ranks that differ get
+// an error.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -201,7 +202,7 @@ TEST_F(FusionAuto, TheEngineCostsNextToNothingWhereNothingIsSent) {
     RecordProperty(parallel ? "parallel_us" : "serial_us", std::to_string(1e6 * best));
     std::printf("%s: %.2f us an iteration\n", parallel ? "parallel" : "serial", 1e6 * best);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT_LT(best, 200e-6);  // ten times what it should be, as other programs share the caches
+    EXPECT_LT(best, 200e-6);  // ten times the right value, as other programs share the caches
 #endif
     OK(HcclFusionDestroy(fusion));
   }

@@ -1,5 +1,5 @@
 // The fusion interface: whatever the order, the memory and the segments, the sums are the same;
-// mistakes are named and harmless; traces tell what happened.
+// mistakes are named and harmless; traces have the events.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -27,7 +27,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/gradients.h"
 
-// All memory of C++, the library's too, is counted: live_bytes is what has not been given back.
+// All memory of C++, the library's too, is counted: live_bytes is the memory that was not given
+// back.
 namespace {
 std::atomic<std::int64_t> live_bytes{0};
 }

@@ -59,8 +59,8 @@ TEST(Handles, ASlotDoesNotRunOutOfNumbers) {
   EXPECT_FALSE(table.get(first).ok());
 }
 
-// A program goes on with a result that a callback has told, and destroys the object, before the
-// call that began the work has returned on its thread.
+// A program gets a result from a callback, goes on, and destroys the object before the call that
+// began the work has returned on its thread.
 TEST(Handles, ACallThatIsAboutToReturnIsWaitedFor) {
   Handles<Thing> table("thing", 1);
   void* const handle = table.add(std::make_shared<Thing>());

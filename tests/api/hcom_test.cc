@@ -98,7 +98,7 @@ std::string table(int size) {
 
 void base_port() { set("HCCL_IF_BASE_PORT", std::to_string(free_port())); }
 
-// ---- what every rank can ask ----
+// ---- queries of every rank ----
 
 using Query = HcclResult (*)(const char*, std::uint32_t*);
 
@@ -558,7 +558,7 @@ TEST(Hcom, AnExistingCommunicatorAsTheWorld) {
   });
 }
 
-// The root remembers what the groups of the first life waited in.
+// The root remembers the waits of the groups of the first life.
 TEST(Hcom, AWorldThatIsAdoptedTwiceMakesNewGroups) {
   const std::string text = table(2);
   const Folder folder;
@@ -705,7 +705,7 @@ TEST(Hcom, WhichSettingApplies) {
     EXPECT_FALSE(by_default);
     EXPECT_EQ(strategy("g", &by_default, FORCE_SIZE), (Indices{79, 159}));
     EXPECT_FALSE(by_default);
-    // Of another group, and of the world, nothing was said.
+    // Another group, and the world, have no setting.
     EXPECT_EQ(strategy("h", nullptr), (Indices{153, 159}));
     EXPECT_EQ(strategy(nullptr, nullptr), (Indices{153, 159}));
     OK(HcomSetGradFusionByIndex(nullptr, 3, split.data()));
@@ -806,7 +806,7 @@ TEST(Hcom, AnAutomaticPlanUsesTheTimesThatCallersPass) {
     OK(HcomSetGradFusionAuto("nobody"));
     EXPECT_EQ(strategy("nobody", &configured), (Indices{153, 159}));
     EXPECT_TRUE(configured);
-    // What the program sets wins.
+    // The program's setting takes precedence.
     const Indices own = {20, 159};
     OK(HcomSetGradFusionByIndex(nullptr, 2, own.data()));
     EXPECT_EQ(strategy(nullptr, &configured), own);

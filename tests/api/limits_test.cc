@@ -95,7 +95,7 @@ bool try_with(const Limit& limit, int scarce, const char* transport) {
       const bool good = result == HCCL_SUCCESS;
       ranks.board().first[static_cast<std::size_t>(rank)].set(
           good ? Status() : Status(static_cast<Code>(result), HcclGetLastErrorText()));
-      // The root is in rank 0's process, which has to tell the others.
+      // The root is in rank 0's process, and must inform the others.
       eventually([&] {
         return std::all_of(ranks.board().first.begin(), ranks.board().first.begin() + kSize,
                            [](const Outcome& each) { return each.known.load(); });
@@ -120,7 +120,8 @@ bool try_with(const Limit& limit, int scarce, const char* transport) {
   return worked == kSize;
 }
 
-// Both transports, and as the scarce one the rank that makes what is shared, or another one.
+// Both transports; the rank that lacks memory is the one that makes the shared part, or another
+// one.
 void sweep(int resource, const char* shown, const std::vector<rlim_t>& values) {
   for (const char* const transport : {"auto", "shm"}) {
     bool last = false;
@@ -131,8 +132,8 @@ void sweep(int resource, const char* shown, const std::vector<rlim_t>& values) {
   }
 }
 
-// A heap has 256 MiB (HCCL_DEVICE_MEMORY), and there are three of them. Without CMA, ranks that do
-// not agree on what they reach choose different algorithms.
+// A heap has 256 MiB (HCCL_DEVICE_MEMORY), and there are three of them. Without CMA, ranks that
+// disagree about reachable memory choose different algorithms.
 TEST(Limits, OfAddresses) {
   sweep(RLIMIT_AS, "ulimit -v",
         {16 * kMiB, 64 * kMiB, 200 * kMiB, 300 * kMiB, 400 * kMiB, 500 * kMiB, 540 * kMiB,

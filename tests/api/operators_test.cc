@@ -32,8 +32,8 @@ HcclReduceOp c_op(ReduceOp op) { return static_cast<HcclReduceOp>(op); }
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 bool reducible(DataType type) { return type != DataType::kHif8 && type != DataType::kFp8E8M0; }
 
-// What rank `from` has at place i of the vector. One and two only: sums and products of eight ranks
-// are exact in most types, and `exact` says in which not.
+// The value of rank `from` at place i of the vector. One and two only: sums and products of eight
+// ranks are exact in most types; `exact` names the others.
 std::uint64_t value(int from, std::size_t i) { return 1 + ((i * 5 + index(from) * 3) >> 2 & 1); }
 
 std::uint64_t folded(ReduceOp op, std::size_t i, int size) {
@@ -429,7 +429,7 @@ TEST(WrongArguments, OfBatchesAndGroupsAreNamedAndHarmless) {
   REFUSED(HcclGroupStatusGet(nullptr), HCCL_E_PTR, "isGroupEnabled");
   EXPECT_EQ(HcclBatchSendRecv(&good, 0, comm, nullptr), HCCL_SUCCESS);
 
-  // A refused call in a group: the group runs nothing and says why.
+  // A refused call in a group: the group runs nothing and fails with the reason.
   const auto in_group = [&](const std::function<void()>& calls) {
     EXPECT_EQ(HcclGroupStart(), 0);
     calls();
@@ -501,7 +501,7 @@ TEST(Blocks, OfNoLengthNeedNoBuffers) {
   world.expect_usable();
 }
 
-// Counts that differ between two of three ranks: all three hear of it, with both counts.
+// Counts that differ between two of three ranks: all three get an error with both counts.
 TEST(Blocks, CountsThatDoNotFitAreAnErrorOfAllRanks) {
   ApiWorld world(3);
   world.on_all([&](int rank) {
@@ -597,7 +597,7 @@ TEST(Groups, OneThreadDrivesSeveralCommunicators) {
     numbers[index(rank)] = rank + 1;
     OK(HcclAllReduce(&numbers[index(rank)], &sums[index(rank)], 1, HCCL_DATA_TYPE_INT32,
                      HCCL_REDUCE_SUM, world.comm(rank), nullptr));
-    // The second one reads what the first one gives: they run in order.
+    // The second one reads the result of the first one: they run in order.
     OK(HcclAllReduce(&sums[index(rank)], &maxima[index(rank)], 1, HCCL_DATA_TYPE_INT32,
                      HCCL_REDUCE_SUM, world.comm(rank), nullptr));
   }

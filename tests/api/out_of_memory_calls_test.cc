@@ -105,7 +105,7 @@ struct Gradients {
   }
 };
 
-/// Two iterations of one rank, of which one step lacks memory if `lack` is given.
+/// Two iterations of one rank; one step lacks memory if `lack` is given.
 void fuse(HcclComm comm, Step step, Lack* lack) {
   const auto at = [&](Step here, const std::function<int()>& call) {
     return lack != nullptr && here == step ? lack->hccl(call) : call();

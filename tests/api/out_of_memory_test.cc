@@ -1,7 +1,7 @@
-// Any allocation of a rank may fail: the rank gets a code, the other one hears, and both may join
-// again. Run with failing_malloc loaded before. HCCL_TEST_FAILURES is how many allocations of each
-// rank are tried, most of them late ones, and beside them all of leaving, where destructors run;
-// 0: all. HCCL_TEST_FAILURE=RANK:NUMBER tries one.
+// Any allocation of a rank may fail: the rank gets a code, the other rank gets an error, and both
+// may join again. Run with failing_malloc loaded before. HCCL_TEST_FAILURES: the number of
+// allocations of each rank that are tried, most of them late ones, and beside them all of leaving,
+// where destructors run; 0: all. HCCL_TEST_FAILURE=RANK:NUMBER tries one.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -39,7 +39,7 @@ constexpr long kLeaving = 500;  // more than the allocations of a rank that leav
 void (*fail_allocation)(long) = nullptr;
 bool (*has_failed)() = nullptr;
 
-/// What the two ranks of a trial share with the test.
+/// The memory that the two ranks of a trial share with the test.
 struct Board {
   enum State { kNone, kThere, kFailed };
   struct Meeting {
@@ -172,7 +172,7 @@ HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& 
   return result != HCCL_SUCCESS ? result : destroyed;
 }
 
-/// What fails: an allocation of a rank, counted from its beginning, or from where it leaves.
+/// The failing allocation of a rank, counted from its beginning, or from the start of leaving.
 struct Failure {
   std::uint32_t rank;
   long number;
@@ -199,7 +199,7 @@ int run_rank(Board& board, std::uint32_t rank, const Failure& failure) {
   return 3;
 }
 
-/// Two ranks, one of which gets no memory once.
+/// Two ranks; one of them gets no memory once.
 class Trial {
  public:
   explicit Trial(const Failure& failure) : failure_(failure) {
@@ -298,7 +298,7 @@ TEST(OutOfMemory, AnyAllocationMayFail) {
   const long number = wanted == nullptr ? 24 : std::atol(wanted);
   for (std::uint32_t rank = 0; rank < kSize; ++rank) {
     const long all = allocations(rank);
-    // The first three quarters are what OpenSSL reads when it is used first.
+    // The first three quarters are OpenSSL's reads at its first use.
     const auto step = [&](long at) {
       if (number == 0) return 1L;
       return std::max(1L, at < all * 3 / 4 ? all * 3 / number : all / 3 / number);

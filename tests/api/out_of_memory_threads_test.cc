@@ -1,6 +1,6 @@
 // A rank leaves while another rank of its process stays. Any allocation of leaving may fail: the
-// other ranks, here and in another process, hear at their next operation that the rank is gone, and
-// no rank hangs or crashes. Run with failing_malloc loaded before.
+// other ranks, here and in another process, learn at their next operation that the rank is gone,
+// and no rank hangs or crashes. Run with failing_malloc loaded before.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ constexpr int kAllocations = 500;     // more than leaving takes
 void (*fail_allocation)(long) = nullptr;
 bool (*has_failed)() = nullptr;
 
-/// What the processes of a trial share with the test.
+/// The memory that the processes of a trial share with the test.
 struct Board {
   HcclRootInfo info{};
   std::atomic<bool> left{false};

@@ -1,6 +1,6 @@
-// Buffers of one call that share memory: in place as hccl.h says gives what separate buffers give,
-// interleaved blocks and shared sends are allowed, and all else is refused (refused_calls.h has the
-// simple cases). By whatever transport HCCL_TRANSPORT says.
+// Buffers of one call that share memory: in place as hccl.h allows, the results are those of
+// separate buffers; interleaved blocks and shared sends are allowed, and everything else is refused
+// (refused_calls.h has the simple cases). By whatever transport HCCL_TRANSPORT says.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -157,8 +157,8 @@ TEST_P(Overlaps, SendsThatShareMemoryAndBuffersOfNoLength) {
   });
 }
 
-// Collectives of a group run in order, so one may use what another one writes; its sends and
-// receives run side by side.
+// Collectives of a group run in order, so one may use the result of another; its sends and receives
+// run side by side.
 TEST(Groups, OrderCollectivesButNotMessages) {
   ApiWorld world(2);
   world.on_all([&](int rank) {

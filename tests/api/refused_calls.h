@@ -18,7 +18,7 @@
 
 namespace hccl::testing {
 
-/// The arguments of an operation of two ranks. What a function has no use for it leaves alone.
+/// The arguments of an operation of two ranks. A function ignores those that it does not have.
 struct Arguments {
   static constexpr std::uint64_t kCount = 2;
   float from[16] = {}, to[16] = {};
@@ -60,8 +60,8 @@ struct Wrong {
   const char* words;  ///< in the text of the refusal
 };
 
-/// One function: how it is called, what its waiting rank is said to have called, and all that it
-/// refuses. `right`: what the other rank calls, if that is another function.
+/// One function: its call, the call of its waiting rank in the error, and all that it refuses.
+/// `right`: the other rank's call, if that is another function.
 struct Refusals {
   const char* name;
   const char* called;
@@ -81,7 +81,7 @@ inline void expect_refused(const Refusals& function, const Wrong& wrong, Argumen
 /// The promise is 1.8 s: a second for the right call, then as long as the news takes.
 constexpr std::chrono::milliseconds kTold{1800};
 
-/// The right one, on rank 0, which hears what became of the other.
+/// The right call, on rank 0, which gets the error of the other call.
 inline void expect_told(const Refusals& function, const Wrong& wrong, Arguments& arguments) {
   const Load load;
   const auto begin = std::chrono::steady_clock::now();

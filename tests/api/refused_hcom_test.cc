@@ -116,7 +116,7 @@ void expect_known(int rank, const Refusals& function, const Wrong& wrong,
   arguments.group = group.c_str();
   if (rank == 1) {
     expect_refused(function, wrong, arguments);
-    // The other rank hears of it, and this one, too.
+    // The other rank gets the error, and so does this one.
     HcclComm comm = nullptr;
     OK(HcomGetCommHandleByGroup(group.c_str(), &comm));
     HcclResult error = HCCL_SUCCESS;

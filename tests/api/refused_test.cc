@@ -1,5 +1,5 @@
-// A call that is refused on one rank: the ranks that wait for it hear of it, with both sides of the
-// story, instead of waiting until their time is up. By whatever transport HCCL_TRANSPORT says.
+// A call that is refused on one rank: the ranks that wait for it get an error with both calls,
+// instead of waiting until their time is up. By whatever transport HCCL_TRANSPORT says.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -31,7 +31,8 @@ HcclResult sum(float* data, std::uint64_t count, HcclComm comm) {
   return HcclAllReduce(data, data, count, kFloat, HCCL_REDUCE_SUM, comm, nullptr);
 }
 
-// Rank 1 makes the wrong call and no other; rank 0 the right one, and hears what became of it.
+// Rank 1 makes only the wrong call; rank 0 makes the right one, and gets the error of the wrong
+// one.
 void expect_known(const Refusals& function, const Wrong& wrong) {
   SCOPED_TRACE(std::string(function.name) + ": " + wrong.words);
   ApiWorld world(2);
@@ -52,7 +53,7 @@ void expect_known(const Refusals& function, const Wrong& wrong) {
   });
 }
 
-// The time passes waiting, so many at once cost no more.
+// The time passes in waits, so many at once cost no more.
 void expect_all_told(const std::vector<Refusals>& functions) {
   std::vector<std::function<void()>> cases;
   for (const Refusals& function : functions) {
@@ -87,7 +88,7 @@ TEST(Refused, TagsThatDiffer) {
 TEST(Refused, TheOtherHearsOfEveryCollectiveWithinASecond) { expect_all_told(collectives()); }
 TEST(Refused, TheOtherHearsOfEveryMessageWithinASecond) { expect_all_told(messages()); }
 
-// A sub-communicator of both ranks, and what rank 1 does wrong when it asks for one.
+// A sub-communicator of both ranks, and rank 1's mistake when it asks for one.
 struct GroupArguments {
   HcclComm comm;
   std::uint32_t number = 2, ids[2] = {0, 1}, mine;

@@ -48,8 +48,8 @@ struct Fate {
   int rank;
 };
 
-/// A rank that works until the test says that nobody dies any more, shrinks after each loss, and
-/// puts the last set of ranks on the board, with an error if something is wrong.
+/// A rank that works until the test ends the deaths, shrinks after each loss, and puts the last set
+/// of ranks on the board, with an error if something is wrong.
 int survive(Board& board, Fate fate) {
   const auto me = static_cast<std::size_t>(fate.rank);
   const auto end = [&](HcclResult code, const std::string& text) {
@@ -63,7 +63,7 @@ int survive(Board& board, Fate fate) {
   std::int64_t ranks = 0;
   bool last = false;
   while (!last) {
-    // All agree on the last round: it is the one in which rank 0 of the communicator says so.
+    // All agree on the last round: rank 0 of the communicator announces it.
     std::uint32_t place = 0;
     HcclGetRankId(comm, &place);
     std::int64_t over = place == 0 && board.finish ? 1 : 0;
@@ -186,7 +186,7 @@ TEST(Shrink, GoesOnWheneverRanksDie) {
   }
 }
 
-/// Of two ranks, one is stopped for ever; the other one hears its silence, and shrinks.
+/// Of two ranks, one is stopped for ever; the other one notices its silence, and shrinks.
 void expect_after_stop(int stopped, HcclResult expected) {
   SCOPED_TRACE("stopped " + std::to_string(stopped));
   Processes processes;

@@ -49,7 +49,7 @@ void handle(int) {
   if (std::strncmp(name, "hccl-", 5) == 0) on_library = true;
 }
 
-/// What the ranks share with the test.
+/// The memory that the ranks share with the test.
 struct Board {
   std::atomic<bool> open{false};
   HcclRootInfo info{};
@@ -86,7 +86,7 @@ class Storm {
   std::jthread thread_;
 };
 
-/// An allreduce in the stream and a message around the ring; "" or what went wrong.
+/// An allreduce in the stream and a message around the ring; "" or the error.
 std::string operate(HcclComm comm, std::uint32_t rank, std::uint64_t seed, aclrtStream stream) {
   const std::uint64_t count = 1 + seed * 7919 % kCount;
   const auto base = static_cast<std::int32_t>(seed % 1000);
@@ -224,7 +224,7 @@ std::string call_while_it_waits(std::uint32_t rank) {
 }
 
 /// The thread that left its call is refused at once. The call of another thread ends soon after the
-/// communicator does, and rank 1 hears of the abort.
+/// communicator does, and rank 1 gets the abort.
 std::string leave_while_it_waits(std::uint32_t rank) {
   std::string wrong = join_two(rank);
   if (!wrong.empty()) return wrong;
@@ -329,7 +329,7 @@ TEST(Signals, ACallThatWasLeftByLongjmpRefusesTheNext) { run_two(&leave_while_it
 TEST(Signals, ASubmittedCallThatWasLeftByLongjmpEndsTheNext) { run_two(&leave_its_operation); }
 TEST(Signals, ASubmittedCallThatWasLeftInItsOwnCodeEndsTheNext) { run_two(&leave_its_own_code); }
 
-/// What a thread that a callback starts has for a signal mask.
+/// The signal mask of a thread that a callback starts.
 struct Seen {
   std::atomic<bool> ready{false};
   std::thread::id where;

@@ -1,5 +1,5 @@
-// What is left of memory, as the files of the system say it: both versions of cgroups, containers,
-// limits further up.
+// The memory that is left according to the files of the system: both versions of cgroups,
+// containers, limits further up.
 #include "hccl/base/memory_limit.h"
 
 #include <gtest/gtest.h>

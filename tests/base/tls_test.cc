@@ -1,5 +1,5 @@
-// TLS between two ends of a test's own wire: what the ends see when they hold the same key, another
-// one, or when somebody on the way changes, repeats or cuts what they send.
+// TLS between two ends of a test's own wire: the results at both ends with the same key, with
+// another one, or when an attacker on the way changes, repeats or cuts bytes.
 #include "hccl/base/tls.h"
 
 #include <fcntl.h>
@@ -67,7 +67,7 @@ struct End {
   TlsStream stream;
 };
 
-// Changes what travels to the server (true) or to the client.
+// Changes bytes on the way to the server (true) or to the client.
 using Tamper = std::function<std::string(std::string, bool)>;
 
 struct Pair {
@@ -100,7 +100,7 @@ struct Pair {
   End server;
   Status clients;
   Status servers;
-  std::string seen;  // by who listens on the way
+  std::string seen;  // bytes that a listener on the way sees
 };
 
 // Two ends of one connection, with nobody between them.
@@ -172,7 +172,7 @@ TEST(Tls, HoldersOfAnotherKeyAreRefused) {
   Key other = kSecret;
   other[9] ^= 1;
   const TlsKey mine = tls_key(kSecret, kId, "test");
-  // The same name, so that the key itself is what differs.
+  // The same name, so that only the keys differ.
   TlsKey forged = tls_key(other, kId, "test");
   ASSERT_EQ(forged.name, mine.name);
   Pair secret(forged, mine);
@@ -243,7 +243,7 @@ TEST(Tls, EveryFlippedByteOfAHandshakeEndsIt) {
       passed += bytes.size();
       return bytes;
     });
-    // A client that has sent its last message hears at its first read.
+    // A client that has sent its last message gets the error at its first read.
     const bool refused = !pair.clients.ok() || !pair.servers.ok() || !read(pair.client.stream).ok();
     if (!refused && pair.finished()) ++harmless;
   }
@@ -351,7 +351,7 @@ TEST(Tls, LongDataPassesAFullSocketAndManyKeys) {
   std::size_t at = 0;
   int stops = 0;
   while (got.size() < sent.size()) {
-    // What is to be sent may lie somewhere else each time.
+    // The bytes to send may lie somewhere else each time.
     const std::string rest = sent.substr(at);
     const auto written = ends.client->write(rest);
     ASSERT_TRUE(written.ok()) << written.status().message();
@@ -371,7 +371,7 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// Blocking, from two threads; prints what a core sends and receives.
+// Blocking, from two threads; prints the rate of a core.
 TEST(Tls, CarriesBulkData) {
   Ends ends(context());
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));

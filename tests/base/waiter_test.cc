@@ -1,4 +1,4 @@
-// The one wait: when it ends, what it says, what wakes it.
+// The one wait: its end, its error, and its wake-up.
 #include "hccl/base/waiter.h"
 
 #include <gtest/gtest.h>

@@ -9,11 +9,11 @@
 namespace hccl::control {
 
 inline constexpr seconds kPatience{4};          // of gatherings
-inline constexpr seconds kOutlastsSilence{13};  // of one that hears of silent members
-inline constexpr seconds kWordsGoUp{2};         // a relay waits so long for members below it
+inline constexpr seconds kOutlastsSilence{13};  // of a member that learns of silent members
+inline constexpr seconds kWordsGoUp{2};         // a relay waits this long for members below it
 
-/// How often what happened, so that the simulation does not grow empty; and the longest times that
-/// something took after the last fault, by kind of world and what it was.
+/// How often each event happened, so that the simulation does not grow empty; and the longest times
+/// after the last fault, by kind of world and of event.
 struct Counts {
   std::map<std::string, std::uint64_t> events;
   std::map<std::pair<int, std::string>, nanoseconds> longest;
@@ -146,7 +146,8 @@ class GatheringOracle : public World {
   bool speaks(std::uint32_t rank) const {
     return lives_[roster_->node_of[rank]].leaves == kNever && lone_.count(rank) == 0;
   }
-  /// When all know at the latest what was said then; kNever if stopped nodes may delay it.
+  /// The latest time at which all know the statements of that time; kNever if stopped nodes may
+  /// delay it.
   nanoseconds settled(nanoseconds since) const {
     const auto stopped = [](const Life& life) { return !life.stops.empty(); };
     if (severed_at_ != kNever || std::ranges::any_of(lives_, stopped)) return kNever;
@@ -248,7 +249,7 @@ class GatheringOracle : public World {
     return silent.empty() || here.lowest() < silent.lowest();
   }
 
-  // Returns when the last part was said.
+  // Returns the time of the last part.
   nanoseconds check_parts(std::uint32_t node, const RankSet& expected,
                           const Gatherings::Answer& answer) {
     require(answer.sum.arrived == expected, "a gathering without all parts");
@@ -351,7 +352,7 @@ class GatheringOracle : public World {
       const auto call = calls_.find({answer.key, each});
       return call != calls_.end() && call->second.said < when;
     };
-    // A relay waits for other members below it before it says who came.
+    // A relay waits for other members below it before it sends a partial sum.
     const std::vector<std::uint32_t> awaited = answer.sum.awaited().ranks();
     nanoseconds due = first + mine.patience - repair_;
     if (!std::ranges::all_of(awaited, [&](auto each) { return came_by(each, due); })) {
@@ -363,7 +364,7 @@ class GatheringOracle : public World {
       const bool quiet = std::ranges::none_of(
           faults_, [&](nanoseconds when) { return when >= due && when <= now_; });
       const Life life = life_of(each);
-      // Nodes on a cut side that seek a root one after the other need so long.
+      // Nodes on a cut side that seek a root one after the other need this long.
       const bool seeks =
           severed_.count(node) != 0 && now_ < severed_at_ + seconds(lives_.size() + 1);
       require(!came || !quiet || seeks || apart(node, its) || life.was_absent(nanoseconds(0), now_),

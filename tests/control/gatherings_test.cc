@@ -1,5 +1,5 @@
-// Gatherings of a node and of small trees: which node answers, when a parent hears, and that an
-// answer reaches all members though the relay that gave it has died.
+// Gatherings of a node and of small trees: which node answers, when a parent gets a sum, and that
+// an answer reaches all members even if the relay that gave it has died.
 #include "hccl/control/gatherings.h"
 
 #include <gtest/gtest.h>
@@ -191,7 +191,7 @@ TEST(Gatherings, AnAnswerHalfToldReachesAll) {
   ASSERT_EQ(told.size(), 1u);
   EXPECT_TRUE(two.answered(told[0]));
   EXPECT_FALSE(two.answered(told[0])) << "it is known";
-  // Both adopt a new parent. Child 3 says its part again, child 2 the answer.
+  // Both adopt a new parent. Child 3 sends its part again, child 2 the answer.
   three.moved();
   const auto again = three.due(at_three, kStart);
   ASSERT_EQ(again.parts.size(), 1u);
@@ -209,7 +209,7 @@ TEST(Gatherings, AnAnswerHalfToldReachesAll) {
   EXPECT_EQ(answer->sum.arrived, members);
 }
 
-// A chain of relays would else wait two seconds at each node, and the root would hear too late.
+// A chain of relays would else wait two seconds at each node, and the root would learn too late.
 TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
   Gatherings relay;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));

@@ -1,5 +1,5 @@
-// A rank that leaves or dies while another rank of its process stays, in small control trees, and
-// the root that dies before or after it hears of that. Rank 2n and rank 2n + 1 are on node n.
+// A rank leaves or dies while another rank of its process stays, in small control trees; the root
+// dies before or after it learns of that. Rank 2n and rank 2n + 1 are on node n.
 #include <gtest/gtest.h>
 
 #include "tests/control/oracle.h"
@@ -114,7 +114,7 @@ TEST(LoneRanks, ANewRootKnowsOfItWheneverTheOldOneDies) {
   }
 }
 
-// All ancestors of the node die together, so that the node alone can tell it.
+// All ancestors of the node die together, so that only the node can report it.
 TEST(LoneRanks, ANewRootHearsOfItFromTheProcessItself) {
   for (const bool leaves : {true, false}) {
     Pairs world(7);

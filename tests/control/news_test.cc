@@ -76,7 +76,8 @@ TEST(News, OfTwoVerdictsTheEarlierRootsCounts) {
   EXPECT_EQ(news.verdicts.size(), 3u) << "each death is a verdict of its own";
 }
 
-// Each node passes on only what was new to it. The flood ends, and all know the same.
+// Each node passes on only the news that it did not have. The flood ends, and all nodes have the
+// same news.
 TEST(News, FloodATree) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 500; ++round) {

@@ -8,7 +8,7 @@
 
 namespace hccl::control {
 
-inline constexpr seconds kReportsMeet{2};  // the root waits so long for a second report
+inline constexpr seconds kReportsMeet{2};  // the root waits this long for a second report
 inline constexpr milliseconds kWaitsEach{400}, kWaitsMerge{100};
 
 class Oracle : public GatheringOracle {
@@ -18,7 +18,7 @@ class Oracle : public GatheringOracle {
  protected:
   static constexpr Uuid kWaits{77}, kDiffers{78};
 
-  // ---- what ranks say ----
+  // ---- statements of ranks ----
 
   void report(std::uint32_t rank, std::uint32_t scope, Code code, std::uint32_t culprit) {
     const std::uint32_t node = roster_->node_of[rank];
@@ -57,7 +57,7 @@ class Oracle : public GatheringOracle {
     });
   }
 
-  // ---- what ranks hear ----
+  // ---- messages to ranks ----
 
   void hear(std::uint32_t node, const News& news) override {
     Heard& heard = heard_[node];
@@ -90,7 +90,7 @@ class Oracle : public GatheringOracle {
       ++counts_.events["verdicts"];
     }
   }
-  /// A rank hears of a death before the error that follows from it.
+  /// A rank gets a death before the error that follows from it.
   void hear(std::uint32_t node, const Gatherings::Answer& answer) override {
     if (answer.why.message().ends_with(" died or was cut off")) {
       const auto rank = static_cast<std::uint32_t>(answer.why.culprit());
@@ -106,7 +106,7 @@ class Oracle : public GatheringOracle {
     if (life.leaves != kNever) in_time(node, life.leaves, seconds(1) + Relay::kTogether, "leave");
   }
 
-  // ---- what must hold ----
+  // ---- rules that must hold ----
 
   void check_end() {
     std::vector<std::uint32_t> here;
@@ -258,7 +258,7 @@ class Oracle : public GatheringOracle {
   }
 
   std::vector<Reported> reports_;
-  // By communicator and call: nodes that wait, and when they last said so.
+  // By communicator and call: the waiting nodes, and the time of their last report.
   std::map<Uuid, std::map<int, std::map<std::uint32_t, nanoseconds>>> waits_;
 };
 

@@ -1,5 +1,6 @@
 // Calls for groups that ranks refuse, on random worlds, against one table of all pairs of ranks.
-// Each rank has a node, which knows what its rank has done and has heard; the root knows what came.
+// Each rank has a node, which knows the acts and the news of its rank; the root knows the frames
+// that came.
 #include "hccl/control/refusals.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +54,7 @@ class World {
   void everybody_refuses() {
     for (std::uint32_t rank = 0; rank < kSize; ++rank) refuse(rank);
   }
-  // The next root hears what the nodes still know, in any order.
+  // The next root gets the knowledge of the nodes, in any order.
   void change_root() {
     root_ = {};
     for (const Refusals& node : nodes_) {
@@ -144,7 +145,8 @@ TEST(Refusals, OfGroupsCountSinceTwoRanksHaveLastMetWhateverTheRoot) {
   EXPECT_GT(forgiven, 1000);
 }
 
-// The parts of the members need not be in one place: what is not said of a rank is no refusal.
+// The parts of the members need not be in one place: without a statement about a rank there is no
+// refusal.
 TEST(Refusals, OnlyAnOldEnoughOneOfAnAwaitedRankIsFound) {
   Refusals root;
   const Time then(milliseconds(100));

@@ -1,5 +1,5 @@
 // Small control trees in which the time and the place of each fault is chosen, so that one rule of
-// the relays decides what ranks hear. One rank is on each node, with the same number.
+// the relays decides which messages ranks get. One rank is on each node, with the same number.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -90,7 +90,7 @@ class Tree : public Oracle {
   }
   /// The nodes whose ranks have heard the summons.
   std::multiset<std::uint32_t> summoned() const { return summoned_; }
-  /// The ranks that log who is late.
+  /// The ranks that log the late ranks.
   RankSet loggers() const { return loggers_; }
   RankSet late() const { return late_; }
   /// The ranks that did not come to a gathering by its deadline, as some rank has heard.
@@ -98,7 +98,7 @@ class Tree : public Oracle {
   Root root(std::uint32_t node) const { return relay(node).root(); }
   /// Gatherings that some rank has heard to be whole.
   std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
-  /// Gatherings of which some rank has heard that a refused call ends them.
+  /// Gatherings that a refused call ends, as some rank knows.
   std::uint64_t refused() const { return counts_.events["gatherings that a refused call ends"]; }
 
  private:
@@ -129,7 +129,7 @@ class Tree : public Oracle {
   std::multiset<std::uint32_t> summoned_;
 };
 
-/// Nodes 0, 1 and 2 die when 5 and 6 have heard what 3 and 4 have not, since 1 is stopped.
+/// Nodes 0, 1 and 2 die when 5 and 6 have news that 3 and 4 lack, since 1 is stopped.
 void half_told(Tree& tree) {
   tree.stops(1, milliseconds(3050), kNever);
   for (const std::uint32_t node : {0U, 1U, 2U}) tree.dies(node, milliseconds(3300));
@@ -188,7 +188,7 @@ TEST(Relay, TimeInWhichNoNodeRanIsNobodysSilence) {
   for (std::uint32_t node = 0; node < 7; ++node) EXPECT_TRUE(tree.gone(node).empty());
 }
 
-// It runs for a moment only, in which it acknowledges what has come.
+// It runs for a moment only, and acknowledges the frames that have come.
 TEST(Relay, AStarvedNodeKeepsItsChildren) {
   Tree tree(3, 1);
   tree.stops(0, milliseconds(3050), milliseconds(150));
@@ -268,7 +268,7 @@ TEST(Relay, AStoppedNodeHearsItsParentsNews) {
   tree.ends();
 }
 
-// All but node 1 obey root 0 again, and hear its verdict. Node 1 was asked to be the root, too.
+// All but node 1 obey root 0 again, and get its verdict. Node 1 was asked to be the root, too.
 TEST(Relay, ALaterRootHearsWhatChildrenOfAnEarlierOneHeard) {
   Tree tree(4, 8);
   tree.stops(0, milliseconds(3050), milliseconds(600));
@@ -291,8 +291,8 @@ TEST(Relay, ARootThatLeavesTellsANodeThatStays) {
   }
 }
 
-// Node 3 answers what 3 and 8 say. Node 5 dies before it passes the answer on.
-// Rank 1 has heard it and called again, which has failed before rank 2 runs again.
+// Node 3 answers the gathering of 3 and 8. Node 5 dies before it passes the answer on. Rank 1 has
+// the answer and has called again; that call has failed before rank 2 runs again.
 TEST(Relay, AnAnswerThatDiesWithANodeIsAnErrorForTheOthers) {
   Tree tree(3, 1);
   tree.gathers({2}, milliseconds(3000));
@@ -385,7 +385,7 @@ TEST(Relay, ARefusedCallThatWasToldCountsForThoseThatHadFewer) {
   tree.ends();
 }
 
-// Node 4 answers the first gathering, so that no root hears of it.
+// Node 4 answers the first gathering, so no root knows it.
 TEST(Relay, TheNextRootKnowsWhoHasMetSinceARefusedCall) {
   Tree tree(13, 2);
   tree.groups({9, 10});

@@ -1,5 +1,5 @@
-// Processes that claim one rank, or that belong to several attempts of one agent: who is refused
-// alone, and when the world ends.
+// Processes that claim one rank, or that belong to several attempts of one agent: which of them is
+// refused alone, and when the world ends.
 #include <gtest/gtest.h>
 
 #include "tests/control/seek_world.h"

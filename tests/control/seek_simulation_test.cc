@@ -1,4 +1,4 @@
-// Processes that join in any order, die, come again, come late, or claim what they may not. A seed
+// Processes that join in any order, die, come again, come late, or make forbidden claims. A seed
 // decides everything:
 //   seek_simulation_test --seeds 100000    more worlds
 //   seek_simulation_test --seed 17         one world, with every event
@@ -15,7 +15,7 @@ namespace {
 std::uint64_t g_seeds = 500;
 std::optional<std::uint64_t> g_seed;
 
-/// What is wrong in a world; a seed makes one of them.
+/// The faults of a world; a seed makes one of them.
 enum Worlds {
   kCalm,
   kBreaks,
@@ -120,7 +120,7 @@ class Simulation : public JoiningWorld {
       auto& process = processes_[other_than_root()];
       random_.percent(50) ? process.size += 1 + random_.below(3) : 0;
       if (process.size == size_) process.agreement = "differs";
-      // The root knows what is right, if the others that know it may never ask.
+      // The root knows the right values, if the others that know them may never ask.
       if (count == 2 || kind_ == kMixed) processes_[0].size = size_;
     }
     if (is(kDoubled)) {
@@ -179,7 +179,7 @@ class Simulation : public JoiningWorld {
     }
   }
 
-  // ---- what must hold of a process that lives ----
+  // ---- rules for a process that lives ----
 
   void check(std::uint32_t number, Seek::State root_state) {
     const Process& process = processes_[number];
@@ -203,7 +203,7 @@ class Simulation : public JoiningWorld {
     const auto has = [&why](const std::string& text) {
       return why.find(text) != std::string::npos;
     };
-    // The root may die after it has said so.
+    // The root may die after it has sent this.
     if (has("came when joining was over")) {
       ++counts_.events["came when joining was over"];
       return require(root_state == Seek::State::kIn && !is_in(number), why);
@@ -292,7 +292,7 @@ class Simulation : public JoiningWorld {
     return out.take();
   }
 
-  // ---- what must hold of all ----
+  // ---- rules for all processes ----
 
   // Each process goes on as a relay, and both ends of each line know the same.
   void check_tree() {

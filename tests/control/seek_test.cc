@@ -1,4 +1,5 @@
-// Joining step by step: what processes hear in worlds of a few, and what wrong bytes do.
+// Joining step by step: the messages to processes in worlds of a few, and the effect of wrong
+// bytes.
 #include <gtest/gtest.h>
 
 #include "tests/control/seek_world.h"
@@ -256,7 +257,7 @@ class WrongBytes : public Seeking {
       EXPECT_LT(size, std::size_t{1} << 16);
     }
   }
-  /// The line ends, and nobody hears anything of the frame.
+  /// The line ends, and no process gets anything of the frame.
   void give(const Seek& seek, LineId id, const std::string& bytes) {
     Seek copy = seek;
     const auto step = copy.frame(id, bytes, time());

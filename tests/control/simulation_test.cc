@@ -141,7 +141,7 @@ class Simulation : public Oracle {
       const nanoseconds when = sometime();
       const bool leaves = random_.percent(50);
       schedule(when, [=, this] { end_alone(rank, leaves); });
-      // The root may die before or just after it hears of it, or has told others.
+      // The root may die before or just after it gets the message, or after it has informed others.
       if (!random_.percent(30)) continue;
       schedule(when + random_.up_to(2 * reach()), [this] { root_dies(); });
     }

@@ -145,7 +145,7 @@ TEST(Tree, AnOrphanAsksTheNearestFirst) {
   EXPECT_FALSE(tree.adopts(4, 3)) << "neither an ancestor nor the root";
 }
 
-// Nodes hear of roots in any order, and all obey the same one in the end.
+// Nodes learn of roots in any order, and all obey the same one in the end.
 TEST(Tree, AllObeyTheLatestRoot) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 300; ++round) {
@@ -168,7 +168,7 @@ TEST(Tree, AllObeyTheLatestRoot) {
   }
 }
 
-// A node that did not hear of one root still knows the successor of the next one.
+// A node that did not learn of one root still knows the successor of the next one.
 TEST(Tree, RootsFollowEachOtherInTheOrderOfTheirNumbers) {
   std::mt19937_64 random(4);
   Tree tree(random_roster(random, 4));

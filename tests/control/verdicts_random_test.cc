@@ -212,7 +212,7 @@ class Twins {
     for (std::uint32_t rank = 0; rank < size_; ++rank) here_.push_back(rank);
   }
 
-  // Everything that both have told after some events: the oracle first.
+  // All news of both after some events: the oracle first.
   std::pair<Told, Told> run() {
     for (int events = 0; events < 60; ++events) {
       now_ += milliseconds(random_() % 700);

@@ -19,8 +19,8 @@ News news_of(std::initializer_list<Verdict> verdicts) {
 
 // ---- merged reports ----
 
-// Ranks of a large world wait for one that never comes, for a reason of its own; relays merge what
-// they report, in another way in each round.
+// Ranks of a large world wait for one that never comes, for a reason of its own; relays merge the
+// reports, in another way in each round.
 TEST(Verdicts, OnMergedReportsAreThoseOnTheReportsOfEachRank) {
   constexpr std::uint32_t kSize = 120;
   std::mt19937_64 random(5);
@@ -136,7 +136,7 @@ TEST(Verdicts, ReportsOfEndedConnectionsLeadToTheirCause) {
       "(10.0.0.1 pid 102) ended, and neither of them has died (world "
       "ranks)";
   for (const Case& each : {
-           // Ranks 1 and 2 have lost theirs; 3 and 0 see what they close then.
+           // Ranks 1 and 2 have lost theirs; 3 and 0 see the connections that those then close.
            Case{{{0, ended(3)}, {3, ended(1)}, {1, ended(2)}, {2, ended(1)}},
                 true,
                 2,
@@ -149,7 +149,7 @@ TEST(Verdicts, ReportsOfEndedConnectionsLeadToTheirCause) {
                        "pid 101) ended, and neither of them has died (world ranks)"},
            // Rank 2 computes, and has seen nothing.
            Case{{{0, ended(3)}, {3, ended(1)}, {1, ended(2)}}, false, 2, "it ended" + between},
-           // Rank 2 has seen what rank 3 closed before it sees what ended: a circle.
+           // Rank 2 sees the connection that rank 3 closed before the one that ended: a circle.
            Case{{{1, ended(2)}, {3, ended(1)}, {2, ended(3)}}, false, 2, "it ended" + between},
        }) {
     Verdicts root(roster_of(4), 1);

@@ -1,5 +1,5 @@
-// Nodes of a control tree on virtual time and over a virtual network: what relays want is done, and
-// processes die, stop, run again, leave, and lose the network between them.
+// Nodes of a control tree on virtual time and over a virtual network: carries out the relays'
+// steps, while processes die, stop, run again, leave, and lose the network between them.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class Random {
   std::mt19937_64 bits_;
 };
 
-/// What has happened to a process. kNever: it has not.
+/// The times of a process's events. kNever: not happened.
 struct Life {
   nanoseconds died = kNever, leaves = kNever, left = kNever;  ///< leaves: it begins to leave
   std::vector<std::pair<nanoseconds, nanoseconds>> stops;
@@ -63,7 +63,7 @@ struct Life {
   }
 };
 
-/// For one thread. A derived class hears what the relays tell their ranks.
+/// For one thread. A derived class gets the messages of the relays to their ranks.
 class World {
  public:
   World(std::uint64_t seed, bool trace) : random_(seed), trace_(trace) {
@@ -108,7 +108,7 @@ class World {
     now_ = end;
   }
 
-  // ---- what happens to processes ----
+  // ---- events of processes ----
 
   void die(std::uint32_t node) {
     if (!runs(node)) return;
@@ -140,7 +140,7 @@ class World {
     cut_until_ = how_long == kNever ? kNever : now_ + how_long;
   }
 
-  // ---- for what ranks do ----
+  // ---- acts of ranks ----
 
   Relay& relay(std::uint32_t node) { return *processes_[node].relay; }
   const Relay& relay(std::uint32_t node) const { return *processes_[node].relay; }
@@ -151,7 +151,7 @@ class World {
   void schedule(nanoseconds wait, std::function<void()> event) {
     events_.emplace(std::pair{now_ + wait, ++events_made_}, std::move(event));
   }
-  /// What a process does once it runs.
+  /// The work of a process once it runs.
   void at(std::uint32_t node, std::function<void()> event) {
     if (!runs(node)) return;
     if (processes_[node].stopped) {
@@ -250,7 +250,7 @@ class World {
   bool is_cut(std::uint32_t a, std::uint32_t b) const {
     return now_ < cut_until_ && side_.count(a) != side_.count(b);
   }
-  /// Calls `arrived` at the other end of the line, after what was sent before.
+  /// Calls `arrived` at the other end of the line, after everything sent before.
   void carry(std::uint32_t from, LineId id, std::function<void(std::uint32_t)> arrived) {
     Ends& ends = lines_.at(id);
     const int to = ends.node[0] == from ? 1 : 0;
@@ -300,7 +300,7 @@ class World {
       });
     });
   }
-  /// The kernel closes what a process leaves open.
+  /// The kernel closes the lines that a process leaves open.
   void hang_up_all(std::uint32_t node) {
     for (const auto& [id, ends] : lines_) {
       if (ends.node[0] == node || ends.node[1] == node) hang_up(node, id);

@@ -1,6 +1,6 @@
-// How far 16-bit sums are from the exact ones: the bounds of hccl/README.md, for every remote
-// algorithm by its name, and for what the library chooses by itself. Exact sums are taken in
-// double, which holds them: the inputs' bits lie close together.
+// The distance of 16-bit sums from the exact ones: the bounds of hccl/README.md, for every remote
+// algorithm by its name, and for the library's own choices. Exact sums are computed in double,
+// which holds them: the inputs' bits lie close together.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -66,7 +66,7 @@ int roundings(const std::string& algorithm, int n) {
   return 1;  // the owner folds all inputs at once
 }
 
-/// The input of a rank; at every third place the last rank takes away most of what the others give.
+/// The input of a rank; at every third place the last rank cancels most of the others' sum.
 class Inputs {
  public:
   Inputs(const Format& format, int ranks, std::size_t count) {

@@ -38,7 +38,7 @@ Config config_of(const std::string& transport, const std::string& algorithm) {
   return config;
 }
 
-// What rank r puts into element i: small, different for each rank and element.
+// The value of rank r at element i: small, different for each rank and element.
 std::uint64_t value(DataType type, ReduceOp op, int rank, std::size_t i, int size) {
   const std::uint64_t mixed =
       (i + static_cast<std::uint64_t>(rank) * 7 + 1) * 0x9E3779B97F4A7C15u >> 40;

@@ -249,7 +249,7 @@ TEST_P(Exchange, EveryTypeAndReduction) {
       all_to_all_v(c, counts, type);
       if (!kernels::reducible(type)) continue;
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProd}) {
-        // Products of small numbers that every type holds, modulo what integers hold.
+        // Products of small numbers that every type holds, modulo the range of integers.
         if (op == ReduceOp::kProd && float_format(type).exponent_bits != 0) continue;
         SCOPED_TRACE(to_string(op));
         reduce_scatter_v(c, counts, type, op);
@@ -306,7 +306,7 @@ TEST_P(Exchange, RoundedSumsAreThoseOfAFoldInRankOrder) {
   });
 }
 
-// What goes from one rank to another as number k of this size.
+// The message from one rank to another as number k of this size.
 std::vector<int> letter(int from, int to, int k, std::size_t count) {
   std::vector<int> out(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -403,7 +403,7 @@ INSTANTIATE_TEST_SUITE_P(Exchanges, Exchange, ::testing::ValuesIn(everywhere()),
                                   "_ranks";
                          });
 
-// Each of these fails on all ranks, and the text names what differs.
+// Each of these fails on all ranks, and the text names the difference.
 struct Disagreement {
   const char* name;
   std::function<Status(Communicator&)> call;

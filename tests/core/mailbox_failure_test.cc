@@ -1,4 +1,5 @@
-// A rank that is killed while others wait for messages with tags: all of them are told who.
+// A rank that is killed while others wait for messages with tags: the error of each of them names
+// the rank.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -46,7 +46,7 @@ Config config_of(const std::string& transport) {
 
 Deadline soon() { return Deadline::after(seconds(30)); }
 
-// What rank `from` sends `to` as its `number`-th message with this tag.
+// The `number`-th message with this tag from rank `from` to `to`.
 Bytes content(int from, int to, int tag, int number, std::size_t bytes) {
   std::mt19937 random(static_cast<unsigned>(((from * 31 + to) * 97 + tag) * 1009 + number));
   Bytes data(bytes);
@@ -145,7 +145,7 @@ TEST_P(Mailboxes, AnyRankTakesEachMessageOnceAndNamesItsSource) {
   });
 }
 
-// Thousands of short messages before the first receive: what lies at the receiver is bounded, the
+// Thousands of short messages before the first receive: the receiver holds a bounded number, the
 // rest waits at the sender, and collectives go on.
 TEST_P(Mailboxes, MessagesBeforeTheirReceivesWait) {
   constexpr int kMessages = 3000;
@@ -350,7 +350,7 @@ TEST(Mailbox, ThreadsAndCollectivesDoNotMeet) {
 
 // ---- ends and limits of operations ----
 
-// Rank 1, which announces messages without end, or takes all and says nothing.
+// Rank 1, which announces messages without end, or takes everything and answers nothing.
 class Rank1 : public transport::Mesh {
  public:
   explicit Rank1(bool floods) : floods_(floods) {}
@@ -373,7 +373,7 @@ class Rank1 : public transport::Mesh {
     transport::Request& header = *std::exchange(next_, nullptr);
     std::memset(header.data_, 0, header.size_);
     header.data_[0] = std::byte{2};  // a message waits at the sender
-    header.data_[8] = std::byte{9};  // so many bytes
+    header.data_[8] = std::byte{9};  // number of bytes
     header.finish({});
     return true;
   }
@@ -485,7 +485,7 @@ TEST(Mailbox, WithoutMemoryAllMessagesFailAndTheOtherRanksAreTold) {
       ASSERT_TRUE(box->send(1, 9, bytes.data(), 8, {})->wait(soon()).ok());
       (where == "send" ? sends : looks) = true;
     }
-    if (where == "send") {  // refused, so nobody hears of its end
+    if (where == "send") {  // refused, so no rank gets its end
       EXPECT_THROW(box->send(1, 9, bytes.data(), 8, count), std::bad_alloc);
     }
     for (const MessagePtr& each : waiting) {

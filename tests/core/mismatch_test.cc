@@ -41,7 +41,7 @@ constexpr Agreed kAllGather{"allgather", Op::kAllGather, ""};
 constexpr Agreed kAllToAll{"alltoall", Op::kAllToAll, ""};
 constexpr Agreed kScatter{"scatter", Op::kScatter, ""};
 
-// What the odd rank does to the agreed call.
+// The change of the odd rank to the agreed call.
 struct Deviation {
   const char* name;
   void (*change)(Call& call);
@@ -101,7 +101,7 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
     Call deviating = common;
     deviation.change(deviating);
     const Envelope sent = envelope(deviating, 1, 0);
-    if (sent == envelope(common, 1, 0)) continue;  // what is changed does not count here
+    if (sent == envelope(common, 1, 0)) continue;  // a change that does not count here
     SCOPED_TRACE(std::string(deviation.name) + " on rank " + std::to_string(odd));
     World world(size, config_for(transport, agreed.algorithm));
     ASSERT_TRUE(world.ok());

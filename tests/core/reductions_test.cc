@@ -70,7 +70,7 @@ class Reductions : public ::testing::TestWithParam<Setting> {
                }()};
 };
 
-// Allreduce, reduce and reduce-scatter, and what each must give at element i of the vector.
+// Allreduce, reduce and reduce-scatter, and the right value of each at element i of the vector.
 template <class T, class Expected>
 void check(Communicator& c, Call call, const std::vector<T>& in, const Expected& expected) {
   const std::size_t count = in.size() / at(c.size());

@@ -32,7 +32,7 @@ Config config_for(const std::string& transport, const std::string& file) {
 
 class TuneFile : public ::testing::Test {
  protected:
-  /// Makes a world, sums a vector of `count` on all its ranks, and gives what was logged.
+  /// Makes a world, sums a vector of `count` on all its ranks, and returns the log.
   static std::string sum(const std::vector<Config>& configs, std::size_t count,
                          std::set<std::string>* algorithms = nullptr) {
     ::testing::internal::CaptureStderr();
@@ -68,7 +68,7 @@ class TuneFile : public ::testing::Test {
     entry.messages->steps = {{64, 10'000, more_ns}, {4 << 20, 2'000'000, more_ns + 1'000'000}};
     return entry;
   }
-  /// The allreduce of few messages for so many ranks of this machine.
+  /// The allreduce of few messages for this many ranks of this machine.
   static std::string few_messages(int size) {
     return shared(size) ? "paired_doubling" : "recursive_doubling";
   }

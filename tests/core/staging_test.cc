@@ -1,5 +1,5 @@
-// What operations take besides the caller's buffers: nothing from the allocator once the first of a
-// kind is over, and less than 8 MiB a rank, however many ranks there are. Every allocation of the
+// The memory of operations besides the caller's buffers: nothing from the allocator once the first
+// of a kind is over, and less than 8 MiB a rank, for any number of ranks. Every allocation of the
 // program goes through this file.
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -73,7 +73,7 @@ constexpr Op kOps[] = {Op::kAllReduce,      Op::kBroadcast,  Op::kReduce,   Op::
                        Op::kAllGather,      Op::kScatter,    Op::kAllToAll, Op::kBarrier,
                        Op::kReduceScatterV, Op::kAllGatherV, Op::kAllToAllV};
 
-/// Room for the largest operation: what a rank gives and what it gets.
+/// Room for the largest operation: a rank's input and output.
 struct Buffers {
   Buffers(int ranks, std::size_t most)
       : in(most + static_cast<std::size_t>(ranks), 1.0F),
@@ -199,14 +199,14 @@ TEST_P(Resident, StagingStaysUnderEightMebibytesARank) {
   // Few ranks: long enough to fill whatever there is to be filled.
   const std::size_t most = ranks <= 8 ? 5'000'000 : 700'000;
   {
-    // What the libraries' own code and data take once is not staging.
+    // The libraries' own code and data, taken once, are not staging.
     std::vector<Buffers> first = buffers_for(2, 50000);
     World world(2, quiet_config(GetParam().transport));
     ASSERT_TRUE(world.ok());
     take_part_in_all(world, 50000, first);
   }
   std::vector<Buffers> buffers = buffers_for(ranks, most);
-  // Nor may what it gave back hide what the ranks take now.
+  // Nor may memory that it gave back hide memory that the ranks take now.
   ::malloc_trim(0);
   const std::size_t before = resident();
   World world(ranks, quiet_config(GetParam().transport));

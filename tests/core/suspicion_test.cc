@@ -1,5 +1,5 @@
-// What the log says while ranks wait: for whom, and in which operation, after two seconds and long
-// before any time is up. Ranks are processes, each with a file as its standard error.
+// The log while ranks wait: the awaited ranks and the operation, after two seconds and long before
+// any time is up. Ranks are processes, each with a file as its standard error.
 #include "hccl/core/suspicion.h"
 
 #include <fcntl.h>
@@ -143,7 +143,7 @@ TEST(SuspicionLine, ComesAfterTwoSecondsAndEveryHalfMinute) {
                                   [&](LogLevel, std::string_view line) { text += line; }),
       "world", 0);
   Deadline::Clock::time_point now{std::chrono::hours(5)};
-  // When the waits of a call are told, in seconds since the call began.
+  // The times at which the waits of a call are logged, in seconds since the call began.
   const auto told = [&](const std::string& call, std::vector<int> late, int wait) {
     std::vector<double> when;
     const auto begin = now;

@@ -147,8 +147,8 @@ TEST(TwoLevel, MeasuredCostsChooseBetweenHosts) {
   EXPECT_EQ(taken[2], std::set<std::string_view>{"direct"});
 }
 
-// Rank 3 asks for another count: every rank hears of both calls or that the operation failed, and
-// nobody succeeds.
+// Rank 3 asks for another count: every rank gets both calls or the failure of the operation, and no
+// rank succeeds.
 TEST(TwoLevel, RanksThatDisagreeAllFail) {
   const auto heap = memory::Heap::create(std::size_t{256} << 20).value();
   std::vector<Status> results(4);
@@ -162,7 +162,7 @@ TEST(TwoLevel, RanksThatDisagreeAllFail) {
     Call call{Op::kAllReduce, data.data(), data.data(), data.size() - (rank.rank() == 3 ? 64 : 0),
               DataType::kUint32};
     results[at] = member.run(call, 1);
-    // What a communicator does: the first failure reaches all ranks.
+    // As in a communicator: the first failure reaches all ranks.
     for (Member* each : members) {
       if (each->abort.raise(results[at])) each->local->wake();
     }

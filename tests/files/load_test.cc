@@ -1,4 +1,4 @@
-// Loading the plugin for files: what is refused, and why.
+// Loading the plugin for files: the refused plugins, and the reasons.
 #include <gtest/gtest.h>
 
 #include <filesystem>

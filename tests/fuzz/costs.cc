@@ -1,5 +1,5 @@
-// A table of costs, from a file in both forms or from rank 0: what is taken is written the same,
-// and every choice that it makes is one.
+// A table of costs, from a file in both forms or from rank 0: an accepted table is written the
+// same, and every choice that it makes is one.
 #include "hccl/select/costs.h"
 
 #include <cmath>

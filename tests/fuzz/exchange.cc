@@ -1,5 +1,5 @@
-// What the other ranks publish while a transport is opened: addresses and ports, shared memory,
-// refusals. This rank is one that connects to nobody.
+// The data that other ranks publish while a transport is opened: addresses and ports, shared
+// memory, refusals. This rank connects to no other rank.
 #include <algorithm>
 
 #include "split/engine/window.h"
@@ -16,7 +16,8 @@ using namespace hccl::transport;
 
 constexpr int kRanks = 3;
 
-/// The parts of all ranks: of the others as they are, or as a rank without a failure says them.
+/// The parts of all ranks: those of the others as they are, or in the form of a rank without a
+/// failure.
 Result<std::vector<std::string>> parts_of(fuzz::Input& input, int rank, const std::string& mine) {
   const std::uint8_t what = input.byte();
   if (what == 255) return Status(Code::kTimeout, "ranks that did not come: 1");

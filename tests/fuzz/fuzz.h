@@ -1,5 +1,5 @@
-// What every target shares: its one function, how it takes its input apart, and how it says that a
-// promise was broken.
+// The common part of the targets: their one function, the way in which it takes its input apart,
+// and the report of a broken promise.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 /// libFuzzer's name. Whatever the bytes are: no crash, no hang, no large allocation.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-/// A promise of the parser: what it broke, and the process ends.
+/// A promise of the parser: prints the broken one, and ends the process.
 #define PROMISE(condition)                                                                 \
   do {                                                                                     \
     if (!(condition)) {                                                                    \
@@ -44,7 +44,7 @@ class Input {
   }
   std::uint8_t byte() { return get<std::uint8_t>(); }
   std::uint32_t below(std::uint32_t bound) { return byte() % bound; }
-  /// So many bytes, or what is left.
+  /// This many bytes, or the rest.
   std::string_view bytes(std::size_t size) {
     const std::string_view taken = rest_.substr(0, size);
     rest_.remove_prefix(taken.size());

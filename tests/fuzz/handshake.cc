@@ -7,7 +7,7 @@ namespace {
 
 using hccl::Handshake;
 
-/// What the peer sends, or what a stranger puts in its place. Tells whether it was changed.
+/// The peer's bytes, or a stranger's in their place. Returns whether they were changed.
 bool pass(hccl::fuzz::Input& input, std::string& message) {
   const std::string before = message;
   switch (input.below(4)) {
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     Handshake& side = turn % 2 == 0 ? server : client;
     if (message.size() != side.wants()) PROMISE(!side.step(message).ok());
     auto reply = side.step(message);
-    // The nonces that a client opens with are free: what follows proves that they were changed.
+    // The nonces that a client opens with are free: the next bytes prove that they were changed.
     if (turn > 0) PROMISE(reply.ok() != changed);
     if (!reply.ok()) return 0;
     message = *reply;

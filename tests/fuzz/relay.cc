@@ -1,5 +1,5 @@
 // A node of the control tree, fed with frames of hostile neighbours, ends of lines, failed dials,
-// and time. What comes out goes to lines that are open, and to nodes of the roster.
+// and time. The output goes to lines that are open, and to nodes of the roster.
 #include "hccl/control/relay.h"
 
 #include <map>

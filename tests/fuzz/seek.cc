@@ -1,5 +1,5 @@
 // A process on its way into the control tree, fed with frames of hostile processes above and below
-// it, ends of lines, failed dials, and time. What comes out goes to lines that are open.
+// it, ends of lines, failed dials, and time. The output goes to lines that are open.
 #include "hccl/control/seek.h"
 
 #include <map>

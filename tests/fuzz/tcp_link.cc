@@ -80,7 +80,7 @@ class Harness {
     }
   }
 
-  /// What the socket takes: it is read in between.
+  /// The bytes that the socket takes: they are read in between.
   void put(std::string_view bytes) {
     while (!bytes.empty() && link_->alive()) {
       const ssize_t sent = ::send(peer_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);

@@ -1,4 +1,5 @@
-// A trace in both forms: what is taken is written the same, and can be told in every other form.
+// A trace in both forms: an accepted trace is written the same, and can be written in every other
+// form.
 #include "split/trace.h"
 
 #include "hccl/files/codecs.h"

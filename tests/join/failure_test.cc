@@ -1,6 +1,6 @@
-// What the survivors of a failure see: each of them an error that names the rank, within a second,
-// and the same again later; and nothing is left behind. Ranks are processes here, so that they can
-// die.
+// A failure as the survivors see it: each of them gets an error that names the rank, within a
+// second, and the same again later; and nothing is left behind. Ranks are processes here, so that
+// they can die.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -24,8 +24,8 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kSize = 4;
-// The promise. What the machine itself was late while the test watched comes on top, once for each
-// of the threads that have to wake in a row.
+// The promise. The machine's own lateness while the test watched is added, once for each of the
+// threads that have to wake in a row.
 constexpr seconds kNotice{1};
 constexpr int kWakeUps = 4;
 
@@ -200,7 +200,7 @@ TEST_P(Failure, KilledRankIsNamedByAllSurvivorsWithinASecond) {
 }
 
 // A stopped process keeps its connections open and its kernel answers for it: only its silence
-// tells.
+// shows that.
 TEST_P(Failure, StoppedRankIsNamedAtThePeerTimeout) {
   for (const int victim : {0, 2}) {
     SCOPED_TRACE("victim " + std::to_string(victim));

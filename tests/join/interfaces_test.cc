@@ -120,7 +120,7 @@ TEST(Interfaces, TheDefaultRouteGoesBeforeTheName) {
   all[0].carrier = false;
   expect(all, {nullptr, nullptr, AF_UNSPEC, "eth0 10.0.0.1"});
   all[1].carrier = false;
-  expect(all, {nullptr, "eth1", AF_UNSPEC, "eth1 10.0.1.1"});  // as the user says
+  expect(all, {nullptr, "eth1", AF_UNSPEC, "eth1 10.0.1.1"});  // the user's choice
   expect(all, {nullptr, nullptr, AF_UNSPEC, ""});
 }
 

@@ -1,5 +1,5 @@
 // The tests of joining, of groups and of leaving share these parts: a root with ranks that come to
-// it, and a holder of the secret who sends what a test wants.
+// it, and a holder of the secret that sends any bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,9 +29,9 @@
 
 namespace hccl::testing {
 
-// A rank that the machine holds up for so long is absent.
+// A rank that the machine delays for this long is absent.
 inline constexpr std::chrono::seconds kShort{3};
-// Far below the minute that ranks wait for one another. What the machine is late comes on top.
+// Far below the minute that ranks wait for one another. The lateness of the machine is added.
 inline constexpr std::chrono::seconds kSoon{10};
 
 inline Config config_of(std::chrono::seconds patience) { return quiet_config("auto", patience); }
@@ -44,7 +44,7 @@ inline Call sum(std::vector<float>& data) {
   return {Op::kAllReduce, data.data(), data.data(), data.size()};
 }
 
-// Keeps the failures of which a rank hears.
+// Stores the failures that a rank gets.
 class Ear final : public join::FailureListener {
  public:
   void on_failure(const Uuid&, const Status& why) override {
@@ -70,7 +70,7 @@ class Ear final : public join::FailureListener {
   std::vector<Status> heard_;
 };
 
-// A connection by a holder of the secret, who may send what he likes.
+// A connection by a holder of the secret, which may send any bytes.
 class Secured {
  public:
   Secured(Fd fd, const join::RootInfo& info) : fd_(std::move(fd)) {
@@ -127,7 +127,7 @@ class Meeting {
     return results_;
   }
 
-  /// Waits until so many of them have ended.
+  /// Waits until this many of them have ended.
   void await_ended(int ranks) const {
     EXPECT_TRUE(eventually([&] { return ended_ >= ranks; }));
   }
@@ -177,7 +177,7 @@ class Meeting {
   }
 };
 
-// Kinds of frames, each of which is the first byte.
+// Kinds of frames; each is the first byte.
 inline constexpr std::uint8_t kAsk = control::kFirstJoinKind, kRefused = kAsk + 5;
 
 // A process asks for a seat in the tree.

@@ -1,4 +1,5 @@
-// Launchers: what their variables mean, which one wins, and every value that is refused.
+// Launchers: the meaning of their variables, which launcher counts, and every value that is
+// refused.
 #include "hccl/join/launcher.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +89,7 @@ void expect(const Result<Launch>& launch, LauncherKind kind, int rank, int size,
 
 TEST(Launcher, Alone) {
   expect(detect({}), LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
-  // What job scripts export, batch scripts have, or HCCL calls "not set" starts nothing.
+  // Variables that job scripts export, batch scripts have, or HCCL calls "not set" start nothing.
   expect(detect({{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"WORLD_SIZE", "4"}}),
          LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
   expect(detect(without(kSrun, "SLURM_STEP_ID")), LauncherKind::kAlone, 0, 1, 0, 1, "", 0);

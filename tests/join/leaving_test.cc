@@ -1,4 +1,4 @@
-// Failing and leaving: all ranks hear which rank lacks descriptors, has left or is dead; and
+// Failing and leaving: all ranks learn which rank lacks descriptors, has left or is dead; and
 // leaving is quick and leaves nothing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -29,15 +29,15 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-// A limit that leaves so many descriptors, whichever are open.
+// A limit that leaves this many descriptors, whichever are open.
 rlimit limit_that_leaves(std::size_t descriptors) {
   std::vector<Fd> taken;
   for (std::size_t i = 0; i <= descriptors; ++i) taken.emplace_back(::open("/dev/null", O_RDONLY));
   return {static_cast<rlim_t>(taken.back().get()), 4096};
 }
 
-// A rank that has no descriptors left says so, with the limit and what to do; the other one hears
-// which rank it is.
+// A rank that has no descriptors left reports that, with the limit and the remedy; the other one
+// learns which rank it is.
 TEST(Join, RunningOutOfDescriptorsIsNamed) {
   constexpr int kSize = 2;
   int failures = 0;
@@ -98,8 +98,8 @@ void expect_only_lack_of(int scarce, rlim_t limit, const Outcome& outcome, bool 
 }
 
 // Opens a world, and calls until an error comes. Then ends the process, as programs do; that of
-// rank 0, which tells the others, once all have heard. `scarce` gets this limit when all ranks are
-// in the world.
+// rank 0, which informs the others, once all have the error. `scarce` gets this limit when all
+// ranks are in the world.
 [[noreturn]] void call_until_error(Processes& processes, int size, int rank, int scarce,
                                    std::size_t spare,
                                    const std::function<Status(core::Communicator&)>& call) {
@@ -325,7 +325,7 @@ TEST(Leave, TheEndOfARootWithoutARankEndsNothing) {
   meeting.end_root();
   expect_all_gather(meeting, 2);
   for (const Ear& each : ears) EXPECT_FALSE(each.heard()) << each.heard()->message();
-  // A failure is still told to all.
+  // A failure still reaches all.
   meeting.done()[1]->control->report(Uuid{7}, Status(Code::kPara, "calls differ"));
   for (const Ear& each : ears) EXPECT_TRUE(has(each.hears("calls differ"), "calls"));
   for (std::size_t r = 0; r < 3; ++r) meeting.done()[r]->control->remove(&ears[r]);

@@ -55,7 +55,7 @@ class Proxy {
     here.port = port_;
     return here;
   }
-  /// What passed, once stopped; upwards only, or both ways.
+  /// The bytes that passed, once stopped; upwards only, or both ways.
   const std::string& sent() const { return sent_; }
   const std::string& seen() const { return seen_; }
 
@@ -142,7 +142,7 @@ class Proxy {
   std::thread thread_;
 };
 
-// What a rank hears.
+// The messages to a rank.
 class Ear final : public FailureListener {
  public:
   void on_failure(const Uuid& scope, const Status& why) override {
@@ -241,7 +241,7 @@ class Story {
   Proxy proxy_;
 };
 
-// Each rank has heard all that the other one said, and each failure once.
+// Each rank has got all messages of the other one, and each failure once.
 void expect_nothing_strange(const Story& story) {
   for (const Rank& rank : story.ranks) {
     ASSERT_TRUE(rank.joined.ok()) << rank.joined.message();

@@ -426,7 +426,7 @@ TEST(Join, StrangersDuringAJobChangeNothing) {
       seen[r] = world.status();
       if (!world.ok()) return;
       std::vector<float> go(1, 1.0F);
-      // Rank 0 says when it is over, as no rank may stop alone.
+      // Rank 0 ends the test, as no rank may stop alone.
       while (seen[r].ok() && go[0] != 0) {
         go[0] = r == 0 && go_on ? 1.0F : 0.0F;
         seen[r] = (*world)->run(sum(go));

@@ -1,4 +1,4 @@
-// Rank tables: what each layout means, every rule that can be broken, and hostile text.
+// Rank tables: the meaning of each layout, every rule that can be broken, and hostile text.
 #include "hccl/join/rank_table.h"
 
 #include <fcntl.h>

@@ -43,7 +43,7 @@ class Threads {
     worlds[at]->add(&ears[at]);
     return {};
   }
-  /// What each of these ranks gets, by rank. All but `absent` gather their numbers.
+  /// The result of each of these ranks, by rank. All but `absent` gather their numbers.
   std::map<int, Status> gather(std::uint8_t number, const std::vector<int>& ranks,
                                const std::vector<int>& absent = {}) {
     std::map<int, Status> all;
@@ -164,7 +164,7 @@ TEST(SharedNode, ARankThatEndsWithoutLeavingHasDiedAndTheOthersGoOn) {
   for (const std::size_t rank : {0, 1, 4, 5}) threads.worlds[rank]->leave();
 }
 
-// All ranks hear what one thread has called wrongly.
+// All ranks get the error of one thread's wrong call.
 TEST(SharedNode, ThreadsThatClaimOneRankOrDisagreeEndTheWorld) {
   for (const bool disagree : {false, true}) {
     Threads threads(2);

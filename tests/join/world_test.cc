@@ -24,7 +24,7 @@ using std::chrono::seconds;
 constexpr seconds kNotice{1};
 const Uuid kScope{7};
 
-// Writes the first failure that a rank hears of to the board.
+// Writes the first failure that a rank gets to the board.
 class Ear final : public join::FailureListener {
  public:
   explicit Ear(Outcome& outcome) : outcome_(outcome) {}

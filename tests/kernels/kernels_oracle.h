@@ -1,5 +1,5 @@
-// What fold() must give, worked out the slow way: exact values in double, tables and search instead
-// of bit tricks, 128-bit integers cut to size.
+// The right results of fold(), computed the slow way: exact values in double, tables and search
+// instead of bit tricks, 128-bit integers cut to size.
 #pragma once
 
 #include <algorithm>
@@ -245,7 +245,7 @@ class Folder {
                                            const std::vector<UnsignedWide>& bits) const {
     Wide result = extended(bits[0]);
     for (std::size_t i = 1; i < bits.size(); ++i) {
-      // Cut to size after every step, so that a maximum sees what wrapped around.
+      // Cut to size after every step, so that a maximum sees wrapped values.
       result = extended(static_cast<UnsignedWide>(join_integers(op, result, extended(bits[i]))));
     }
     return static_cast<UnsignedWide>(result);

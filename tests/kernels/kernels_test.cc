@@ -62,7 +62,7 @@ void on_each_instruction_set(const Body& body) {
   std::set<std::string> seen;
   for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
     hwy::GetChosenTarget().Update(left & -left);
-    // fold() falls back to scalar code for what it was not compiled for.
+    // fold() uses scalar code for types that it was not compiled for.
     if (seen.insert(instruction_set()).second) {
       SCOPED_TRACE(std::string("instruction set ") + instruction_set());
       body();

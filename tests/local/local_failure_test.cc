@@ -156,8 +156,8 @@ TEST(LocalFailure, RanksThatCannotBeReachedByTheKernelAreNot) {
   }
 }
 
-// An error of a copy from a process that has ended is not blamed on the buffer: the root
-// tells of the end, and without a root the rank is the one that is waited for.
+// An error of a copy from a process that has ended is not blamed on the buffer: the root reports
+// the end, and without a root the rank is the one that is waited for.
 TEST(LocalFailure, AnEndedProcessIsWaitedForByName) {
   Child child;
   const pid_t process = child.process();
@@ -186,7 +186,7 @@ TEST(LocalFailure, CopiesEndSoonAfterAFailure) {
     const Envelope sent = envelope(call, 1, 0);
     engine.begin(call, sent, find(call.op, "cma"));
     if (rank == 0) {
-      // It has announced, and hears of the failure while rank 1 is about to copy.
+      // It has announced, and gets the failure while rank 1 is about to copy.
       host.abort(Status(Code::kRemote, "rank 9 died", 9));
       told = true;
       const Status status = engine.finish();
@@ -244,7 +244,7 @@ TEST(LocalFailure, NamesBothCallsOfAMismatchOnAllRanks) {
 }
 
 // A rank that fails gives the other ranks time to leave its buffers.
-// What this library once compared: 32 bits, of which whoever looks for them finds doubles.
+// The 32-bit digest that this library once compared: a search finds doubles.
 std::uint32_t short_digest(const Envelope& call) {
   const std::uint64_t kind = std::uint64_t{call.op} << 24 | std::uint64_t{call.type} << 16 |
                              std::uint64_t{call.reduce} << 8 | call.version;
@@ -326,7 +326,7 @@ TEST(LocalFailure, KeysOfCallsDifferAsTheCallsDo) {
     all.push_back(scaled);
     std::set<std::uint64_t> keys;
     for (const Envelope& each : all) keys.insert(call_key(each, 7));
-    keys.insert(call_key(call, 5));  // what a slot had before
+    keys.insert(call_key(call, 5));  // the earlier content of a slot
     EXPECT_EQ(keys.size(), all.size() + 1);
   }
 }
@@ -358,8 +358,8 @@ TEST(LocalFailure, AFailedRankWaitsForRanksThatStillReadItsBuffer) {
 
 TEST(LocalFailure, ADeadRankIsNotWaitedFor) {
   using Clock = std::chrono::steady_clock;
-  // A rank that may still use the buffers is given 100 ms. One quick try tells, as other work may
-  // delay the others.
+  // A rank that may still use the buffers is given 100 ms. One quick try is enough, as other work
+  // may delay the others.
   auto quickest = Clock::duration::max();
   const auto patience = Clock::now() + std::chrono::minutes(1);
   while (quickest >= std::chrono::milliseconds(80) && Clock::now() < patience) {

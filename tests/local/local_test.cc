@@ -44,7 +44,7 @@ std::uint32_t element(std::uint64_t number, int rank, std::uint64_t i) {
   return static_cast<std::uint32_t>(h >> 32);
 }
 
-/// What every rank knows of one operation; the same on all of them.
+/// The facts of one operation that every rank knows; the same on all of them.
 struct Planned {
   Op op = Op::kBarrier;
   std::uint64_t count = 0;

@@ -1,4 +1,4 @@
-// The caching allocator: what it hands out again, what it gives back, and when.
+// The caching allocator: which blocks it reuses, which it gives back, and when.
 #include "hccl/memory/cache.h"
 
 #include <gtest/gtest.h>

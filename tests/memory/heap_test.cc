@@ -1,5 +1,4 @@
-// The device heap: what it hands out, what it refuses, and that another process sees the same
-// bytes.
+// The device heap: its allocations, its refusals, and that another process sees the same bytes.
 #include "hccl/memory/heap.h"
 
 #include <gtest/gtest.h>
@@ -210,7 +209,7 @@ TEST(Heap, KeepsFreedMemoryUpToItsBound) {
     const auto value = static_cast<std::byte>(i);
     ASSERT_TRUE(std::all_of(blocks[i], blocks[i] + kMiB, [&](auto each) { return each == value; }));
   }
-  // What is allocated again has memory again.
+  // A part that is allocated again has memory again.
   blocks[0] = static_cast<std::byte*>(heap->allocate(30 * kMiB).value());
   std::memset(blocks[0], 1, 30 * kMiB);
   EXPECT_GE(resident(*heap), 50 * kMiB);
@@ -249,7 +248,8 @@ TEST(Heap, AForkedChildChangesNothing) {
   }
 }
 
-// Of files and of addresses: the heap takes what they leave, and says which of them is too low.
+// Of files and of addresses: the heap takes the part that they leave, and names the limit that is
+// too low.
 TEST(Heap, LimitsOfTheProcessAreRespectedAndNamed) {
   const auto in_child = [](const auto& body) {
     const pid_t child = ::fork();

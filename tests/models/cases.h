@@ -1,4 +1,4 @@
-// What the library's templates are put through: small programs, each a case by name.
+// The cases for the library's templates: small programs, each with a name.
 #pragma once
 
 #include <string>

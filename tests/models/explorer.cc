@@ -1,6 +1,6 @@
-// The explorer: threads are fibers of one thread; before each operation it chooses who goes on, and
-// at each load which store is read. It replays the choices of the last execution but for the last
-// one that has an alternative, so it walks through all of them.
+// The explorer: threads are fibers of one thread; before each operation it chooses the next thread,
+// and at each load the store that is read. It replays the choices of the last execution but for the
+// last one that has an alternative, so it walks through all of them.
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -30,7 +30,7 @@ struct View {
     for (std::size_t i = 0; i < kMostWords; ++i) from[i] = std::max(from[i], other.from[i]);
   }
 };
-/// What happened before: of each thread, how far.
+/// The past: for each thread, how far.
 struct Clock {
   std::array<std::uint32_t, kMostThreads> at{};
   void join(const Clock& other) {
@@ -65,7 +65,7 @@ struct Fiber {
   State state = State::kReady;
   std::uint64_t what = 0;  // that it waits for
   bool killed = false;
-  Knowledge now;       // what it knows
+  Knowledge now;       // the thread's knowledge
   Knowledge pending;   // would know after an acquire fence
   Knowledge released;  // knew at its last release fence
   View light;          // had in view at its last light fence
@@ -194,8 +194,8 @@ class Engine {
   std::vector<Location> locations_;
   std::size_t used_ = 0;
   View seq_cst_;  // the newest store that a seq_cst operation on the location wrote or read
-  View fenced_;   // what seq_cst fences had in view
-  View heavy_;    // what heavy fences had in view
+  View fenced_;   // the view at seq_cst fences
+  View heavy_;    // the view at heavy fences
   std::set<int> notified_;
   std::vector<Shared> shared_;
 };
@@ -297,7 +297,7 @@ void Engine::begin(const Scenario& scenario) {
   }
 }
 
-// Unwinds what has not come to its end.
+// Unwinds the fibers that have not ended.
 void Engine::finish() {
   ending_ = true;
   for (std::size_t i = 0; i < world_->threads.size(); ++i) {
@@ -359,7 +359,7 @@ void Engine::point() {
   if (dead_ < 0 && of(*current_).rank == world_->mortal && choose(2) == 1) die();
 }
 
-// Who goes on where the current thread cannot; null: nobody.
+// The next thread if the current thread cannot continue; null: none.
 Fiber* Engine::next() {
   const std::size_t all = world_->threads.size();
   const std::size_t first = current_ == nullptr ? 0 : self() + 1;
@@ -464,7 +464,7 @@ Location& Engine::at(Word& word) {
 bool Engine::mutate(const char* what, Order& order, const Where& where) {
   if (record_) {
     const std::string function = where.function_name();
-    // The short name: what comes before the first parenthesis, without class and template.
+    // The short name: the part before the first parenthesis, without class and template.
     std::string shorter = function.substr(0, function.find('('));
     shorter = shorter.substr(shorter.find_last_of(" :") + 1);
     sites_.insert({where.file_name(), shorter, where.line(), where.column(), what, order});

@@ -20,7 +20,7 @@ struct Memory {
 
 using Body = std::function<void(Memory&)>;
 
-// Every outcome of the threads, as the digits of what they got.
+// Every outcome of the threads, as the digits of their results.
 std::set<std::string> outcomes(const std::vector<Body>& bodies, int gets) {
   std::set<std::string> found;
   Memory* last = nullptr;

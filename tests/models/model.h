@@ -19,9 +19,9 @@ namespace hccl::model {
 using Order = std::memory_order;
 using Where = std::source_location;
 
-// ---- what a test writes ----
+// ---- for tests ----
 
-/// One execution: threads, the memory that they share, and what the kernel offers.
+/// One execution: threads, the memory that they share, and the services of the kernel.
 class World {
  public:
   /// Ends by itself, or something is wrong. Threads of one rank die together.
@@ -62,7 +62,7 @@ void forget_notified(int fd);
 struct Bounds {
   /// Switches away from a thread that could go on.
   int preemptions = 2;
-  /// Where a thread cannot go on: how often it is not the next in turn who does.
+  /// Where a thread cannot continue: how often another than the next one in turn continues.
   int detours = 1000;
   /// Loads that read something older than the newest store.
   int stale = 2;

@@ -12,7 +12,7 @@ using Region = local::BasicRegion<ModelAtomics>;
 using AbortFlag = BasicAbortFlag<ModelAtomics>;
 using local::Progress;
 
-/// What the ranks of one host have, each its own but for the memory.
+/// The memory and the objects of the ranks of one host.
 struct Host {
   explicit Host(int size) : memory(static_cast<std::size_t>(size)), flags(memory.size()) {
     regions.resize(memory.size());
@@ -28,7 +28,7 @@ struct Host {
     }
   }
   Region& region(int rank) { return *regions[static_cast<std::size_t>(rank)]; }
-  /// As a control line that is told of a failure.
+  /// As a control line that gets a failure.
   void abort(int rank) {
     const auto own = static_cast<std::size_t>(rank);
     flags[own]->raise(Status(Code::kRemote, "a rank has died", 1));
@@ -53,7 +53,7 @@ Case of(std::string name, int ranks, Bounds bounds, const Body& body) {
           bounds};
 }
 
-/// One rank may die before any step; control lines tell the others.
+/// One rank may die before any step; control lines inform the others.
 Case with_a_death(std::string name, int ranks, Bounds bounds, const Body& body) {
   return {std::move(name),
           [=](World& world) {
@@ -186,7 +186,7 @@ Status announced(Region& region, std::uint64_t payload) {
   return status;
 }
 
-/// A rank that is told of a failure takes its announcement back, while another one comes.
+/// A rank that gets a failure takes its announcement back, while another one comes.
 Case withdrawn() {
   return {"an announcement taken back",
           [](World& world) {

@@ -19,7 +19,7 @@ std::string verdict(Op op, int size, int root, const Build& build) {
   return status.message();
 }
 
-// What is said of an algorithm for so many ranks when the schedule of one rank is changed, or that
+// The error of an algorithm for this many ranks when the schedule of one rank is changed, or that
 // of all ranks (-1).
 std::string broken(Op op, std::string_view name, int size, int rank,
                    const std::function<void(Schedule&)>& change, int root = 0) {

@@ -1,5 +1,5 @@
 // The proof: every schedule of the table is right for every number of ranks, root and depth, and
-// takes the steps and bytes that the table says.
+// takes the steps and bytes of the table.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -205,7 +205,7 @@ TEST(TwoLevel, IsRightForEveryWayToSpreadRanksOverHosts) {
   }
 }
 
-// What it is for: a host of L ranks sends no more than a host of one rank would.
+// Its purpose: a host of L ranks sends no more than a host of one rank would.
 TEST(TwoLevel, SendsLittleBetweenHosts) {
   constexpr int kSize = 12;
   for (const int hosts : {2, 3, 4, 6}) {

@@ -1,5 +1,4 @@
-// The table behind HCCL_TUNE_FILE: both forms of it, what is refused, what is found in it, and the
-// file.
+// The table behind HCCL_TUNE_FILE: both forms of it, refused tables, look-ups, and the file.
 #include "hccl/select/costs.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +89,7 @@ TEST(CostTable, WhatIsNotATableIsRefused) {
   EXPECT_EQ(code("\"hosts\": 1", "\"hosts\": 0"), Code::kPara);
   EXPECT_EQ(code("\"step_ns\": \"1000\"", "\"step_ns\": \"0\""), Code::kPara);
   EXPECT_EQ(code("\"bytes\": \"64\"", "\"bytes\": \"99999999\""), Code::kPara);
-  // What would write beyond staging buffers.
+  // Sizes that would write beyond staging buffers.
   EXPECT_EQ(code("\"chunk\": \"262144\"", "\"chunk\": \"26214400\""), Code::kPara);
   EXPECT_EQ(code("\"chunk\": \"262144\"", "\"chunk\": \"0\""), Code::kPara);
   EXPECT_EQ(code("\"ns\": \"111\"", "\"ns\": \"0\""), Code::kPara);
@@ -102,7 +101,7 @@ TEST(CostTable, WhatIsNotATableIsRefused) {
   EXPECT_EQ(code("\"move\"", "\"a kind to come\""), Code::kSuccess);
 }
 
-// Rank 0 sends the others what a file holds.
+// Rank 0 sends the contents of a file to the others.
 TEST(CostTable, NoBytesDoHarm) {
   CostTable tuning;
   tuning.put(messages(key(4)));
@@ -158,7 +157,7 @@ TEST(Curve, GoesInStraightLines) {
   EXPECT_EQ(curve.ns(8000), 600);
 }
 
-// What was measured moves its curve where it was measured; the others move by the mean.
+// A measurement moves its own curve at its size; the other curves move by the mean.
 TEST(Fit, MovesCurvesByWhatWasMeasured) {
   LocalCosts base;
   base.curves = {{"a", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}},
@@ -173,7 +172,7 @@ TEST(Fit, MovesCurvesByWhatWasMeasured) {
   EXPECT_EQ(fitted.find("b", CurveKind::kFold)->points[1].ns, 8000u);
 }
 
-// A group takes what its parent measured: as much in relation to `staged`.
+// A group takes its parent's measurements: as much in relation to `staged`.
 TEST(Fit, AddsMeasuredCurvesThatWereNotKnown) {
   LocalCosts reference;
   reference.curves = {{"staged", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}}};

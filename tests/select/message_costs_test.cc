@@ -29,7 +29,7 @@ MessageCosts::Step step(std::uint64_t bytes, double latency_us, double ns_per_by
           static_cast<std::uint64_t>(more_us * 1e3 + pace)};
 }
 
-// A network of straight lines: latency, pace, and what a further message of a step costs.
+// A network of straight lines: latency, pace, and the cost of a further message of a step.
 MessageCosts network(double latency_us, double ns_per_byte, double more_us) {
   MessageCosts costs;
   costs.steps = {step(64, latency_us, ns_per_byte, more_us),
@@ -82,7 +82,7 @@ TEST(MessageCosts, AStepTakesWhatWasMeasured) {
   // Half of each of two ranks' MiB is folded by the other.
   const Algorithm& scatter = *find(Op::kReduceScatter, "direct");
   EXPECT_NEAR(predict_ns(scatter, 2, 1 << 20, 1, costs), 10'000 + (1 << 19) + 25'000, 50);
-  // Beyond what was measured, on at the same pace.
+  // Beyond the measured sizes, on at the same pace.
   EXPECT_NEAR(predict_ns(direct, 2, 1 << 30, 1, costs) / (10'000.0 + (1 << 29)), 1, 1e-3);
 }
 

@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// Ranks that are threads, with a clock each, that moves by what an operation is said to take.
+// Ranks that are threads, each with a clock that advances by the given time of an operation.
 class Ranks {
  public:
   /// Nanoseconds of an operation on a rank.
@@ -147,7 +147,7 @@ LocalCosts probed(int size, bool shared_cores, Ranks::Takes takes,
   return costs[0];
 }
 
-// As the preset says of it.
+// The preset's own values.
 double usual(int size, const Call& call, std::string_view algorithm) {
   const LocalCosts preset = local_preset({size, false, true}, false);
   const Curve* const curve = preset.find(algorithm, kind_of(call.op));
@@ -212,8 +212,8 @@ TEST(ProbeLocal, MeasuresEveryAlgorithmThatCanRun) {
   }
 }
 
-// As an algorithm that has just been added: it takes half of what `staged` takes, on a machine that
-// is slower than the preset's.
+// As for an algorithm that has just been added: it takes half of the time of `staged`, on a machine
+// that is slower than the preset's.
 TEST(ProbeLocal, AnAlgorithmWithoutBuiltInCostsIsMeasured) {
   for (const bool shared_cores : {false, true}) {
     const local::Topology topology{3, shared_cores, true};

@@ -35,7 +35,7 @@ TEST(Select, AlwaysFindsSomethingThatCanRunAndSaysWhy) {
           ASSERT_TRUE(choice.depth >= 1 && choice.depth <= 64);
           ASSERT_TRUE(choice.lanes >= 1 && choice.lanes <= 4);
           ASSERT_FALSE(choice.reason.empty());
-          // The word alone tells whether a wish was met or replaced.
+          // The word alone shows whether a wish was met or replaced.
           const bool wish = !wanted.empty() && wanted != "NA" && wanted != "null";
           ASSERT_EQ(mentions(choice.reason, "HCCL_ALGO asks for"), wish);
           const Algorithm* exact = find(op, wanted);

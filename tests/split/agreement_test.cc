@@ -1,5 +1,4 @@
-// What ranks tell each other about gradients: the same answer on every rank, whatever each
-// measured.
+// Exchanges of ranks about gradients: the same answer on every rank, whatever each measured.
 #include "split/engine/agreement.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +49,7 @@ TEST(Agreement, APlanIsTheSameOnAllRanks) {
     testing::World world(size, testing::quiet_config());
     std::vector<Segments> plans(static_cast<std::size_t>(size));
     world.run([&](Communicator& communicator) {
-      // What each rank says of its own times differs.
+      // The ranks' own times differ.
       const bool slow = communicator.rank() == size - 1;
       const std::vector<std::uint64_t> bytes(10, 1 << 20);
       std::vector<double> ready;
@@ -111,7 +110,7 @@ TEST(Agreement, TheFirstDifferenceIsNamedOnAllRanks) {
   });
 }
 
-// Rank 1 computes three times as long: rank 0 waits, and the traces tell.
+// Rank 1 computes three times as long: rank 0 waits, and the traces show it.
 TEST(Overlap, TracesOfAnAutomaticPlanTellWhatThePlannerNeeds) {
   testing::World world(2, testing::quiet_config());
   std::vector<Trace> traces(2);

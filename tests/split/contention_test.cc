@@ -1,4 +1,4 @@
-// What is taken for contention: measurements whose truth is known.
+// The estimate of contention: measurements whose truth is known.
 #include <gtest/gtest.h>
 
 #include "split/planner.h"

@@ -1,5 +1,5 @@
-// What an allreduce costs, learnt from samples with noise and outliers whose truth is known; and
-// what the traces of ranks say.
+// The cost of an allreduce, learnt from samples with noise and outliers whose truth is known; and
+// from the traces of ranks.
 #include "split/cost_model.h"
 
 #include <gtest/gtest.h>
@@ -154,7 +154,7 @@ TEST(CostModel, AProbeThatFlattersIsStretchedByWhatTrainingMeasures) {
   ASSERT_TRUE(model.add({kMuch, 1e-8 * kMuch}).ok());
   // One size is measured; the others are like it.
   EXPECT_NEAR(model.table()(1 << 20), 1e-8 * (1 << 20), 0.01e-8 * (1 << 20));
-  // What is measured of a size is believed at once, and so is its neighbour then.
+  // A measurement of a size counts at once, and then also corrects its neighbour.
   ASSERT_TRUE(model.add({1 << 20, 1.5e-8 * (1 << 20)}).ok());
   EXPECT_NEAR(model.table()(1 << 20), 1.5e-8 * (1 << 20), 0.01e-8 * (1 << 20));
   EXPECT_NEAR(model.table()(1 << 16), 1.5e-8 * (1 << 16), 0.01e-8 * (1 << 16));
@@ -195,8 +195,8 @@ TEST(CostModel, RefusesWhatIsNoTime) {
 
 // ---- profiles ----
 
-// Two ranks, of which rank 1 computes slower, with a link of 1 ms + 1 ns a byte; while both run,
-// compute is at 80 % and communication at 50 %.
+// Two ranks with a link of 1 ms + 1 ns a byte; rank 1 computes slower. While both run, compute is
+// at 80 % and communication at 50 %.
 std::vector<Trace> two_ranks() {
   const std::vector<std::uint64_t> bytes = {4000000, 1000000};
   std::vector<Trace> traces(2);

@@ -81,7 +81,7 @@ struct Best {
   std::size_t fewest;  // segments of the smallest plan within the slack
 };
 
-/// Of all possible cuts; end(cuts) tells when they end.
+/// Of all possible cuts; end(cuts) returns their end.
 template <class End>
 Best brute_force(const Instance& instance, double slack, const End& end, double rounding = 1e-12) {
   const std::size_t m = instance.bytes.size();

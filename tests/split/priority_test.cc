@@ -127,8 +127,8 @@ TEST(Priority, BeatsTheOrderOfBackwardWhereCommunicationIsTheBottleneck) {
 }
 
 TEST(Priority, MessagesAreRangesOfMemory) {
-  // 10, 20, 0 and 5 bytes from 0, 10, 30 and 30 on; the second message goes on behind what the
-  // first has sent.
+  // 10, 20, 0 and 5 bytes from 0, 10, 30 and 30 on; the second message continues behind the part
+  // that the first has sent.
   PriorityPlan plan;
   plan.messages = {{{{1, 15, 5}}}, {{{3, 0, 5}, {1, 0, 15}, {0, 8, 2}}}, {{{0, 0, 8}}}};
   const std::vector<std::uint64_t> sizes = {10, 20, 0, 5};

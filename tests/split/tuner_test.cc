@@ -1,5 +1,5 @@
 // The automatic plan in simulated trainings whose truth is known: it finds the best segments from
-// what is measured, and leaves them alone while nothing changes.
+// measurements, and leaves them alone while nothing changes.
 #include "split/engine/tuner.h"
 
 #include <gtest/gtest.h>
@@ -168,7 +168,7 @@ TEST(Tuner, SaysSoWhereOverlapDoesNotPayAndTakesOneSegment) {
   EXPECT_EQ(training.changes(), changes);
 }
 
-// What the model says of contention may be wrong: the plan without it is measured, too, once.
+// The model's contention may be wrong: the plan without it is measured, too, once.
 TEST(Tuner, TheFastestOfItsRivalsStays) {
   World world;
   world.contention = {0.6, 0.9};
@@ -312,7 +312,7 @@ TEST(Tuner, PlansAgainOnlyAfterTwoWindowsInARow) {
   while (!training.window().changed) ASSERT_LT(++windows, 30);
   EXPECT_GE(windows, 2);
   EXPECT_NE(training.state().last_indices, before);
-  // What was measured before is forgotten, so that a plan may be tried in vain on the way.
+  // Earlier measurements are forgotten, so a plan may be tried in vain on the way.
   for (int i = 0; i < 60; ++i) training.window();
   expect_best(training);
 }

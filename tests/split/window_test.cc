@@ -1,5 +1,5 @@
-// What several ranks say of a window, put together: ranks whose clocks and begins have nothing in
-// common, and segments whose true times are known.
+// The messages of several ranks about a window, put together: ranks whose clocks and begins have
+// nothing in common, and segments whose true times are known.
 #include "split/engine/window.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the tests of the acl runtime share: streams and an event, gates, tasks that fail.
+// The common parts of the tests of the acl runtime: streams and an event, gates, tasks that fail.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a test says of a call of the C interface: that it succeeds, or how it is refused.
+// Checks of a call of the C interface: that it succeeds, or how it is refused.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #define SAYS(call, code, words) EXPECT_TRUE(::hccl::testing::says(#call, call, code, words))
 
 /// The call fails with this code, and its text begins with the names of the function and of the
-/// argument. What is called by a helper is named in full: REFUSED_BY("HcclSend", send(7), ...).
+/// argument. A function that a helper calls is named in full: REFUSED_BY("HcclSend", send(7), ...).
 #define REFUSED_BY(function, call, code, argument) \
   EXPECT_TRUE(::hccl::testing::refused(function, #call, call, code, argument))
 #define REFUSED(call, code, argument) \

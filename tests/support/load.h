@@ -12,8 +12,8 @@ namespace hccl::testing {
 /// Measures, while it lives, how much later than asked this machine wakes a thread.
 class Load {
  public:
-  /// A promised time, and what the machine was late so far: once for each of the threads that have
-  /// to wake in a row.
+  /// A promised time plus the lateness of the machine so far: once for each of the threads that
+  /// have to wake in a row.
   std::chrono::nanoseconds allows(std::chrono::nanoseconds promised) const {
     constexpr int kWakeUps = 4;
     const std::chrono::nanoseconds overdue = Clock::now() - due_.load();  // of the present nap

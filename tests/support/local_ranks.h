@@ -80,7 +80,7 @@ class LocalRanks {
     memories_[static_cast<std::size_t>(rank)].peers[static_cast<std::size_t>(local_rank)].process =
         process;
   }
-  /// What a communicator does once it hears of a failure.
+  /// A communicator's reaction to a failure.
   void abort(const Status& why) { abort_.raise(why); }
 
  private:

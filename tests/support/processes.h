@@ -35,7 +35,7 @@ struct Outcome {
   std::string message() const { return text.data(); }
 };
 
-/// What the ranks of a test share with it.
+/// The memory that the ranks of a test share with it.
 struct Board {
   static constexpr int kRanks = 64;
   std::atomic<bool> open{false};  ///< info is there
@@ -61,7 +61,7 @@ struct Member {
 class Processes {
  public:
   Processes();
-  /// Kills what still runs.
+  /// Kills the processes that still run.
   ~Processes();
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
@@ -86,8 +86,8 @@ class Processes {
   std::vector<pid_t> children_;  // 0: reaped
 };
 
-/// How much later than asked the calling thread woke, at worst, while this watched: what a loaded
-/// machine adds to every bound.
+/// The longest lateness of the calling thread's wake-ups while this object watched: a loaded
+/// machine adds that much to every bound.
 class Lateness {
  public:
   /// Sleeps until the condition holds, watching; false after `at_most`.

@@ -1,5 +1,5 @@
 // Ranks for tests: run one function on N ranks, which are threads of the test program, or processes
-// under mpirun. Tests say what a rank does and do not see the difference.
+// under mpirun. Tests describe the work of a rank and do not see the difference.
 #pragma once
 
 #include <chrono>
@@ -22,8 +22,8 @@ class Rank {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// What open() needs: all ranks on one host, 127.0.0.1, a key known to all. Valid while this
-  /// lives.
+  /// The arguments of open(): all ranks on one host, 127.0.0.1, a key known to all. Valid while
+  /// this lives.
   transport::OpenArgs open_args(Deadline deadline) const;
   /// A mesh over the named transport; all ranks call it. Opening may take 30 s.
   Result<std::unique_ptr<transport::Mesh>> open(std::string_view transport,
@@ -55,7 +55,7 @@ Status wait_all(transport::Mesh& mesh, const std::vector<transport::Request*>& r
 Status wait_one(transport::Mesh& mesh, const transport::Request& request,
                 std::chrono::milliseconds at_most = std::chrono::seconds(60));
 
-/// Sends this many bytes between all pairs of ranks and checks what comes; all ranks call it.
+/// Sends this many bytes between all pairs of ranks and checks them; all ranks call it.
 void exchange_all(transport::Mesh& mesh, std::size_t bytes);
 /// Waits without ever spinning, asleep whenever nothing moves. False once it has slept for 15 s: a
 /// wake-up was lost.

@@ -154,7 +154,7 @@ TEST(TcpLinks, AnyFirstUsersConnect) {
   }
 }
 
-// No message has passed between the two ranks, so no connection tells of the end.
+// No message has passed between the two ranks, so no connection shows the end.
 TEST(TcpLinks, AnEndedPeerIsNamedWithoutAConnection) {
   for (const bool sends : {true, false}) {
     run_ranks(3, [sends](Rank& rank) {

@@ -1,4 +1,5 @@
-// Loading transport plugins: what is found, what is refused and why, and one that is written in C.
+// Loading transport plugins: plugins that are found, those that are refused and why, and one that
+// is written in C.
 #include "transport/plugin.h"
 
 #include <gtest/gtest.h>

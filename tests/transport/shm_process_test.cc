@@ -1,4 +1,4 @@
-// Shared memory between ranks that are processes, and what is left of it when one is killed.
+// Shared memory between ranks that are processes, and its remains when one is killed.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -144,7 +144,7 @@ void barrier(const OpenArgs& args) { EXPECT_TRUE(args.exchange("", args.deadline
 
 class ShmProcesses : public ::testing::Test {
  protected:
-  /// What leaders have left in this user's folder.
+  /// Folders that leaders have left in this user's folder.
   std::size_t count_left() const {
     const auto own = fs::directory_iterator(folder_ / ("hccl-" + std::to_string(::geteuid())));
     return static_cast<std::size_t>(std::distance(begin(own), end(own)));
@@ -179,7 +179,7 @@ TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
     (*mesh)->recv(receive, 1 - args.rank, 0, got);
     ASSERT_TRUE(wait_all(**mesh, {&send, &receive}).ok());
     ASSERT_EQ(got, pattern(1 << 20, static_cast<std::uint64_t>(1 - args.rank)));
-    // What waits for the dead one ends by abort, which the communicator sees to.
+    // Requests that wait for the dead one end by abort, which the communicator calls.
     (*mesh)->recv(receive, 2, 0, got);
     (*mesh)->abort(Status(Code::kRemote, "rank 2 died", 2));
     EXPECT_EQ(wait_one(**mesh, receive).culprit(), 2);

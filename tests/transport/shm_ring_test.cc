@@ -147,7 +147,7 @@ class BadPeer : public ::testing::Test {
     EXPECT_EQ(later.status().code(), Code::kTcpTransfer);
   }
 
-  /// Unasked messages of this length, each of which takes so much of the staging.
+  /// Unasked messages of this length; each takes `taken` of the staging.
   void flood(std::uint32_t bytes, std::uint64_t taken) {
     post(buffer_);
     const std::uint64_t most = Limits(segment_->layout().ring_bytes).staging / taken;

@@ -1,4 +1,4 @@
-// Shared memory between ranks that are threads: what the contract tests do not ask of every
+// Shared memory between ranks that are threads: rules that the contract tests do not ask of every
 // transport.
 #include "transport/shm/shm.h"
 

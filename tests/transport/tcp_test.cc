@@ -38,7 +38,7 @@ using Bytes = std::vector<std::byte>;
 
 constexpr char kAddress[] = "127.0.0.1";
 
-/// What a rank publishes in the exchange of open_tcp().
+/// The data that a rank publishes in the exchange of open_tcp().
 std::string published(std::uint16_t port) {
   return ByteWriter()
       .put(std::int32_t{0})
@@ -89,7 +89,7 @@ std::string hello(std::uint32_t from, std::uint32_t to) {
       .take();
 }
 
-/// Joins as a peer that holds the key, up to `bytes` bytes of what a client sends.
+/// Joins as a peer that holds the key, up to `bytes` bytes of a client's messages.
 void join_partly(int fd, Handshake handshake, const std::string& last_words, std::size_t bytes) {
   const auto send = [&](std::string text) {
     text.resize(std::min(text.size(), bytes));
@@ -174,7 +174,7 @@ bool has_joined(std::uint16_t port, const Key& key) {
   return sent >= client_handshake(key, 0).first().size() + 32 + hello(1, 0).size() && unread == 0;
 }
 
-/// Until rank 0 has read what rank 1 sends to join.
+/// Until rank 0 has read the bytes with which rank 1 joins.
 void await_join(std::uint16_t port, const Key& key) {
   const Deadline deadline = soon();
   while (!has_joined(port, key) && !deadline.expired()) std::this_thread::sleep_for(1ms);
@@ -316,7 +316,7 @@ TEST(TcpJoin, ARankThatCannotListenFailsAllAtOnce) {
   });
 }
 
-/// What the connected TCP sockets of this process use.
+/// The congestion control of the connected TCP sockets of this process.
 std::multiset<std::string> congestion_controls() {
   std::multiset<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -381,7 +381,7 @@ TEST(TcpLink, ABusyPeerIsNoBrokenPath) {
   });
 }
 
-// Between prepare() and sleep() a rank looks once more, and may post what comes next.
+// Between prepare() and sleep() a rank looks once more, and may post new requests.
 TEST(TcpLink, WhatIsPostedOnTheWayToSleepIsSent) {
   run_ranks(2, [](Rank& rank) {
     OpenArgs args = rank.open_args(soon());
@@ -476,7 +476,7 @@ TEST(TcpLink, HoldsBackWhatNobodyReceives) {
   });
 }
 
-// Rank 0 receives nothing, and all others send: what it holds for them does not grow with their
+// Rank 0 receives nothing, and all others send: the memory for them does not grow with their
 // number.
 TEST(TcpLink, HoldsBackWhatManySendTogether) {
   constexpr int kRanks = 14;
@@ -656,7 +656,7 @@ TEST(TcpLink, RandomFramesNeverWriteOutsideTheBuffers) {
     Played played = play_rank_1();
     ASSERT_NE(played.mesh, nullptr);
     std::mt19937 random(seed);
-    // Guards around what may be written.
+    // Guards around the memory that may be written.
     Bytes memory(3000, std::byte{0xAB});
     std::vector<Request> receives(4);
     std::vector<Request> sends(4);

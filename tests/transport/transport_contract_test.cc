@@ -1,4 +1,4 @@
-// What every transport promises (transport/transport.h), as cases that run unchanged over all of
+// The promises of every transport (transport/transport.h), as cases that run unchanged over all of
 // them, with threads as ranks (transport_contract_test) and with processes
 // (transport_contract_mpi_test).
 #include <gtest/gtest.h>
@@ -103,7 +103,7 @@ struct Traffic {
     item.bytes.resize(item.expected.size(), std::byte{0xEE});
     mesh.recv(item.request, peer, lane, item.bytes);
   }
-  /// Waits for all of it and compares what came.
+  /// Waits for all of it and compares it.
   void finish(Mesh& mesh) {
     std::vector<Request*> requests;
     for (Item& item : items) requests.push_back(&item.request);

@@ -1,5 +1,5 @@
-// What happens to data that is altered on the way: two ranks whose connection leads through a proxy
-// of the test, which knows where frames (and the records of TLS) begin and end.
+// Data that is altered on the way: two ranks whose connection leads through a proxy of the test,
+// which knows where frames (and the records of TLS) begin and end.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -33,8 +33,8 @@ using Bytes = std::vector<std::byte>;
 
 constexpr char kAddress[] = "127.0.0.1";
 
-/// What goes out instead of the unit that came in: a frame, or a record of TLS. `from` is the rank
-/// that sent it.
+/// The output in place of a unit (a frame, or a record of TLS). `from` is the rank that sent the
+/// unit.
 using Edit = std::function<std::string(int from, std::string unit)>;
 
 std::size_t head_size(Wire wire) {
@@ -60,7 +60,7 @@ std::size_t unit_size(Wire wire, const std::string& bytes) {
 }
 
 /// Between rank 1, which connects, and rank 0. Passes bytes on as they are until arm(); units from
-/// then on, each after `edit`. Cuts the connection when the edit says so, or when nothing has
+/// then on, each after `edit`. Cuts the connection when the edit asks for it, or when nothing has
 /// passed for a while.
 class Proxy {
  public:
@@ -150,7 +150,7 @@ std::string with_port(std::uint16_t port) {
       .take();
 }
 
-/// What the two ranks came to.
+/// The results of the two ranks.
 struct Outcome {
   int wrong = 0;  ///< messages with other bytes than were sent, and success
   std::array<Status, 2> end;
@@ -261,7 +261,7 @@ TEST(WireCrc, WhatIsNotAlteredPasses) {
   }
 }
 
-// Without protection a bit of the payload passes: so the proxy does what it should.
+// Without protection a bit of the payload passes: so the proxy works.
 TEST(WireCrc, PlainDoesNotNotice) {
   bool done = false;
   const auto chosen = [](int, const std::string& unit) {
@@ -287,7 +287,7 @@ TEST(WireCrc, ABitOfEachFieldOfEachFrameIsFound) {
         };
         const Outcome outcome =
             through_proxy(Wire::kCrc, Flip{chosen, at, static_cast<int>(at) % 8, &done});
-        // Who receives first does not need to ask.
+        // A rank that receives first does not need to ask.
         if (!done && (type == FrameType::kAsk || type == FrameType::kCredit)) continue;
         EXPECT_TRUE(done);
         expect_both(outcome, "corrupted");
@@ -377,7 +377,7 @@ void attack(Wire wire, bool sums, unsigned seeds) {
     };
     noticed += says(0) || says(1) ? 1 : 0;
     // Without bytes after it a gap cannot be seen: then the proxy has cut the connection. On a busy
-    // machine it does so before the rank that notices has told the other one.
+    // machine it does so before the rank that notices has informed the other one.
     if (!outcome.cut || (says(0) && says(1))) {
       expect_both(outcome, "corrupted");
     } else {

@@ -1,4 +1,4 @@
-// The check of every call: a failure is told, and handed to the caller as false.
+// The check of every call: prints a failure, and returns false.
 #ifndef HCCL_CLIENT_CHECK_H_
 #define HCCL_CLIENT_CHECK_H_
 

@@ -1,4 +1,4 @@
-// What ranks send, and what must come out: small whole numbers that every type holds exactly, also
+// The ranks' data, and the right results: small whole numbers that every type holds exactly, also
 // after a reduction over many ranks. They repeat with a period that no block length shares, so that
 // a block in the wrong place is wrong.
 #ifndef HCCL_CLIENT_DATA_H_
@@ -22,9 +22,9 @@ bool can_be_reduced(HcclDataType type);
 /// A way to fill and to check buffers. Element i of a buffer depends on i modulo the period.
 class Data {
  public:
-  /// What ranks send to be moved.
+  /// The data that ranks send to be moved.
   static Data moved(HcclDataType type, uint32_t rank);
-  /// What ranks send to be reduced, and the reduction of what `ranks` ranks sent.
+  /// The data that ranks send to be reduced, and the reduction of the data of `ranks` ranks.
   static Data to_reduce(HcclDataType type, HcclReduceOp reduction, uint32_t rank);
   static Data reduced(HcclDataType type, HcclReduceOp reduction, uint32_t ranks);
 

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <vector>
 
-/// Used by one thread, with a current device. Every member tells its failure on standard error and
-/// gives false. Buffers of 0 bytes are null, except where both lie in one piece of memory.
+/// Used by one thread, with a current device. Every member prints its failure on standard error and
+/// returns false. Buffers of 0 bytes are null, except where both lie in one piece of memory.
 class Memory {
  public:
   virtual ~Memory() {}
@@ -37,7 +37,7 @@ class PlainMemory : public Memory {
 /// are there, so that buffers span several.
 class ZeroCopyMemory : public Memory {
  public:
-  /// bytes: what both buffers need at most.
+  /// bytes: the most that both buffers need.
   bool reserve(size_t bytes);
 
   bool begin(HcclComm comm) override;

@@ -1,4 +1,4 @@
-// The eleven collectives: how large their buffers are, how they are called, and what must come out.
+// The eleven collectives: the sizes of their buffers, their calls, and the right results.
 #ifndef HCCL_CLIENT_OPERATORS_H_
 #define HCCL_CLIENT_OPERATORS_H_
 
@@ -37,7 +37,7 @@ struct TestCase {
   std::vector<uint64_t> send_counts, send_displacements, recv_counts, recv_displacements;
 };
 
-/// What a call of an operator takes.
+/// The arguments of an operator's call.
 struct Run {
   const Setting& s;
   const TestCase& p;
