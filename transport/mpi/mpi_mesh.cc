@@ -291,7 +291,7 @@ bool MpiMesh::wind_up() {
     winding_up_ = true;
     wound_up_ = Deadline::after(kLetGo);
     process_.note_failure();
-    test_active();  // requests that are done count as done
+    test_active();  // first, so that finished requests keep their results
     for (std::size_t i = active_.size(); i-- > 0;) {
       if (!active_[i].is_send) continue;
       MPI_Request_free(&in_mpi_[i]);

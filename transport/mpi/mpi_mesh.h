@@ -59,8 +59,8 @@ class MpiMesh final : public Mesh {
 
   MpiMesh(Process& process, std::shared_ptr<Group> group, RankMap rank_map, int rank, int size);
   struct PeerState {
-    bool contacted = false;  ///< something was sent to it or awaited from it
-    Status gone;             ///< success while it is there
+    bool contacted = false;  ///< something was sent to the peer or awaited from it
+    Status gone;             ///< success while the peer is there
   };
 
   bool refused(Request& request, int peer, std::uint32_t lane);

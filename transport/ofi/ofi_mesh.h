@@ -74,8 +74,8 @@ class OfiMesh final : public Mesh {
   };
   struct PeerState {
     fi_addr_t address = FI_ADDR_NOTAVAIL;
-    bool contacted = false;   ///< something was sent to it or awaited from it
-    Status dead;              ///< success while it lives
+    bool contacted = false;   ///< something was sent to the peer or awaited from it
+    Status dead;              ///< success while the peer lives
     std::deque<Op*> waiting;  ///< sends that libfabric had no room for, in order
   };
 

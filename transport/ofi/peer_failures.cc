@@ -102,8 +102,8 @@ void OfiMesh::fail_peer(int peer, const Status& why) {
   PeerState& dead = peers_[static_cast<std::size_t>(peer)];
   if (!dead.dead.ok()) return;
   dead.dead = why;
-  // Operations that libfabric does not have fail here. The others come back as cancelled, failed or
-  // done.
+  // Operations that were not posted in libfabric fail here. The others come back as cancelled,
+  // failed or done.
   std::erase(waiting_peers_, peer);
   for (Op* op : std::exchange(dead.waiting, {})) finish(*op, why);
   std::deque<Op*> kept;

@@ -29,7 +29,7 @@ namespace hccl::transport::shm {
 namespace {
 
 constexpr std::size_t kReasonCap = 1024;
-constexpr std::size_t kOfferCap = 64;  // and some bytes a rank
+constexpr std::size_t kOfferCap = 64;  // besides some bytes a rank
 // The hand-over happens inside one host between ranks that are all present. If it takes longer, a
 // rank is stuck, and the caller needs the rest of its time for another transport.
 constexpr std::chrono::seconds kHandOverLimit{10};
@@ -49,7 +49,7 @@ std::string say(const Result<std::string>& part) {
   return writer.take();
 }
 
-/// What a process lacks. Other failures may be consequences of a peer's lack.
+/// Whether a process lacks something. Other failures may be consequences of a peer's lack.
 bool is_lack(Code code) { return code == Code::kSyscall || code == Code::kOom; }
 
 /// One round. Returns the first part that is not empty, or the failure of the first member that has
@@ -98,7 +98,7 @@ Result<ucred> peer_of(int socket) {
   return peer;
 }
 
-struct Opening {  // what the leader publishes
+struct Opening {  // the part that the leader publishes
   std::string path;
   Uuid id{};
 

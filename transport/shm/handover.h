@@ -20,8 +20,8 @@ struct HandedOver {
   std::string apart;
 };
 
-/// Makes what this rank needs beside the segment. Gives the reason for which this rank cannot share
-/// device memory, or no text. Null segment: this rank is alone.
+/// Prepares this rank alone. Gives the reason for which this rank cannot share device memory, or no
+/// text. Null segment: this rank is the only one.
 using Prepare = std::function<Result<std::string>(const Segment*)>;
 
 /// Returns the segment of `members`: the ranks of args that share this host, ascending, with

@@ -40,8 +40,8 @@ Result<std::byte*> map(int memfd, std::uint64_t size) {
   void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
   if (base == MAP_FAILED) return failure("mmap");
   ::madvise(base, size, MADV_DONTFORK);  // a forked child is no rank of this mesh
-  // Faults pages in now rather than in the first operations. With many ranks not, because their
-  // rings may never be used.
+  // Faults pages in now rather than in the first operations, except with many ranks, whose rings
+  // may never be used.
   if (size <= kPopulated) fault_in(base, size);
   return static_cast<std::byte*>(base);
 }

@@ -60,7 +60,7 @@ class Segment {
   }
   /// The memfd is needed only for the hand-over.
   void drop_memfd() { memfd_.reset(); }
-  /// So are the heaps' descriptors, until all ranks have mapped the heaps. Each rank calls this.
+  /// Each rank calls this when all ranks have mapped the heaps: then nobody needs the descriptors.
   void drop_heap_fds() {
     if (heaps_dropped_.test_and_set()) return;
     for (Fd& each : heap_fds) each.reset();

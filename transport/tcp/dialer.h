@@ -66,8 +66,8 @@ class Dialer {
     Deadline end = Deadline::never();          // end of the call
     Deadline next = Deadline::never();         // end of the pause, or of the try
     std::chrono::nanoseconds patience{};       // time of the next try until the connection
-    std::optional<Deadline> ended;             // the peer has refused since; then it counts as gone
-    std::optional<Deadline> lack;              // then a lack of descriptors fails the call
+    std::optional<Deadline> ended;             // a peer that refuses until then counts as gone
+    std::optional<Deadline> lack;              // a lack of descriptors until then fails the call
     std::string reason;
     bool wants_write = false;
   };

@@ -78,7 +78,7 @@ void Door::run() {
     try {
       static_cast<void>(waiter.until([this] { return turn(); }, *sleeper_));
       expire();
-    } catch (...) {  // no memory: those that hear nothing more dial again
+    } catch (...) {  // no memory: peers without an answer dial again
       visitors_.clear();
     }
   }

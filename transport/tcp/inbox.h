@@ -44,7 +44,7 @@ class Inbox {
   };
 
   // ---- for the mesh ----
-  /// Begins to connect. False: this end must not, because the peer's connection comes.
+  /// Begins to connect. False: this end must wait for the connection of the peer.
   bool begin(int peer);
   /// Ends this end's try. `welcome`: the peer accepted the connection. Returns whether the peer's
   /// own connection comes in its place.

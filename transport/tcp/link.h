@@ -103,16 +103,17 @@ class Link {
     Queue<Posted> posted;         ///< receives without their message
     Queue<Arrived> arrived;       ///< messages without their receive
     Queue<Waiting> waiting;       ///< sends whose receive is not known to be posted
-    std::size_t asked = 0;        ///< the first so many of `waiting` have sent kAsk
+    std::size_t asked = 0;        ///< number of entries of `waiting`, from the front, that have
+                                  ///< sent kAsk
     std::size_t asked_of_us = 0;  ///< kAsk entries in `arrived`
     Queue<Ready> ready;           ///< receives of the peer that are posted before our send
   };
-  /// Where the payload that comes in goes.
+  /// The destination of the payload that is arriving.
   struct Payload {
     std::size_t left = 0;
     std::byte* target = nullptr;  ///< null: thrown away
-    Request* request = nullptr;   ///< whose bytes these are, if it is posted
-    bool eager = false;           ///< done with this payload
+    Request* request = nullptr;   ///< the receive of these bytes, if it is posted
+    bool eager = false;           ///< the request is done with this payload
     std::uint8_t lane = 0;
     std::uint32_t sequence = 0;
     std::uint32_t sum = 0;  ///< of the bytes that have come
@@ -132,7 +133,7 @@ class Link {
   void announce_room();
   void deliver(Request& request, Arrived& message);
 
-  /// Takes what was read. False when the link died over it.
+  /// Handles the bytes that were read. False if that ended the link.
   bool parse(std::span<const std::byte> bytes);
   bool on_frame(const FrameHeader& header);
   bool on_eager(const FrameHeader& header);
@@ -157,15 +158,15 @@ class Link {
   std::array<std::unique_ptr<Lane>, Mesh::kLanes> lanes_;
   std::vector<const Lane*> used_;  ///< those of lanes_ that exist
   Outbox outbox_;
-  std::size_t room_;         ///< what we may still send eagerly
+  std::size_t room_;         ///< bytes that this rank may still send eagerly
   std::size_t ready_ = 0;    ///< entries in `ready` of all lanes
-  std::size_t owed_ = 0;     ///< what the peer has sent eagerly and we have not given back
-  std::size_t to_give_ = 0;  ///< part of owed_ that is free and not announced yet
+  std::size_t owed_ = 0;     ///< eager bytes of the peer, not given back
+  std::size_t to_give_ = 0;  ///< part of owed_ that is free and not announced
   Payload payload_;
-  std::uint32_t payload_sum_ = 0;                       ///< what payload_ must add up to
-  std::uint64_t frames_ = 0;                            ///< whose headers have come
-  std::array<std::byte, sizeof(SummedHeader)> header_;  ///< of the frame that comes in next
-  std::size_t header_bytes_ = 0;                        ///< so many have come; never all
+  std::uint32_t payload_sum_ = 0;                       ///< the sum that payload_ must have
+  std::uint64_t frames_ = 0;                            ///< number of headers that have arrived
+  std::array<std::byte, sizeof(SummedHeader)> header_;  ///< of the frame that comes next
+  std::size_t header_bytes_ = 0;                        ///< bytes of header_ so far; never all
 };
 
 }  // namespace hccl::transport::tcp

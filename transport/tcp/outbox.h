@@ -41,7 +41,7 @@ class Outbox {
   struct Frame {
     SummedHeader head{};
     const std::byte* payload = nullptr;
-    Request* request = nullptr;  ///< whose bytes these are
+    Request* request = nullptr;  ///< the request that has these bytes
     bool last = false;           ///< the request is done with this frame
   };
   struct Stream {

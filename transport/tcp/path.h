@@ -28,7 +28,7 @@ class Path {
  private:
   std::chrono::nanoseconds patience_;
   std::uint64_t acknowledged_ = 0;     // bytes
-  Deadline::Clock::time_point since_;  // so many are acknowledged
+  Deadline::Clock::time_point since_;  // acknowledged_ has not changed since
   Deadline::Clock::time_point looked_;
 };
 
