@@ -27,7 +27,7 @@ class ProcessSet:
 
     @property
     def group(self) -> str:
-        """ValueError: neither init nor add_process_set has got the process set."""
+        """ValueError: neither init nor add_process_set has made a group of the process set."""
         if self.process_set_id is None:
             raise ValueError(f"hccl: {self} is not yet a group: call add_process_set on all ranks")
         return f"hccl_process_set_{self.process_set_id}" if self.process_set_id else hccl.WORLD
@@ -116,7 +116,7 @@ def check_devices(**devices: str) -> None:
 
 
 def check_groups(num_groups: Any, groups: Any) -> None:
-    """Any division of the gradients gives the same results; here all of them are one group."""
+    """Checks two options that have no effect: all gradients are one group."""
     for keyword, value in (("num_groups", num_groups), ("groups", groups)):
         if not (value is None or isinstance(value, (list, tuple)) or value >= 0):
             raise ValueError(f"hccl: {keyword}={value!r}: not a number or lists of variables")

@@ -1,7 +1,7 @@
 """JAX on CPUs: its collectives between processes run on hccl. docs/jax.md explains it.
 
-`python -m hccl.jax program.py` runs a program unchanged. A program that needs no such start calls
-use() in place of its first import of jax, and then initialize() or jax.distributed.initialize()."""
+`python -m hccl.jax program.py` runs a program unchanged. A program that is started without it calls
+initialize(), or use() and jax.distributed.initialize(), before it imports jax."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def abort(reason: str) -> None:
 
 
 def _native() -> ctypes.CDLL:
-    """The library that MPItrampoline loads: there is one of it in the process."""
+    """The library. MPItrampoline loads the same copy of it."""
     global _library
     if _library is None:
         _library = ctypes.CDLL(str(_build.library("libhccl_jax.so")))

@@ -7,9 +7,9 @@ from typing import Iterator, NamedTuple, Optional
 
 
 class _Launcher(NamedTuple):
-    present: tuple[str, ...]  # the variables that show it; the first is the rank
+    present: tuple[str, ...]  # variables that show the launcher; the first has the rank
     sizes: tuple[str, ...]
-    given: tuple[str, ...]  # a process in which one of them differs is another start
+    given: tuple[str, ...]  # the nearest ancestor with other values of these gave them
 
 
 # mpirun (PMIx), torchrun, Slurm and hydra, as hccl/join/launcher.cc reads them. PMIx without Open

@@ -56,8 +56,7 @@ _UNSAVEABLE = (
 
 
 def _refuse_in_xla(graph: Any) -> None:
-    """ValueError: the graph belongs to a function with jit_compile, or to a function inside such a
-    one."""
+    """ValueError: the graph belongs to a function with jit_compile, or to a function inside one."""
     if graph is None or not control_flow_util.GraphOrParentsInXlaContext(graph):
         return
     while isinstance(graph, FuncGraph) and not control_flow_util.InXlaContext(graph.outer_graph):

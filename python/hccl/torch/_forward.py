@@ -45,7 +45,7 @@ class ForwardOverlap:
         self._learnt = 0  # iterations
         # While learning, one message that is reduced when backward ends.
         self._complete: list[list[int]] = [list(range(len(parameters)))]  # gradients, by message
-        self._parts: list[set[int]] = []  # gradients of which a message has a part
+        self._parts: list[set[int]] = []  # for each message: gradients with a part in it
         self._in: list[list[int]] = []  # messages with a part of each gradient
         self._missing: list[int] = []  # gradients of each message that are not ready
         self._needs: dict[torch.nn.Module, int] = {}  # the last message that its forward waits for

@@ -95,7 +95,7 @@ def create(options: Any, pg_options: Any = None) -> Any:
     """Makes the backend of one process group. torch.distributed calls it on the members."""
     from torch.distributed import distributed_c10d
 
-    ranks = options.global_ranks_in_group  # of the default group, which itself has none
+    ranks = options.global_ranks_in_group  # empty for the default group itself
     return _module.load().create(
         store=_own_store(ranks) if ranks else options.store,
         rank=options.group_rank,

@@ -28,7 +28,7 @@ _plans: weakref.WeakSet[_Plan] = weakref.WeakSet()
 
 
 def barrier_of_plans() -> None:
-    """For join(): a rank that still trains gets an error, as its plans meet a barrier."""
+    """For join(): an error if another rank still trains and reduces gradients in its plans."""
     for plan in sorted(_plans, key=lambda plan: plan.comm.name):
         plan.comm.barrier()
 

@@ -332,7 +332,7 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     def clip_grad_norm_fused_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
         """Clips the gradients of all groups together, as torch.nn.utils.clip_grad_norm_ does, and
-        returns their norm before. After a deferred unscale_ it only stores the coefficient."""
+        returns their norm before that. After a deferred unscale_ only stores the coefficient."""
         pending = self._pending
         factor, norm = pending or (1.0, None)
         if norm is None or norm_type != 2.0:
