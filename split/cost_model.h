@@ -1,6 +1,6 @@
 // Learns the cost of an allreduce by its size from measurements: a line (start + per_byte * n), and
 // a table for sizes that the line does not fit. Begins with the communicator's costs, goes on with
-// the times of training. Pure: engine/agreement.h gets the costs.
+// the times of training. Pure: engine/agreement.h reads those costs.
 #pragma once
 
 #include <cstddef>

@@ -31,7 +31,7 @@ struct Profile {
   std::vector<Prediction::Times> segments;
   double measured_compute_end = 0;
   double measured_end = 0;                     ///< of the last segment
-  std::vector<CostSample> samples;             ///< pure costs of segments that ran beside nothing
+  std::vector<CostSample> samples;             ///< pure costs of segments without overlap
   std::vector<CostSample> overlapped_samples;  ///< segments that began during backward
   /// Nothing if the traces do not show it (too little overlap, or no iteration without overlap).
   std::optional<Contention> contention;

@@ -124,7 +124,7 @@ Status Overlap::lay_out(Segments segments) {
     laid_out.push_back(std::move(segment));
     first = last + 1;
   }
-  // Later segments may need copies that these do not need; then it would be too late for kOom.
+  // Later segments may copy gradients that these reduce in place; then kOom would come too late.
   if (mode_ == Mode::kAuto && !contiguous()) {
     buffer_elements = 0;
     for (const auto& gradient : gradients_) buffer_elements += gradient.count;

@@ -76,7 +76,7 @@ Advice more(const Analysis& analysis) {
                  ms(analysis.best.prediction.end).c_str(), ms(gain).c_str())};
 }
 
-/// The change of the end of the best plan if its cuts were `changed`.
+/// How much later or earlier than with the best plan the last allreduce ends, with these cuts.
 Result<std::string> effect(const Analysis& analysis, const Segments& changed) {
   HCCL_ASSIGN_OR_RETURN(const double end, end_of(analysis, changed));
   const double by = end - analysis.best.prediction.end;
