@@ -69,7 +69,7 @@ class OfiMesh final : public Mesh {
     std::uint64_t sent = 0;     ///< messages so far
     std::uint64_t awaited = 0;  ///< receives so far
     std::deque<Op*> receives;   ///< unfinished receives, in order
-    Op* suspect = nullptr;      ///< the oldest of them at the last inspection
+    Op* suspect = nullptr;      ///< the oldest receive at the last inspection
     bool peeking = false;
   };
   struct PeerState {

@@ -48,9 +48,9 @@ void OfiMesh::peeked(Channel& channel, std::size_t size) {
   cancel(op);
 }
 
-/// After the receive was cancelled: receives the message aside, because its sender is done only
-/// when a receive takes it. Only then the request ends, because the caller need not call progress()
-/// later.
+/// After the receive was cancelled: receives its message into scratch memory, because the sender is
+/// done only when a receive takes the message. The request ends only then, because after its end
+/// the caller need not call progress().
 void OfiMesh::take_aside(Op& op) {
   op.scratch.reset(new (std::nothrow) std::byte[std::max<std::size_t>(op.sent, 1)]);
   if (op.scratch == nullptr) return finish(op, op.verdict);

@@ -52,8 +52,8 @@ std::string say(const Result<std::string>& part) {
 /// Whether a process lacks something. Other failures may be consequences of a peer's lack.
 bool is_lack(Code code) { return code == Code::kSyscall || code == Code::kOom; }
 
-/// One round. Returns the first part that is not empty, or the failure of the first member that has
-/// one. If the exchange fails, this rank knows only its own failure.
+/// One round. Returns the first part that is not empty, or a failure: that of the first member with
+/// a lack, else the first. If the exchange fails, this rank knows only its own failure.
 Result<std::string> round(const OpenArgs& args, const std::vector<int>& members,
                           const Result<std::string>& mine) {
   const Result<std::vector<std::string>> parts = agree(args, say(mine));

@@ -101,7 +101,7 @@ class BasicLink {
   RingWriter out_;
   RankState* peer_state_;
   std::vector<LaneState*> active_;  // lanes with sends, the next to be served first
-  bool waiting_ = false;            // there are blocked sends, as in the ring's control
+  bool waiting_ = false;            // sends are blocked; copy of the ring's `waiting`
   Limits limits_;
   std::uint64_t eager_sent_ = 0;        // cost of all eager messages sent
   std::uint64_t eager_taken_seen_ = 0;  // eager_taken of the peer, as last read

@@ -82,8 +82,8 @@ void Dialer::pause(Call& call) {
 
 void Dialer::failed(int peer, Call& call, const Status& why) {
   call.reason = why.message();
-  // The connection was established, and then the other end hung up: the peer's process, or another
-  // one that has its port now.
+  // An established connection that the other end closed counts as refused: the peer closed it, or
+  // another process that has the peer's port now.
   const bool refused = why.code() == Code::kUnavail || (call.pending && call.pending->connected());
   if (why.code() == Code::kSyscall && !call.lack) call.lack = Deadline::after(kLackTime);
   if (!refused) call.ended.reset();

@@ -67,7 +67,7 @@ class Dialer {
     Deadline next = Deadline::never();         // end of the pause, or of the try
     std::chrono::nanoseconds patience{};       // time of the next try until the connection
     std::optional<Deadline> ended;             // a peer that refuses until then counts as gone
-    std::optional<Deadline> lack;              // a lack of descriptors until then fails the call
+    std::optional<Deadline> lack;              // when a lack of descriptors fails the call
     std::string reason;
     bool wants_write = false;
   };

@@ -74,7 +74,7 @@ class Door {
   std::shared_ptr<const TlsContext> tls_;
   bool listening_ = false;
   Deadline listen_again_ = Deadline::never();
-  std::optional<Deadline> lack_;  // a lack of descriptors until then is a failure
+  std::optional<Deadline> lack_;  // when a lack of descriptors is a failure
   Thread thread_;
 };
 

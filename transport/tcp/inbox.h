@@ -18,7 +18,7 @@ namespace hccl::transport::tcp {
 
 /// The answer of the end that accepts.
 enum class Answer : std::uint32_t {
-  kAsk,      ///< none: the hello of the end that connects
+  kAsk,      ///< no answer: the mark of a hello from the end that connects
   kWelcome,  ///< this is the connection of the two ranks
   kCrossed,  ///< the accepting end connects itself
   kEnded     ///< the mesh has closed, or the two ranks have had their connection

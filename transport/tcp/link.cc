@@ -141,8 +141,8 @@ bool Link::read() {
   std::size_t turn = 0;
   // Bytes that epoll does not report would not wake a sleeper.
   while (connected() && (turn < kBytesPerTurn || connection_.pending())) {
-    // A payload that has begun is read directly to its place. Behind it only the next headers are
-    // read here, so that the payload after it goes directly to its place, too.
+    // Reads the payload that has begun directly to its place, and only a few headers behind it: so
+    // the next payload can go directly to its place, too.
     const bool straight = payload_.left > 0 && payload_.target != nullptr;
     std::array<iovec, 2> pieces{};
     if (straight) pieces[0] = {payload_.target, payload_.left};

@@ -160,8 +160,8 @@ class Link {
   Outbox outbox_;
   std::size_t room_;         ///< bytes that this rank may still send eagerly
   std::size_t ready_ = 0;    ///< entries in `ready` of all lanes
-  std::size_t owed_ = 0;     ///< eager bytes of the peer, not given back
-  std::size_t to_give_ = 0;  ///< part of owed_ that is free and not announced
+  std::size_t owed_ = 0;     ///< eager bytes of the peer whose credit was not returned
+  std::size_t to_give_ = 0;  ///< bytes of owed_ whose credit can be returned
   Payload payload_;
   std::uint32_t payload_sum_ = 0;                       ///< the sum that payload_ must have
   std::uint64_t frames_ = 0;                            ///< number of headers that have arrived
