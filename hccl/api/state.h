@@ -1,5 +1,5 @@
-// All process-wide state of the library: configuration, hubs, handles, groups. The rooms below have
-// none. Every member is safe to use from any thread.
+// All process-wide state of the library: configuration, worlds, handles, groups. The rooms below
+// have none. Every member is safe to use from any thread.
 //
 // A forked child makes a state of its own, and leaves its parent's alone: a thread of the parent
 // may have held any lock of it at the fork.
