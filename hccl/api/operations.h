@@ -55,8 +55,8 @@ Result<std::vector<Transfer>> batch_send_recv(const Communicator& comm,
                                               const HcclSendRecvItem* items,
                                               std::uint32_t item_num);
 
-/// The messages of a refused send, receive or batch, as far as they are known. If the peer is not
-/// another rank, these are the messages with every rank. A collective has none.
+/// The messages of a refused send, receive or batch: peers and directions. If the call names no
+/// other rank as its peer, all other ranks count as its peers. A collective has none.
 using Messages = std::optional<std::vector<Transfer>>;
 Messages messages_of(const Communicator& comm, decltype(&send) check, void* buffer,
                      std::uint64_t count, HcclDataType type, std::uint32_t peer);

@@ -67,7 +67,7 @@ struct Envelope {
   /// The count of the call, or of all blocks together for reducescatterv and allgatherv. Between
   /// two ranks in alltoallv: the elements that the sender of the envelope sends to its peer.
   std::uint64_t count = 0;
-  /// Reducescatterv and allgatherv: a hash of the arrays of counts and displacements, with `plan`.
+  /// Reducescatterv and allgatherv: together with `plan`, a hash of all counts and displacements.
   /// Between two ranks in alltoallv: the elements that the sender of the envelope expects.
   std::uint32_t root = 0;
   std::uint32_t plan = 0;       ///< the fusion plan, without the highest bit; or the call's tag

@@ -68,8 +68,8 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
 // In the order of Wire.
 constexpr std::array kWires = {"auto", "plain", "crc", "tls"};
 
-// Ranks compare the values of both variables in one frame when they join. A value for all
-// operations and levels has 1000 bytes.
+// The limits of HCCL_ALGO and HCCL_TRANSPORT: ranks compare both in one frame when they join. An
+// HCCL_ALGO for all operations and levels has 1000 bytes.
 constexpr std::size_t kAlgoCap = 1536;
 constexpr std::size_t kTransportCap = 64;
 

@@ -40,8 +40,8 @@ constexpr std::uint32_t power_of_x(unsigned n) {
   return result;
 }
 
-/// The factors that move the two halves of 128 bits ahead by some bytes. The exponents allow for
-/// the extra factor x in a carry-less product of reversed numbers.
+/// The factors that fold the two halves of 128 bits into the data `bytes` bytes later. A carry-less
+/// product of reversed numbers has an extra factor x: so the exponents are one less.
 constexpr std::array<std::uint64_t, 2> moving_on(unsigned bytes) {
   return {std::uint64_t{power_of_x(8 * bytes + 63)} << 32,
           std::uint64_t{power_of_x(8 * bytes - 1)} << 32};

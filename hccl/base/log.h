@@ -55,8 +55,8 @@ class Log {
 /// All communicators of a tree share one.
 using Logger = std::shared_ptr<const Log>;
 
-/// A log on standard error. level: trace, debug, info, warn, error or off, as in HCCL_LOG; with "
-/// stdout" behind it the lines go to standard output. Each line contains `who`, such as "rank 3".
+/// A log on standard error. level: trace, debug, info, warn, error or off, as in HCCL_LOG. "warn
+/// stdout" writes to standard output instead. Each line contains `who`, such as "rank 3".
 Logger make_logger(std::string_view level, std::string_view who);
 
 }  // namespace hccl

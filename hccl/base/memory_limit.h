@@ -11,7 +11,7 @@
 namespace hccl {
 
 struct MemoryLeft {
-  std::uint64_t bytes = UINT64_MAX;  ///< without a margin for allocations that are not checked
+  std::uint64_t bytes = UINT64_MAX;  ///< less a margin for allocations that are not checked
   std::string of;                    ///< a description of the limit
 };
 

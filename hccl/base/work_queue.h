@@ -21,7 +21,7 @@
 namespace hccl {
 
 /// Every member is safe to use from any thread. If a shared_ptr owns the queue, the worker and the
-/// tickets keep the queue alive, so a callback may destroy the last other owner, which calls end().
+/// tickets keep the queue alive: a callback may destroy the queue's other owner, which calls end().
 class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  public:
   using Work = std::function<Status()>;

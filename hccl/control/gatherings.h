@@ -61,7 +61,7 @@ class Gatherings {
   };
   struct Late {
     Key key;
-    RankSet arrived;  ///< the arrived ranks, or those of them that log the others
+    RankSet arrived;  ///< the arrived ranks, or those of them that log `awaited`
     RankSet awaited;
   };
   /// A relay that has waited this long for members below sends its partial sum.

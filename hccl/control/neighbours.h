@@ -56,7 +56,7 @@ class Neighbours {
 
     Role role = Role::kStranger;
     std::uint32_t node = 0;  ///< unknown for a stranger
-    RankSet below;           ///< for a child: the nodes in its part of the tree, itself included
+    RankSet below;           ///< for a child: the nodes in its subtree, itself included
     RankSet in_doubt{};      ///< for a child: nodes of `below` that do not answer their parents
     bool skipped = false;    ///< for a child: the nodes below it have an offer
     std::uint32_t got = 0;   ///< frames that came
@@ -100,7 +100,7 @@ class Neighbours {
     Kind kind{};
     Root root;
   };
-  /// Reads a frame's head. Nothing if it is none.
+  /// Reads a frame's head. Nothing if the head is not valid.
   std::optional<Head> unseal(Line& line, ByteReader& frame, Time now);
 
   /// The node's thread runs now instead of at `due`. Returns the delay.

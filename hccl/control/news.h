@@ -48,11 +48,10 @@ struct News {
   RankSet left_ranks{};      ///< ranks that left, while other ranks of their processes stayed
 
   /// Commutative, associative and idempotent. Returns the additions. At kVerdictsCap verdicts,
-  /// drops those of communicators, which only save messages; at kScopesCap summons, drops all
-  /// summons.
+  /// drops those of communicators: they only save messages. At kScopesCap summons, drops all.
   News merge(const News& more);
   bool merge(const Verdict& verdict);
-  /// The ranks that have died, each by a verdict.
+  /// The ranks that have died by the verdicts.
   RankSet dead_ranks() const;
   /// The verdicts in the order of the decisions.
   std::vector<Verdict> in_order() const;

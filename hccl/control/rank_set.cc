@@ -50,8 +50,8 @@ std::string RankSet::text() const {
   return words;
 }
 
-// Passes over the edges of both sets in ascending order. `keep` decides from the membership in `a`
-// and in `b` whether a rank is in the result; it keeps no rank that is in neither.
+// Passes over the edges of both sets in ascending order. keep(in_a, in_b) decides whether a rank is
+// in the result; keep(false, false) must be false.
 template <class Keep>
 RankSet RankSet::merge(const RankSet& a, const RankSet& b, Keep keep) {
   RankSet result;

@@ -27,8 +27,9 @@ struct Refusal {
   std::uint64_t number = 0;   ///< of the operation
   std::uint32_t times = 0;    ///< how many calls
   std::string text;           ///< of the last call; empty: the rank has destroyed its communicator
-  /// How many more calls for groups this rank had refused than these ranks when it last made a
-  /// group with them, or when the refusal became their error. 0 for other ranks.
+  /// The other ranks by a difference, which is 0 for ranks that are not in the map: this rank's
+  /// number of refused calls for groups minus theirs, when both last made a group or when the
+  /// refusal became their error.
   std::map<std::int64_t, RankSet> met;
 };
 void put(ByteWriter& out, const Refusal& refusal);

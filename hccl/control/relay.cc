@@ -68,7 +68,7 @@ void Relay::settle() {
   if (state_ == State::kOrphan) seek();
   if (state_ == State::kRoot) rule();
   tell_ranks();
-  say_below();  // before parts, so that the way of their answers is known
+  say_below();  // before parts: the parent sends their answers to known nodes only
   answer_due();
   std::erase_if(step_.late, [this](const auto& each) {
     return gatherings_.open().count(each.key) == 0;  // its ranks have got the answer meanwhile

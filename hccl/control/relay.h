@@ -77,8 +77,8 @@ class Relay {
   /// Tells all nodes that this communicator's ranks must open connections for messages.
   Step summon(const Uuid& scope, Time now);
   /// The process leaves, with all its ranks. First it waits a moment for leaving processes below
-  /// it, which would otherwise need new parents. state() is kOver once the process may exit,
-  /// kTogether and a second later at most.
+  /// it, which would otherwise need new parents. state() is kOver once the process may exit, at
+  /// most kTogether plus one second later.
   Step leave(Time now);
 
   static constexpr std::chrono::milliseconds kTogether{300};
@@ -86,7 +86,7 @@ class Relay {
   State state() const { return state_; }
   const Root& root() const { return tree_.root(); }
   const News& news() const { return news_; }
-  /// The numbers of the nodes in this node's part of the tree, itself included.
+  /// The numbers of the nodes in this node's subtree, itself included.
   RankSet below() const;
   /// Whether all neighbours have acknowledged all frames of this node.
   bool is_heeded() const;
@@ -104,7 +104,7 @@ class Relay {
     Why why;
     std::uint32_t skipped;  // for kOffer: the silent node above the dialed one
   };
-  // The contents of a frame that a rank sends once, or a node about another node.
+  // The contents of a frame that a rank sends only once, or that a node sends about another node.
   struct Up {
     Uuid scope{};              // of a report
     std::uint32_t number = 0;  // of the rank, or of the node: kSilent, kLeave

@@ -137,7 +137,7 @@ void Relay::census() {
   }
 }
 
-// The lowest rank of each host, if many ranks are late: each speaker logs a line.
+// The arrived ranks that log the late ones: all or, if many are late, the lowest on each host.
 RankSet Relay::speakers(const Gatherings::Late& late) const {
   if (late.awaited.count() <= kMany) return late.arrived;
   std::map<std::uint32_t, std::uint32_t> first;  // by host

@@ -73,7 +73,7 @@ Relay::Step Relay::leave(Time now) {
   });
 }
 
-// Merges waits for a moment. Keeps frames that a rank sends only once, for the next parent or root.
+// Merges the waits of a short time. Keeps frames that are sent once, for the next parent or root.
 bool Relay::hear_up(Kind kind, std::string_view body) {
   ByteReader in(body);
   if (kind == Kind::kWait) {

@@ -70,9 +70,9 @@ class RosterDraft {
   /// The node itself; `own` has one host and one node.
   explicit RosterDraft(Roster own);
   /// Adds the processes that a child has announced: node 0 is the child, the others are below it.
-  /// Known processes show the place of the others. A known process may have more ranks now; `grown`
-  /// then gets its number. Two processes may claim one rank; the root decides between them. Fails,
-  /// and adds nothing, if there are too many processes.
+  /// The parent of a new process may be a known one. A known process may have more ranks now;
+  /// `grown` then gets its number. Two processes may claim one rank; the root decides between them.
+  /// Fails, and adds nothing, if there are too many processes.
   Status add(const Roster& sub, std::vector<std::uint32_t>* grown = nullptr);
   const Roster& roster() const { return roster_; }
   const RankSet& ranks() const { return ranks_; }

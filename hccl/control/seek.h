@@ -52,7 +52,7 @@ class Seek {
   Step failed(bool gone, std::string why, Time now);
   Step frame(LineId line, std::string_view bytes, Time now);
   /// One more rank of this process joins; it is below `size`. If its size or agreement differs, or
-  /// another thread has brought it, nobody can join.
+  /// another thread has brought the same rank, nobody can join.
   Step bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement, Time now,
              const Attempt& attempt = {});
   /// The other end has closed the line.

@@ -23,13 +23,13 @@ class Seats {
   /// Seats a newcomer. Nothing: the newcomer is a child of this node now. Else: the child that the
   /// newcomer must ask, which is the one with the fewest nodes below.
   std::optional<int> seat(int newcomer);
-  /// A child has announced the number of nodes in its part of the tree, itself included.
+  /// A child has announced the number of nodes in its subtree, itself included.
   void announced(int child, std::size_t nodes);
   void gone(int child) { nodes_.erase(child); }
   std::size_t children() const { return nodes_.size(); }
 
  private:
-  std::map<int, std::size_t> nodes_;  // by child: nodes in its part, and newcomers on their way
+  std::map<int, std::size_t> nodes_;  // by child: nodes in its subtree, and newcomers on their way
 };
 
 /// The root that a node obeys. Each root that takes over has a higher epoch than the one before.

@@ -10,7 +10,7 @@ namespace {
 
 // A connection may end because of a death. The root learns of a death in this time.
 constexpr std::chrono::seconds kDeathIsKnown{2};
-// A part that a rank sent before it left arrives in this time.
+// A rank's part of a gathering, sent before the rank left, arrives within this time.
 constexpr std::chrono::milliseconds kPartsArrive{500};
 
 std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }

@@ -11,7 +11,7 @@
 namespace hccl::core {
 namespace {
 
-/// The space in one rank's part of an exchange beside paths and configuration.
+/// The most bytes of an offer. The rest of rank 0's blob is for paths and the configuration.
 constexpr std::size_t kOfferBytes = join::World::kBlobCap - 16384;
 constexpr std::size_t kPathCap = 4096;
 

@@ -198,7 +198,7 @@ void Mailbox::serve() {
   if (const Status opened = open(); !opened.ok()) {
     ended_.raise(opened);
   } else {
-    // Aborts and arriving data ring. Only the verdict on a lost peer has to be found by time.
+    // Aborts and new data end a nap. The deadline of a peer's verdict does not: naps are short.
     constexpr std::chrono::milliseconds kNap{250};
     const Waiter waiter{.policy = {.spin = std::chrono::nanoseconds(0), .longest_nap = kNap}};
     static_cast<void>(waiter.until(

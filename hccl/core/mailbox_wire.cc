@@ -214,8 +214,8 @@ void Mailbox::listen(int peer) {
 
 void Mailbox::take(int peer) {
   const Header header = peers_[static_cast<std::size_t>(peer)]->header;
-  // Receives the peer's next header before bytes of this message are asked for, because the header
-  // follows those bytes.
+  // Posts the receive of the peer's next header before it asks for bytes of this message: the
+  // header follows those bytes.
   listen(peer);
   switch (header.kind) {
     case HeaderKind::kEager:

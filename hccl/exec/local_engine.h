@@ -56,7 +56,7 @@ class LocalEngine {
   void begin(const Call& call, const Envelope& envelope, const local::Algorithm* forced = nullptr);
   Status finish();
 
-  /// Sets Waiter::progress for every wait until the next call.
+  /// Sets Waiter::progress for every wait until it is set again.
   void set_progress(const std::function<Status()>& progress) { region_.set_progress(progress); }
   /// Says that `rank` is dead and uses no buffers any more. Ranks of other hosts are ignored. Any
   /// thread.
@@ -118,7 +118,7 @@ class LocalEngine {
   bool one_process_;
   select::LocalSelector selector_;
   local::Tuning tuning_;
-  // Choices by the memory that the last operation of the same kind and size used.
+  // By kind and size: the choice for the memory that the last such operation used.
   Recent<Expectation> expected_;
   Recent<Remembered> known_;            // choices by the descriptors of the ranks
   Expectation* expectation_ = nullptr;  // of this operation; null: its memory does not matter

@@ -54,7 +54,7 @@ class TwoLevel {
   static constexpr std::size_t kRemembered = 8;
 
   struct Part {
-    std::uint64_t slice_at;     // of the slice in the vector, in elements
+    std::uint64_t slice_at;     // first element of the slice in the vector
     std::vector<Block> blocks;  // of all local ranks, from the start of the slice
   };
   struct Chosen {

@@ -1,5 +1,6 @@
-// Processes of this host that a launcher started as ranks of a job, but that have not come yet. If
-// the rank of such a process is taken, two jobs have one name, or a rank is left over.
+// Processes of this host that a launcher started as ranks of a job, but that have not joined yet.
+// If another process has the rank of such a process, two jobs have one name, or one of the two
+// processes is left over from an earlier attempt.
 #pragma once
 
 #include <functional>

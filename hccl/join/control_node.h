@@ -30,8 +30,8 @@ class ControlNode {
     virtual void joined(const std::shared_ptr<const control::Roster>&, std::uint32_t) {}
     /// The node has not joined, and only refuses others that come later; or it cannot go on.
     virtual void failed(const Status&) {}
-    /// brought(): bring() took effect for this rank's owner. refused(): bring() came too late;
-    /// success: the others have joined.
+    /// brought(): bring() took effect for this rank's owner. refused(): bring() came too late: the
+    /// others had joined (success), or could not join (the reason).
     virtual void brought(const Owner*) {}
     virtual void refused(const Owner*, const Status&) {}
     virtual void heard(const control::News&) {}

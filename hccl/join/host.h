@@ -10,9 +10,8 @@
 
 namespace hccl::join {
 
-/// Names the boot and the network namespace, at most 128 bytes. Two processes with equal identities
-/// probably share memory; they do if one of them can map memory of the other. So this is only a
-/// hint.
+/// Names the boot and the network namespace, at most 128 bytes. Only a hint: two processes with
+/// equal identities probably share memory. Whether they do shows when one maps the other's memory.
 using HostIdentity = std::string;
 HostIdentity host_identity(const std::string& boot);
 /// The boot. An error if the process has no descriptor to read the boot's id with: without the id,

@@ -30,8 +30,8 @@ constexpr std::string_view kPrefix = "root-";
 constexpr std::string_view kContestPrefix = "contest-";
 constexpr double kContestSeconds = 3600;
 
-// The ranks of several network namespaces, as those of containers, may share the directory, but not
-// the root's address.
+// The name contains the network namespace: ranks of other namespaces (containers) may see the
+// directory, but cannot reach the root's address.
 std::string file_of(std::string_view prefix, const std::string& job) {
   return std::string(prefix) + digest_name("net " + own_namespace("net") + " job " + job);
 }

@@ -58,8 +58,8 @@ bool is_loopback(const sockaddr* address) {
   return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == 127;
 }
 
-// The address from which this host reaches an address for documentation (RFC 5737, 3849), which no
-// network has: that of the default route. Sends nothing. Empty if the family has no such route.
+// The local address of the default route, which is the route to an address for documentation (RFC
+// 5737, 3849), as no network has such addresses. Sends nothing. Empty without a default route.
 std::string default_address(int family) {
   sockaddr_in to4 = {};
   sockaddr_in6 to6 = {};

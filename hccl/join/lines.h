@@ -82,7 +82,7 @@ class Lines {
     bool open = false;           // proved
     bool dialed = false;         // by this node
     bool closing = false;        // closes once all frames are sent
-    bool deaf = false;           // takes no more bytes; those that it sent before are still read
+    bool deaf = false;           // takes no more bytes; its earlier bytes are still read
     std::size_t queued = 0;      // bytes, since the queue was last empty
     Time since{};
     std::uint32_t watched = 0;  // events

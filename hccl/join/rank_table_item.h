@@ -55,7 +55,7 @@ class TableItem {
 /// The result of a reader of one layout: the ranks in any order; their numbers are not checked yet.
 struct TableDraft {
   std::vector<RankEntry> ranks;
-  std::string extra;  ///< of the layout, for the digest: super pods
+  std::string extra;  ///< text for the digest, beside the ranks: super pods, collective
 };
 
 /// The readers of the layouts, one a file. `root` is the whole table.

@@ -24,7 +24,7 @@ RankSet ranks_of(const std::vector<int>& ranks, int size) {
   return RankSet(std::vector<std::uint32_t>(ranks.begin(), ranks.end()));
 }
 
-// The blobs in order of index, which each blob begins with.
+// The blobs in the order of the index with which each blob begins.
 Result<std::vector<std::string>> parts_of(const std::map<std::uint32_t, std::string>& blobs,
                                           std::uint32_t size) {
   std::vector<std::string> parts(size);

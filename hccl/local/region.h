@@ -252,7 +252,7 @@ class BasicRegion {
   Status await_failure();
   /// Whether a wait of this operation took longer than a few checks.
   bool waited() const { return waited_; }
-  /// Sets Waiter::progress for every wait until the next call.
+  /// Sets Waiter::progress for every wait until it is set again.
   void set_progress(const std::function<Status()>& progress) {
     waiter_.progress = background_.progress = progress;
   }

@@ -293,7 +293,7 @@ class Messages {
     std::uint64_t shorter = 0;
     for (const std::uint64_t bytes : kMessages) {
       if (bytes * static_cast<std::uint64_t>(size_) > kOutput && shorter != 0) break;
-      // A longer message takes at most as much longer as its bytes.
+      // The time of a message grows at most in proportion to its bytes.
       const double times = shorter == 0 ? 0 : static_cast<double>(bytes) / shorter;
       HCCL_ASSIGN_OR_RETURN(const auto around, time(Op::kAllGather, "ring", bytes, ring * times));
       if (!around) break;

@@ -19,8 +19,8 @@ namespace hccl::select {
 /// fixed rules choose. Otherwise the algorithm with the least predicted time is chosen, unless the
 /// rules' choice is about as fast. `shared_cores`: some host has fewer cores than ranks.
 /// `round_once`: for a sum of 16-bit floats with one rank on each host, choose an algorithm that
-/// rounds once, whatever the costs. Only more than 32 ranks with chunks below 64 KiB have none that
-/// would be fast enough.
+/// rounds once, whatever the costs. It has no effect for more than 32 ranks with chunks below
+/// 64 KiB, where every such algorithm is slow.
 schedule::Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted,
                                int hosts = 1, const MessageCosts* costs = nullptr,
                                bool shared_cores = false, bool round_once = false);
