@@ -15,7 +15,7 @@ import unittest
 PUBLIC = ("hccl/hccl.h", "hccl/hccl_comm.h", "hccl/hccl_framework.h", "hccl/hccl_fusion.h",
           "hccl/hccl_optim.h", "hccl/hccl_types.h", "hccl/hcom.h",
           "hccl/acl/acl.h", "hccl/acl/acl_base.h", "hccl/acl/acl_base_rt.h", "hccl/acl/acl_mdl.h",
-          "hccl/acl/acl_op.h", "hccl/acl/acl_prof.h", "hccl/acl/acl_rt.h",
+          "hccl/acl/acl_op.h", "hccl/acl/acl_prof.h", "hccl/acl/acl_rt.h", "hccl/acl/acl_rt_memory.h",
           "hccl/acl/error_codes/rt_error_codes.h")
 TRANSPORT = "transport/*.h"  # its contract, not the transports themselves
 BELOW_CORE = ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/local", "hccl/schedule",

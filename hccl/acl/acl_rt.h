@@ -10,6 +10,7 @@
 #define ACL_ACL_RT_H_
 
 #include "acl_base_rt.h"
+#include "acl_rt_memory.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -75,6 +76,18 @@ aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int3
 aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
 
+typedef enum { ACL_RT_DEV_RES_CUBE_CORE = 0, ACL_RT_DEV_RES_VECTOR_CORE = 1 } aclrtDevResLimitType;
+/** ACL_ERROR_RT_FEATURE_NOT_SUPPORT, after the arguments were checked: a device has no such cores
+ * here. The same holds for the limits of a stream and of a thread. */
+aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value);
+aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value);
+aclError aclrtUseStreamResInCurrentThread(aclrtStream stream);
+aclError aclrtUnuseStreamResInCurrentThread(aclrtStream stream);
+/** Limits the time of operators, in seconds or (V2) microseconds. No effect, because no operator of
+ * a device runs here: *actualTimeout becomes UINT64_MAX, which means no limit. */
+aclError aclrtSetOpExecuteTimeOut(uint32_t timeout);
+aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* actualTimeout);
+
 /** A context gives a device to a thread. aclrtSetDevice makes a default context for each device;
  * the last aclrtResetDevice ends it. Create makes the new context the calling thread's context. */
 aclError aclrtCreateContext(aclrtContext* context, int32_t deviceId);
@@ -83,153 +96,6 @@ aclError aclrtDestroyContext(aclrtContext context);
 aclError aclrtSetCurrentContext(aclrtContext context);
 /** ACL_ERROR_RT_CONTEXT_NULL if the calling thread has no context. */
 aclError aclrtGetCurrentContext(aclrtContext* context);
-
-/* ---- Memory ---- */
-
-typedef enum {
-  ACL_MEM_MALLOC_HUGE_FIRST = 0,
-  ACL_MEM_MALLOC_HUGE_ONLY = 1,
-  ACL_MEM_MALLOC_NORMAL_ONLY = 2,
-  ACL_MEM_MALLOC_HUGE_FIRST_P2P = 3,
-  ACL_MEM_MALLOC_HUGE_ONLY_P2P = 4,
-  ACL_MEM_MALLOC_NORMAL_ONLY_P2P = 5,
-  ACL_MEM_MALLOC_HUGE1G_ONLY = 6,
-  ACL_MEM_MALLOC_HUGE1G_ONLY_P2P = 7,
-  ACL_MEM_TYPE_LOW_BAND_WIDTH = 0x0100,
-  ACL_MEM_TYPE_HIGH_BAND_WIDTH = 0x1000,
-  ACL_MEM_ACCESS_USER_SPACE_READONLY = 0x100000
-} aclrtMemMallocPolicy;
-
-typedef enum {
-  ACL_DDR_MEM = 0,
-  ACL_HBM_MEM = 1,
-  ACL_DDR_MEM_HUGE = 2,
-  ACL_DDR_MEM_NORMAL = 3,
-  ACL_HBM_MEM_HUGE = 4,
-  ACL_HBM_MEM_NORMAL = 5,
-  ACL_DDR_MEM_P2P_HUGE = 6,
-  ACL_DDR_MEM_P2P_NORMAL = 7,
-  ACL_HBM_MEM_P2P_HUGE = 8,
-  ACL_HBM_MEM_P2P_NORMAL = 9,
-  ACL_HBM_MEM_HUGE1G = 10,
-  ACL_HBM_MEM_P2P_HUGE1G = 11,
-  ACL_MEM_NORMAL = 12,
-  ACL_MEM_HUGE = 13,
-  ACL_MEM_HUGE1G = 14,
-  ACL_MEM_P2P_NORMAL = 15,
-  ACL_MEM_P2P_HUGE = 16,
-  ACL_MEM_P2P_HUGE1G = 17
-} aclrtMemAttr;
-
-/* A child of fork() starts without a device, stream, communicator or memory of its own, and may
- * then use all functions. The child can read the device memory of its parent, also mapped memory.
- * If the child writes to a page, it gets a copy of the page, and the parent does not see the write.
- * On other pages later writes of the parent appear, so copy data that must not change. If a child
- * frees device memory of its parent, nothing happens. In a child of a raw clone() every function
- * fails. */
-
-/** Device memory: operations between ranks of one host read and write it in place, without a copy.
- * 64-byte aligned, contents undefined. The program may use size rounded up to a multiple of 32, and
- * 32 bytes more. All policies have the same effect. ACL_ERROR_RT_MEMORY_ALLOCATION: no memory is
- * left. */
-aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
-/** As aclrtMalloc. aclrtMallocAlign32 does not add the 32 bytes. */
-aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
-aclError aclrtMallocCached(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
-/** Frees memory of these three functions. ACL_ERROR_RT_PARAM_INVALID for NULL, any other address,
- * and a second call. Does not wait for work that uses the memory. */
-aclError aclrtFree(void* devPtr);
-/** Private memory of this process, 64-byte aligned. */
-aclError aclrtMallocHost(void** hostPtr, size_t size);
-aclError aclrtFreeHost(void* hostPtr);
-/** Device memory of this process in bytes: HCCL_DEVICE_MEMORY in all, and its free part. Both are 0
- * for pages of 1 GB, which do not exist here. ACL_ERROR_RT_CONTEXT_NULL: no device. */
-aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total);
-
-/* ---- Physical memory, mapped at addresses that the program chooses ---- */
-
-typedef void* aclrtDrvMemHandle;
-
-typedef enum { ACL_MEM_HANDLE_TYPE_NONE = 0, ACL_MEM_HANDLE_TYPE_POSIX = 2 } aclrtMemHandleType;
-typedef enum { ACL_MEM_ALLOCATION_TYPE_PINNED = 0 } aclrtMemAllocationType;
-typedef enum {
-  ACL_MEM_LOCATION_TYPE_HOST = 0,
-  ACL_MEM_LOCATION_TYPE_DEVICE = 1,
-  ACL_MEM_LOCATION_TYPE_UNREGISTERED = 2,
-  ACL_MEM_LOCATION_TYPE_MANAGED = 3,
-  ACL_MEM_LOCATION_TYPE_HOST_NUMA = 4
-} aclrtMemLocationType;
-
-typedef struct aclrtMemLocation {
-  uint32_t id;
-  aclrtMemLocationType type;
-} aclrtMemLocation;
-
-typedef struct aclrtPhysicalMemProp {
-  aclrtMemHandleType handleType;
-  aclrtMemAllocationType allocationType;
-  aclrtMemAttr memAttr;
-  aclrtMemLocation location;
-  uint64_t reserve;
-} aclrtPhysicalMemProp;
-
-typedef enum {
-  ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
-  ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1,
-  ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF = 0xFFFF
-} aclrtMemGranularityOptions;
-
-/** Reserves addresses without memory. size and the result are multiples of 2 MiB. alignment must be
- * 0, expectPtr NULL, flags 0 or 1 (large pages). */
-aclError aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, void* expectPtr,
-                                uint64_t flags);
-/** ACL_ERROR_RT_PARAM_INVALID also while memory is mapped in the reservation. */
-aclError aclrtReleaseMemAddress(void* virPtr);
-/** size: a multiple of the granularity. flags must be 0, and the location a device.
- * ACL_ERROR_RT_MEMORY_ALLOCATION. */
-aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size,
-                             const aclrtPhysicalMemProp* prop, uint64_t flags);
-/** Invalidates the handle now. The memory is freed when it is no longer mapped. */
-aclError aclrtFreePhysical(aclrtDrvMemHandle handle);
-/** Maps the memory at virPtr: in a reservation, at the beginning of a page of the processor, where
- * no memory is mapped yet. size: all of the memory. offset and flags must be 0. */
-aclError aclrtMapMem(void* virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle,
-                     uint64_t flags);
-/** virPtr: as in aclrtMapMem. The addresses stay reserved. */
-aclError aclrtUnmapMem(void* virPtr);
-/** 2 MiB. */
-aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp* prop,
-                                          aclrtMemGranularityOptions option, size_t* granularity);
-
-/* ---- Copies ---- */
-
-typedef enum {
-  ACL_MEMCPY_HOST_TO_HOST = 0,
-  ACL_MEMCPY_HOST_TO_DEVICE = 1,
-  ACL_MEMCPY_DEVICE_TO_HOST = 2,
-  ACL_MEMCPY_DEVICE_TO_DEVICE = 3,
-  ACL_MEMCPY_DEFAULT = 4,
-  ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE = 5,
-  ACL_MEMCPY_INNER_DEVICE_TO_DEVICE = 6,
-  ACL_MEMCPY_INTER_DEVICE_TO_DEVICE = 7
-} aclrtMemcpyKind;
-
-/** Copies count bytes, or sets them, at once or in the stream's order. ACL_ERROR_RT_PARAM_INVALID:
- * count > destMax. 0 bytes are allowed. The memory may be of any kind: `kind` has no effect. The
- * two parts may overlap. Memory of an Async call must stay until the stream has done the work. */
-aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
-                     aclrtMemcpyKind kind);
-aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
-                          aclrtMemcpyKind kind, aclrtStream stream);
-aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count);
-aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count,
-                          aclrtStream stream);
-/** Copies `height` rows of `width` bytes. Rows begin dpitch or spitch bytes (at least width) after
- * the previous row. */
-aclError aclrtMemcpy2d(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
-                       size_t height, aclrtMemcpyKind kind);
-aclError aclrtMemcpy2dAsync(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
-                            size_t height, aclrtMemcpyKind kind, aclrtStream stream);
 
 /* ---- Streams ---- */
 
@@ -268,6 +134,46 @@ aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status);
 /** ACL_STOP_ON_FAILURE: the tasks behind a failed task do not run until the next call of
  * aclrtSynchronizeStream has returned the failure. May be called once for a stream. */
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
+
+typedef enum {
+  ACL_STREAM_ATTR_FAILURE_MODE = 1,
+  ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK = 2,
+  ACL_STREAM_ATTR_USER_CUSTOM_TAG = 3,
+  ACL_STREAM_ATTR_CACHE_OP_INFO = 4
+} aclrtStreamAttr;
+
+typedef union {
+  uint64_t failureMode;
+  uint32_t overflowSwitch;
+  uint32_t userCustomTag;
+  uint32_t cacheOpInfoSwitch;
+  uint32_t reserve[4];
+} aclrtStreamAttrValue;
+
+/** ACL_STREAM_ATTR_FAILURE_MODE: as aclrtSetStreamFailureMode. The other attributes are for a
+ * device's operators: ACL_ERROR_RT_FEATURE_NOT_SUPPORT. */
+aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
+                                 aclrtStreamAttrValue* value);
+/** flag: 0, which has no effect, or 1: ACL_ERROR_RT_FEATURE_NOT_SUPPORT, because overflows are not
+ * detected. stream may be NULL. */
+aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag);
+/** A number that no other stream of this process has. stream may be NULL: 0. */
+aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId);
+
+/* ---- Numbers in memory, in a stream's order ---- */
+
+#define ACL_STREAM_WAIT_VALUE_GEQ 0x00000000U /* (int64_t)(*devAddr - value) >= 0 */
+#define ACL_STREAM_WAIT_VALUE_EQ 0x00000001U  /* *devAddr == value */
+#define ACL_STREAM_WAIT_VALUE_AND 0x00000002U /* (*devAddr & value) != 0 */
+#define ACL_STREAM_WAIT_VALUE_NOR 0x00000003U /* ~(*devAddr | value) != 0 */
+
+/** Stores 8 bytes at devAddr, a multiple of 8. A reader of the value also sees what the stream did
+ * before. flag must be 0. stream may be NULL. */
+aclError aclrtValueWrite(void* devAddr, uint64_t value, uint32_t flag, aclrtStream stream);
+/** Waits until the 8 bytes at devAddr, a multiple of 8, are as flag says. Any thread or process may
+ * write them, by any means. Nothing limits the wait but aclrtDestroyStreamForce. stream may be
+ * NULL. */
+aclError aclrtValueWait(void* devAddr, uint64_t value, uint32_t flag, aclrtStream stream);
 
 /* ---- Events ---- */
 
@@ -308,6 +214,10 @@ aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
  * last reset, they wait for the next record, from any stream and thread. With the default stream
  * the caller itself waits. Fails if the work before the record failed. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
+/** Limits the waits of later calls of aclrtStreamWaitEvent in this process. timeout: seconds, or 0
+ * (the default) for no limit. A wait that lasts longer fails with ACL_ERROR_RT_WAIT_TIMEOUT, which
+ * aclrtSynchronizeStream returns. */
+aclError aclrtSetOpWaitTimeout(uint32_t timeout);
 /** Makes the event unrecorded. Streams that already wait for a record still wait for that
  * record. */
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);

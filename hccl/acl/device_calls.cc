@@ -11,14 +11,6 @@ namespace {
 
 Devices& devices() { return Runtime::get().devices(); }
 
-Status check_device(std::int32_t device, const char* argument) {
-  HCCL_ASSIGN_OR_RETURN(const DeviceConfig config, Runtime::get().config());
-  if (device >= 0 && static_cast<std::uint32_t>(device) < config.count) return {};
-  return failure(ACL_ERROR_RT_INVALID_DEVICEID,
-                 std::string(argument) + " is " + std::to_string(device) + ", there are " +
-                     std::to_string(config.count) + " devices (HCCL_DEVICE_COUNT)");
-}
-
 Status synchronize_device(std::int32_t timeout) {
   if (timeout < -1) return bad("timeout is " + std::to_string(timeout));
   HCCL_ASSIGN_OR_RETURN(const auto context, devices().current());

@@ -66,6 +66,17 @@ Status record(aclrtEvent handle, aclrtStream stream) {
   return {};
 }
 
+// `seconds`: the limit when the program issued the wait; 0: none.
+Status wait_within(Event& event, std::uint64_t number, std::uint32_t seconds,
+                   const AbortFlag* abandoned) {
+  const Deadline end =
+      seconds == 0 ? Deadline::never() : Deadline::after(std::chrono::seconds(seconds));
+  Status status = event.wait_for(number, end, abandoned);
+  if (status.code() != Code::kTimeout) return status;
+  return failure(ACL_ERROR_RT_WAIT_TIMEOUT, "event was not complete in " + std::to_string(seconds) +
+                                                " s, the limit of aclrtSetOpWaitTimeout");
+}
+
 // The end of a wait in a stream, also if the wait throws.
 struct WaitEnds {
   Event& event;
@@ -80,15 +91,16 @@ Status stream_wait(aclrtStream stream, aclrtEvent handle) {
   HCCL_ASSIGN_OR_RETURN(const auto event, find_event(handle));
   if (!event->uses().wait) return bad("event was created without ACL_EVENT_SYNC");
   const std::uint64_t number = event->awaited();
-  if (found == nullptr) return event->wait_for(number, Deadline::never(), nullptr);
+  const std::uint32_t seconds = Runtime::get().wait_limit();
+  if (found == nullptr) return wait_within(*event, number, seconds, nullptr);
   // The stream outlives its tasks.
   const AbortFlag* const abandoned = &found->abandoned();
   event->wait_enters();
   try {
     found->submit(
-        [event, number, abandoned] {
+        [event, number, seconds, abandoned] {
           const WaitEnds ends{*event};
-          return event->wait_for(number, Deadline::never(), abandoned);
+          return wait_within(*event, number, seconds, abandoned);
         },
         [event] { event->wait_ends(); });
   } catch (...) {
@@ -165,6 +177,13 @@ aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
 
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
   return door(__func__, [&] { return stream_wait(stream, event); });
+}
+
+aclError aclrtSetOpWaitTimeout(uint32_t timeout) {
+  return door(__func__, [&]() -> Status {
+    Runtime::get().limit_waits(timeout);
+    return {};
+  });
 }
 
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream) {

@@ -2,6 +2,9 @@
 
 #include <pthread.h>
 
+#include <string>
+
+#include "hccl/acl/failure.h"
 #include "hccl/acl/process.h"
 
 namespace hccl::acl {
@@ -90,6 +93,14 @@ std::uint64_t Runtime::finalize_one() {
   while (count != 0 && !initialized_.compare_exchange_weak(count, count - 1)) {
   }
   return count == 0 ? 0 : count - 1;
+}
+
+Status check_device(std::int32_t device, const char* argument) {
+  HCCL_ASSIGN_OR_RETURN(const DeviceConfig config, Runtime::get().config());
+  if (device >= 0 && static_cast<std::uint32_t>(device) < config.count) return {};
+  return failure(ACL_ERROR_RT_INVALID_DEVICEID,
+                 std::string(argument) + " is " + std::to_string(device) + ", there are " +
+                     std::to_string(config.count) + " devices (HCCL_DEVICE_COUNT)");
 }
 
 }  // namespace hccl::acl

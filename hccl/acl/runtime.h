@@ -22,6 +22,7 @@
 #include "hccl/acl/stream.h"
 #include "hccl/acl/table.h"
 #include "hccl/base/config.h"
+#include "hccl/base/doorbell.h"
 #include "hccl/base/mutex.h"
 #include "hccl/memory/cache.h"
 #include "hccl/memory/heap.h"
@@ -57,6 +58,12 @@ class Runtime {
   /// Subtracts one if the count is not zero; returns the new count.
   std::uint64_t finalize_one();
 
+  /// The limit of a stream's wait for an event, in seconds; 0: none.
+  void limit_waits(std::uint32_t seconds) { wait_limit_.store(seconds); }
+  std::uint32_t wait_limit() const { return wait_limit_.load(); }
+  /// Rung when a stream has stored a number in memory.
+  Doorbell& values_bell() { return values_bell_; }
+
  private:
   explicit Runtime(const Runtime* parent);
   static Runtime& make();
@@ -78,6 +85,11 @@ class Runtime {
   Reports reports_;
   Profiler profiler_;
   std::atomic<std::uint64_t> initialized_{0};
+  std::atomic<std::uint32_t> wait_limit_{0};
+  Doorbell values_bell_;
 };
+
+/// INVALID_DEVICEID, naming the argument: there is no such device.
+Status check_device(std::int32_t device, const char* argument);
 
 }  // namespace hccl::acl

@@ -31,6 +31,14 @@ Status destroy(aclrtStream handle, bool force) {
   return {};
 }
 
+Status set_failure_mode(aclrtStream stream, std::uint64_t mode) {
+  HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
+  if (mode != ACL_CONTINUE_ON_FAILURE && mode != ACL_STOP_ON_FAILURE) {
+    return bad("mode " + std::to_string(mode) + " is unknown");
+  }
+  return found->set_stop_on_failure(mode == ACL_STOP_ON_FAILURE);
+}
+
 }  // namespace
 }  // namespace hccl::acl
 
@@ -92,12 +100,31 @@ aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status) {
 }
 
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
+  return door(__func__, [&] { return set_failure_mode(stream, mode); });
+}
+
+aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
+                                 aclrtStreamAttrValue* value) {
   return door(__func__, [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
-    if (mode != ACL_CONTINUE_ON_FAILURE && mode != ACL_STOP_ON_FAILURE) {
-      return bad("mode " + std::to_string(mode) + " is unknown");
+    const unsigned type = number(stmAttrType);
+    if (type < ACL_STREAM_ATTR_FAILURE_MODE || type > ACL_STREAM_ATTR_CACHE_OP_INFO) {
+      return bad("stmAttrType " + std::to_string(type) + " is unknown");
     }
-    return found->set_stop_on_failure(mode == ACL_STOP_ON_FAILURE);
+    ACL_CHECK_PTR(value);
+    if (type == ACL_STREAM_ATTR_FAILURE_MODE) return set_failure_mode(stream, value->failureMode);
+    return failure(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                   "stmAttrType " + std::to_string(type) +
+                       " is for the operators of a device, which do not run on a CPU");
+  });
+}
+
+aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId) {
+  return door(__func__, [&]() -> Status {
+    ACL_CHECK_PTR(streamId);
+    if (stream != nullptr) HCCL_RETURN_IF_ERROR(known(find_stream(stream)).status());
+    // A table numbers its handles from 1 in their lower bits.
+    *streamId = static_cast<std::int32_t>(reinterpret_cast<std::uintptr_t>(stream) & 0x7FFFFFFF);
+    return {};
   });
 }
 

@@ -35,6 +35,9 @@ TEST_F(Acl, RefusesWrongHandles) {
   aclrtEventRecordedStatus event_status{};
   aclrtEventStatus old_status{};
   float ms = 0;
+  std::uint64_t value = 0;
+  std::int32_t id = 0;
+  aclrtStreamAttrValue attribute{};
   const auto self = static_cast<std::uint64_t>(pthread_self());
 
   struct Handles {
@@ -54,6 +57,8 @@ TEST_F(Acl, RefusesWrongHandles) {
     REFUSED(aclrtDestroyStream(h.stream), h.expected, "stream ");
     REFUSED(aclrtDestroyStreamForce(h.stream), h.expected, "stream ");
     REFUSED(aclrtSetStreamFailureMode(h.stream, 1), h.expected, "stream ");
+    REFUSED(aclrtSetStreamAttribute(h.stream, ACL_STREAM_ATTR_FAILURE_MODE, &attribute), h.expected,
+            "stream ");
     REFUSED(aclrtSubscribeReport(self, h.stream), h.expected, "stream ");
     REFUSED(aclrtUnSubscribeReport(self, h.stream), h.expected, "stream ");
     REFUSED(aclrtLaunchCallback(add_one, &byte, ACL_CALLBACK_BLOCK, h.stream), h.expected,
@@ -82,6 +87,13 @@ TEST_F(Acl, RefusesWrongHandles) {
     REFUSED(aclrtMemsetAsync(&byte, 1, 0, 1, h.stream), h.expected, "stream ");
     REFUSED(aclrtMemcpy2dAsync(&byte, 1, &byte, 1, 1, 1, kKind, h.stream), h.expected, "stream ");
     REFUSED(aclrtLaunchHostFunc(h.stream, add_one, &byte), h.expected, "stream ");
+    REFUSED(aclrtStreamGetId(h.stream, &id), h.expected, "stream ");
+    REFUSED(aclrtValueWrite(&value, 1, 0, h.stream), h.expected, "stream ");
+    REFUSED(aclrtValueWait(&value, 1, ACL_STREAM_WAIT_VALUE_EQ, h.stream), h.expected, "stream ");
+    REFUSED(aclrtSetStreamOverflowSwitch(h.stream, 0), h.expected, "stream ");
+    REFUSED(aclrtSetStreamResLimit(h.stream, ACL_RT_DEV_RES_CUBE_CORE, 1), h.expected, "stream ");
+    REFUSED(aclrtUseStreamResInCurrentThread(h.stream), h.expected, "stream ");
+    REFUSED(aclrtUnuseStreamResInCurrentThread(h.stream), h.expected, "stream ");
   }
 }
 
@@ -99,6 +111,11 @@ TEST_F(Acl, RefusesWrongValues) {
   std::size_t size = 0;
   const auto prop = device_prop();
   auto copy = prop;  // one function takes it as its own
+  struct alignas(8) Word {
+    char bytes[8];
+  } words[1] = {};
+  aclrtStreamAttrValue attribute{};
+  attribute.failureMode = 2;
   const auto policy = ACL_MEM_MALLOC_HUGE_ONLY;
   const auto unknown = [](auto sample) { return static_cast<decltype(sample)>(0x7FFF); };
   const auto changed = [&](auto&& change) {
@@ -215,6 +232,19 @@ TEST_F(Acl, RefusesWrongValues) {
   REFUSED(aclrtStreamQuery(stream_, nullptr), kBad, "status is null");
   REFUSED(aclrtSetStreamFailureMode(stream_, 2), kBad, "mode 2");
   REFUSED(aclrtLaunchHostFunc(stream_, nullptr, nullptr), kBad, "fn is null");
+  REFUSED(aclrtStreamGetId(stream_, nullptr), kBad, "streamId is null");
+  REFUSED(aclrtSetStreamAttribute(stream_, unknown(ACL_STREAM_ATTR_FAILURE_MODE), &attribute), kBad,
+          "stmAttrType");
+  REFUSED(aclrtSetStreamAttribute(stream_, ACL_STREAM_ATTR_FAILURE_MODE, nullptr), kBad,
+          "value is null");
+  REFUSED(aclrtSetStreamAttribute(stream_, ACL_STREAM_ATTR_FAILURE_MODE, &attribute), kBad,
+          "mode 2");
+  REFUSED(aclrtValueWrite(nullptr, 1, 0, stream_), kBad, "devAddr is null");
+  REFUSED(aclrtValueWrite(&words[0].bytes[4], 1, 0, stream_), kBad, "devAddr is not a multiple");
+  REFUSED(aclrtValueWrite(words, 1, 1, stream_), kBad, "flag");
+  REFUSED(aclrtValueWait(nullptr, 1, 0, stream_), kBad, "devAddr is null");
+  REFUSED(aclrtValueWait(&words[0].bytes[4], 1, 0, stream_), kBad, "devAddr is not a multiple");
+  REFUSED(aclrtValueWait(words, 1, 4, stream_), kBad, "flag 4");
 
   REFUSED(aclrtCreateEvent(nullptr), kBad, "event is null");
   REFUSED(aclrtCreateEventWithFlag(nullptr, 1), kBad, "event is null");
@@ -243,10 +273,38 @@ TEST_F(Acl, RefusesWrongValues) {
           ACL_ERROR_RT_STREAM_NO_CB_REG, "stream");
   REFUSED(aclrtProcessReport(-2), kBad, "timeout");
   REFUSED(aclrtProcessReport(0), ACL_ERROR_RT_THREAD_SUBSCRIBE, "");
+
+  REFUSED(aclrtSetDeviceResLimit(beyond, ACL_RT_DEV_RES_CUBE_CORE, 1), kNoDevice, "deviceId");
+  REFUSED(aclrtSetDeviceResLimit(0, unknown(ACL_RT_DEV_RES_CUBE_CORE), 1), kBad, "type");
+  REFUSED(aclrtSetStreamResLimit(stream_, unknown(ACL_RT_DEV_RES_CUBE_CORE), 1), kBad, "type");
+  REFUSED(aclrtSetStreamOverflowSwitch(stream_, 2), kBad, "flag is 2");
+  REFUSED(aclrtSetOpExecuteTimeOutV2(1, nullptr), kBad, "actualTimeout is null");
   EXPECT_EQ(aclrtPeekAtLastError(unknown(ACL_RT_THREAD_LEVEL)), kBad);
   OK(aclrtDestroyEvent(untimed));
   OK(aclrtDestroyEvent(timed));
   EXPECT_EQ(out, nullptr);
+}
+
+// What only a device's operators have says so, also with the default stream, where all is allowed.
+TEST_F(Acl, RefusesSettingsOfOperators) {
+  constexpr aclError kNone = ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+  aclrtStreamAttrValue value{};
+  REFUSED(aclrtSetDeviceResLimit(0, ACL_RT_DEV_RES_VECTOR_CORE, 1), kNone, "deviceId");
+  for (void* const stream : {stream_, static_cast<void*>(nullptr)}) {
+    REFUSED(aclrtSetStreamResLimit(stream, ACL_RT_DEV_RES_CUBE_CORE, 1), kNone, "stream");
+    REFUSED(aclrtUseStreamResInCurrentThread(stream), kNone, "stream");
+    REFUSED(aclrtUnuseStreamResInCurrentThread(stream), kNone, "stream");
+    REFUSED(aclrtSetStreamOverflowSwitch(stream, 1), kNone, "flag is 1");
+    OK(aclrtSetStreamOverflowSwitch(stream, 0));
+    for (const auto type : {ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK, ACL_STREAM_ATTR_USER_CUSTOM_TAG,
+                            ACL_STREAM_ATTR_CACHE_OP_INFO}) {
+      REFUSED(aclrtSetStreamAttribute(stream, type, &value), kNone, "stmAttrType");
+    }
+  }
+  std::uint64_t limit = 0;
+  OK(aclrtSetOpExecuteTimeOut(1));
+  OK(aclrtSetOpExecuteTimeOutV2(1000, &limit));
+  EXPECT_EQ(limit, UINT64_MAX);
 }
 
 TEST(AclThreads, RefusesWhatNeedsADevice) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -141,6 +142,28 @@ TEST_F(Acl, StreamStopsAtAFailureAndLetsOthersGo) {
   EXPECT_EQ(calls, 1);
 }
 
+TEST_F(Acl, StreamHasANumberAndAMode) {
+  std::int32_t numbers[3] = {-1, -1, -1};
+  OK(aclrtStreamGetId(stream_, &numbers[0]));
+  OK(aclrtStreamGetId(other_, &numbers[1]));
+  OK(aclrtStreamGetId(nullptr, &numbers[2]));
+  EXPECT_NE(numbers[0], numbers[1]);
+  EXPECT_EQ(numbers[2], 0);
+  EXPECT_GT(numbers[0], 0);
+  EXPECT_GT(numbers[1], 0);
+  std::atomic<int> calls{0};
+  aclrtStreamAttrValue mode{};
+  mode.failureMode = ACL_STOP_ON_FAILURE;
+  OK(aclrtSetStreamAttribute(stream_, ACL_STREAM_ATTR_FAILURE_MODE, &mode));
+  Gate gate;
+  OK(aclrtLaunchHostFunc(stream_, Gate::pass, &gate));
+  fail(stream_);
+  OK(aclrtLaunchHostFunc(stream_, add_one, &calls));
+  gate.release();
+  EXPECT_NE(aclrtSynchronizeStream(stream_), ACL_SUCCESS);
+  EXPECT_EQ(calls, 0);
+}
+
 // A program that ends without having waited for its streams ends at once.
 TEST(AclDeathTest, TheEndOfTheProcessWaitsForNobody) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
@@ -267,6 +290,95 @@ TEST_F(Acl, EventsMeasureTime) {
   EXPECT_EQ(aclrtEventElapsedTime(&ms, end, start), ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL);
   OK(aclrtDestroyEvent(start));
   OK(aclrtDestroyEvent(end));
+}
+
+// The limit is of the waits that are issued while it is set.
+TEST_F(Acl, EventIsWaitedForNoLongerThanTheLimit) {
+  aclrtEvent never = nullptr;
+  OK(aclrtCreateEventWithFlag(&never, ACL_EVENT_SYNC));
+  OK(aclrtStreamWaitEvent(other_, event_));
+  OK(aclrtSetOpWaitTimeout(1));
+  OK(aclrtStreamWaitEvent(stream_, never));
+  EXPECT_EQ(aclrtSynchronizeStream(stream_), ACL_ERROR_RT_WAIT_TIMEOUT);
+  EXPECT_NE(std::string(aclGetRecentErrMsg()).find("in 1 s"), std::string::npos);
+  EXPECT_EQ(aclrtStreamWaitEvent(nullptr, never), ACL_ERROR_RT_WAIT_TIMEOUT);
+  EXPECT_EQ(query(other_), ACL_STREAM_STATUS_NOT_READY);
+  OK(aclrtSetOpWaitTimeout(0));
+  OK(aclrtStreamWaitEvent(stream_, never));
+  OK(aclrtRecordEvent(never, nullptr));
+  OK(aclrtRecordEvent(event_, nullptr));
+  OK(aclrtSynchronizeStream(stream_));
+  OK(aclrtSynchronizeStream(other_));
+  OK(aclrtDestroyEvent(never));
+}
+
+// ---- Numbers in memory ----
+
+TEST_F(Acl, NumbersPassBetweenStreams) {
+  void* memory = nullptr;
+  OK(aclrtMalloc(&memory, 64, ACL_MEM_MALLOC_HUGE_FIRST));
+  OK(aclrtMemset(memory, 64, 0, 64));
+  auto* const there = static_cast<std::uint64_t*>(memory);
+  auto* const back = there + 1;
+  // Each stream writes what the other waits for; nobody synchronizes before the end.
+  std::atomic<int> calls{0};
+  for (std::uint64_t round = 1; round <= 100; ++round) {
+    OK(aclrtValueWait(there, round, ACL_STREAM_WAIT_VALUE_EQ, other_));
+    OK(aclrtLaunchHostFunc(other_, add_one, &calls));
+    OK(aclrtValueWrite(back, round, 0, other_));
+  }
+  for (std::uint64_t round = 1; round <= 100; ++round) {
+    OK(aclrtValueWrite(there, round, 0, stream_));
+    OK(aclrtValueWait(back, round, ACL_STREAM_WAIT_VALUE_GEQ, stream_));
+  }
+  OK(aclrtSynchronizeStream(stream_));
+  OK(aclrtSynchronizeStream(other_));
+  EXPECT_EQ(calls, 100);
+  EXPECT_EQ(*back, 100u);
+  OK(aclrtFree(memory));
+}
+
+TEST_F(Acl, NumbersAreComparedAsTheFlagSays) {
+  constexpr std::uint64_t kHigh = UINT64_MAX;
+  struct Case {
+    std::uint32_t flag;
+    std::uint64_t value;
+    std::uint64_t before;  // does not end the wait
+    std::uint64_t after;   // does
+  };
+  for (const Case& c : {Case{ACL_STREAM_WAIT_VALUE_GEQ, 7, 6, 7},
+                        {0, 7, 6, 8},
+                        {ACL_STREAM_WAIT_VALUE_GEQ, 2, kHigh, 3},
+                        {0, kHigh, kHigh - 1, 0},
+                        {ACL_STREAM_WAIT_VALUE_EQ, 7, 8, 7},
+                        {ACL_STREAM_WAIT_VALUE_AND, 6, 9, 4},
+                        {ACL_STREAM_WAIT_VALUE_NOR, kHigh - 1, kHigh, 6}}) {
+    SCOPED_TRACE(std::to_string(c.flag) + ", " + std::to_string(c.value));
+    std::uint64_t number = 0;
+    OK(aclrtValueWrite(&number, c.before, 0, nullptr));  // at once
+    EXPECT_EQ(number, c.before);
+    OK(aclrtValueWait(&number, c.value, c.flag, stream_));
+    EXPECT_EQ(aclrtSynchronizeStreamWithTimeout(stream_, 5), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+    std::atomic_ref(number).store(c.after);  // a writer that nothing tells the stream of
+    OK(aclrtSynchronizeStream(stream_));
+    OK(aclrtValueWait(&number, c.value, c.flag, nullptr));  // the caller has nothing to wait for
+  }
+  // The caller waits, too.
+  std::uint64_t number = 0;
+  Gate gate;
+  OK(aclrtLaunchHostFunc(stream_, Gate::pass, &gate));
+  OK(aclrtValueWrite(&number, 1, 0, stream_));
+  std::thread waiter([&] {
+    OK(aclrtValueWait(&number, 1, ACL_STREAM_WAIT_VALUE_EQ, nullptr));
+    EXPECT_TRUE(gate.open);
+  });
+  gate.release();
+  waiter.join();
+  // A stream that nobody will serve ends by force.
+  aclrtStream lost = nullptr;
+  OK(aclrtCreateStream(&lost));
+  OK(aclrtValueWait(&number, 2, ACL_STREAM_WAIT_VALUE_EQ, lost));
+  OK(aclrtDestroyStreamForce(lost));
 }
 
 // ---- Functions that a thread of the program calls ----

@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1])
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
-INCLUDE = re.compile(r'#include [<"]((?:hccl|acl|hccl/acl)/[\w/]+\.h)[">]')
+INCLUDE = re.compile(r'#include [<"]([\w/]+\.h)[">]')
 
 
 def words(header, seen):
@@ -21,7 +21,9 @@ def words(header, seen):
     seen.add(path)
     text = COMMENT.sub("", path.read_text(encoding="utf-8"))
     found = set(re.findall(r"\w+", text))
-    return found.union(*(words(each, seen) for each in INCLUDE.findall(text)))
+    folder = header[: header.rfind("/") + 1]
+    included = [each if "/" in each else folder + each for each in INCLUDE.findall(text)]
+    return found.union(*(words(each, seen) for each in included))
 
 
 def main():

@@ -67,7 +67,7 @@ done
 source "$prefix/set_env.sh"
 
 for file in hccl/hccl.h hccl/hccl_comm.h hccl/hccl_types.h acl/acl.h acl/acl_base.h acl/acl_base_rt.h \
-  acl/acl_rt.h acl/acl_prof.h acl/error_codes/rt_error_codes.h; do
+  acl/acl_rt.h acl/acl_rt_memory.h acl/acl_prof.h acl/error_codes/rt_error_codes.h; do
   [ -f "$prefix/include/$file" ] || fail "there is no include/$file"
 done
 private=$(find "$prefix/include" -type f ! -path '*/hccl/*' ! -name 'acl*.h' ! -path '*/error_codes/*')

@@ -1,0 +1,163 @@
+/* The acl runtime's functions for memory, a part of acl_rt.h, which has their rules. Valid C99 and
+ * C++11. */
+#ifndef ACL_ACL_RT_MEMORY_H_
+#define ACL_ACL_RT_MEMORY_H_
+
+#include "acl_base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Memory ---- */
+
+typedef enum {
+  ACL_MEM_MALLOC_HUGE_FIRST = 0,
+  ACL_MEM_MALLOC_HUGE_ONLY = 1,
+  ACL_MEM_MALLOC_NORMAL_ONLY = 2,
+  ACL_MEM_MALLOC_HUGE_FIRST_P2P = 3,
+  ACL_MEM_MALLOC_HUGE_ONLY_P2P = 4,
+  ACL_MEM_MALLOC_NORMAL_ONLY_P2P = 5,
+  ACL_MEM_MALLOC_HUGE1G_ONLY = 6,
+  ACL_MEM_MALLOC_HUGE1G_ONLY_P2P = 7,
+  ACL_MEM_TYPE_LOW_BAND_WIDTH = 0x0100,
+  ACL_MEM_TYPE_HIGH_BAND_WIDTH = 0x1000,
+  ACL_MEM_ACCESS_USER_SPACE_READONLY = 0x100000
+} aclrtMemMallocPolicy;
+
+typedef enum {
+  ACL_DDR_MEM = 0,
+  ACL_HBM_MEM = 1,
+  ACL_DDR_MEM_HUGE = 2,
+  ACL_DDR_MEM_NORMAL = 3,
+  ACL_HBM_MEM_HUGE = 4,
+  ACL_HBM_MEM_NORMAL = 5,
+  ACL_DDR_MEM_P2P_HUGE = 6,
+  ACL_DDR_MEM_P2P_NORMAL = 7,
+  ACL_HBM_MEM_P2P_HUGE = 8,
+  ACL_HBM_MEM_P2P_NORMAL = 9,
+  ACL_HBM_MEM_HUGE1G = 10,
+  ACL_HBM_MEM_P2P_HUGE1G = 11,
+  ACL_MEM_NORMAL = 12,
+  ACL_MEM_HUGE = 13,
+  ACL_MEM_HUGE1G = 14,
+  ACL_MEM_P2P_NORMAL = 15,
+  ACL_MEM_P2P_HUGE = 16,
+  ACL_MEM_P2P_HUGE1G = 17
+} aclrtMemAttr;
+
+/* A child of fork() starts without a device, stream, communicator or memory of its own, and may
+ * then use all functions. The child can read the device memory of its parent, also mapped memory.
+ * If the child writes to a page, it gets a copy of the page, and the parent does not see the write.
+ * On other pages later writes of the parent appear, so copy data that must not change. If a child
+ * frees device memory of its parent, nothing happens. In a child of a raw clone() every function
+ * fails. */
+
+/** Device memory: operations between ranks of one host read and write it in place, without a copy.
+ * 64-byte aligned, contents undefined. The program may use size rounded up to a multiple of 32, and
+ * 32 bytes more. All policies have the same effect. ACL_ERROR_RT_MEMORY_ALLOCATION: no memory is
+ * left. */
+aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
+/** The same. Align32 has no 32 bytes more. */
+aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
+aclError aclrtMallocCached(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
+/** Frees memory of these three functions. ACL_ERROR_RT_PARAM_INVALID for NULL, any other address,
+ * and a second call. Does not wait for work that uses the memory. */
+aclError aclrtFree(void* devPtr);
+/** Private memory of this process, 64-byte aligned. */
+aclError aclrtMallocHost(void** hostPtr, size_t size);
+aclError aclrtFreeHost(void* hostPtr);
+/** Device memory of this process in bytes: HCCL_DEVICE_MEMORY in all, and its free part. Both are 0
+ * for pages of 1 GB, which do not exist here. ACL_ERROR_RT_CONTEXT_NULL: no device. */
+aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total);
+
+/* ---- Physical memory, mapped at addresses that the program chooses ---- */
+
+typedef void* aclrtDrvMemHandle;
+
+typedef enum { ACL_MEM_HANDLE_TYPE_NONE = 0, ACL_MEM_HANDLE_TYPE_POSIX = 2 } aclrtMemHandleType;
+typedef enum { ACL_MEM_ALLOCATION_TYPE_PINNED = 0 } aclrtMemAllocationType;
+typedef enum {
+  ACL_MEM_LOCATION_TYPE_HOST = 0,
+  ACL_MEM_LOCATION_TYPE_DEVICE = 1,
+  ACL_MEM_LOCATION_TYPE_UNREGISTERED = 2,
+  ACL_MEM_LOCATION_TYPE_MANAGED = 3,
+  ACL_MEM_LOCATION_TYPE_HOST_NUMA = 4
+} aclrtMemLocationType;
+
+typedef struct aclrtMemLocation {
+  uint32_t id;
+  aclrtMemLocationType type;
+} aclrtMemLocation;
+
+typedef struct aclrtPhysicalMemProp {
+  aclrtMemHandleType handleType;
+  aclrtMemAllocationType allocationType;
+  aclrtMemAttr memAttr;
+  aclrtMemLocation location;
+  uint64_t reserve;
+} aclrtPhysicalMemProp;
+
+typedef enum {
+  ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
+  ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1,
+  ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF = 0xFFFF
+} aclrtMemGranularityOptions;
+
+/** Reserves addresses without memory. size and the result are multiples of 2 MiB. alignment must be
+ * 0, expectPtr NULL, flags 0 or 1 (large pages). */
+aclError aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, void* expectPtr,
+                                uint64_t flags);
+/** ACL_ERROR_RT_PARAM_INVALID also while memory is mapped in the reservation. */
+aclError aclrtReleaseMemAddress(void* virPtr);
+/** size: a multiple of the granularity. flags must be 0, and the location a device.
+ * ACL_ERROR_RT_MEMORY_ALLOCATION. */
+aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size,
+                             const aclrtPhysicalMemProp* prop, uint64_t flags);
+/** Ends the handle now. The memory ends when it is no longer mapped. */
+aclError aclrtFreePhysical(aclrtDrvMemHandle handle);
+/** Maps the memory at virPtr: in a reservation, at the beginning of a page of the processor, where
+ * no memory is mapped yet. size: all of the memory. offset and flags must be 0. */
+aclError aclrtMapMem(void* virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle,
+                     uint64_t flags);
+/** virPtr: as in aclrtMapMem. The addresses stay reserved. */
+aclError aclrtUnmapMem(void* virPtr);
+/** 2 MiB. */
+aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp* prop,
+                                          aclrtMemGranularityOptions option, size_t* granularity);
+
+/* ---- Copies ---- */
+
+typedef enum {
+  ACL_MEMCPY_HOST_TO_HOST = 0,
+  ACL_MEMCPY_HOST_TO_DEVICE = 1,
+  ACL_MEMCPY_DEVICE_TO_HOST = 2,
+  ACL_MEMCPY_DEVICE_TO_DEVICE = 3,
+  ACL_MEMCPY_DEFAULT = 4,
+  ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE = 5,
+  ACL_MEMCPY_INNER_DEVICE_TO_DEVICE = 6,
+  ACL_MEMCPY_INTER_DEVICE_TO_DEVICE = 7
+} aclrtMemcpyKind;
+
+/** Copies count bytes, or sets them, at once or in the stream's order. ACL_ERROR_RT_PARAM_INVALID:
+ * count > destMax. 0 bytes are allowed. The memory may be of any kind: `kind` has no effect. The
+ * two parts may overlap. Memory of an Async call must stay until the stream has done the work. */
+aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
+                     aclrtMemcpyKind kind);
+aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
+                          aclrtMemcpyKind kind, aclrtStream stream);
+aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count);
+aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count,
+                          aclrtStream stream);
+/** Copies `height` rows of `width` bytes. Rows begin dpitch or spitch bytes (at least width) after
+ * the previous row. */
+aclError aclrtMemcpy2d(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
+                       size_t height, aclrtMemcpyKind kind);
+aclError aclrtMemcpy2dAsync(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
+                            size_t height, aclrtMemcpyKind kind, aclrtStream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ACL_ACL_RT_MEMORY_H_ */
