@@ -204,7 +204,8 @@ const uint64_t HCCL_DEFAULT_SYMMETRIC_MEMORY_STRIDE = 16;
 
 /** The information that a rank needs to join. HcclGetRootInfo makes it on one rank, and the program
  * copies it to the other ranks. It contains the communicator's secret: any process that has the
- * secret can join, so treat it as a password. Its first bytes are the root's address as text. */
+ * secret can join, so treat it as a password. Its first bytes are the root's address as text. Only
+ * the first 256 bytes are written and read. */
 typedef struct HcclRootInfoDef {
   char internal[HCCL_ROOT_INFO_BYTES];
 } HcclRootInfo;

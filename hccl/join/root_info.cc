@@ -8,18 +8,19 @@
 namespace hccl::join {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x4c43434855504331;  // this layout, version 1
-constexpr std::size_t kChecksumAt = RootInfo::kBytes - sizeof(Key);
+constexpr std::uint64_t kMagic = 0x4c43434855504332;  // this layout, version 2
+constexpr std::size_t kChecksumAt = RootInfo::kUsedBytes - sizeof(Key);
 
 }  // namespace
 
 void RootInfo::encode(std::span<char, kBytes> out) const {
-  std::fill(out.begin(), out.end(), '\0');
+  std::fill_n(out.begin(), kUsedBytes, '\0');
   // HCCL's own clients read an address from the first bytes.
   std::copy_n(address.data(), std::min(address.size(), kTextBytes - 1), out.data());
   const std::string body =
       ByteWriter().put(kMagic).put(id).put(secret).put(port).put(ports).put_text(address).take();
-  std::copy(body.begin(), body.end(), out.begin() + kTextBytes);
+  std::copy_n(body.data(), std::min(body.size(), kChecksumAt - kTextBytes),
+              out.data() + kTextBytes);
   const Key checksum = digest({out.data(), kChecksumAt});
   std::memcpy(out.data() + kChecksumAt, checksum.data(), checksum.size());
 }

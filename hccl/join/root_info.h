@@ -13,6 +13,9 @@ namespace hccl::join {
 
 struct RootInfo {
   static constexpr std::size_t kBytes = 4108;
+  /// The bytes that are written and read. HCCL needs no more than these either, so FlagCX has and
+  /// carries only 256 bytes.
+  static constexpr std::size_t kUsedBytes = 256;
   static constexpr std::size_t kTextBytes = 64;  ///< the root's address as text comes first
 
   Uuid id{};            ///< names the communicator
@@ -23,6 +26,7 @@ struct RootInfo {
   /// else 1.
   std::uint16_t ports = 1;
 
+  /// Leaves the bytes behind kUsedBytes alone.
   void encode(std::span<char, kBytes> out) const;
   /// kPara for bytes that encode() did not make.
   static Result<RootInfo> decode(std::span<const char, kBytes> bytes);

@@ -212,7 +212,7 @@ void bind_communicator(nb::module_& module) {
   bind_messages(type);
 
   module.def("root_info", [] {
-    HcclRootInfo info;
+    HcclRootInfo info{};
     check(HcclGetRootInfo(&info));
     return nb::bytes(info.internal, HCCL_ROOT_INFO_BYTES);
   });

@@ -177,6 +177,20 @@ TEST(CommState, TheSameNameTwiceIsRefused) {
   EXPECT_EQ(HcclCommDestroy(second), HCCL_SUCCESS);
 }
 
+// FlagCX has room for 256 bytes of root info, and carries no more.
+TEST(CommState, RootInfoIsIn256Bytes) {
+  HcclRootInfo made, carried;
+  std::memset(made.internal, 'm', sizeof made.internal);
+  std::memset(carried.internal, 'c', sizeof carried.internal);
+  OK(HcclGetRootInfo(&made));
+  EXPECT_EQ(std::string(made.internal + 256, sizeof made.internal - 256),
+            std::string(sizeof made.internal - 256, 'm'));
+  std::memcpy(carried.internal, made.internal, 256);
+  HcclComm comm = nullptr;
+  OK(HcclCommInitRootInfo(1, &carried, 0, &comm));
+  EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
+}
+
 TEST(CommState, RefusesOperationsWhileSuspendedAndCarriesOnThen) {
   ApiWorld world(2);
   const std::string name = name_of(world.comm(0));

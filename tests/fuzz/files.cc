@@ -51,7 +51,7 @@ Block block_of(std::string_view bytes, bool fits) {
   Block block{};
   bytes.copy(reinterpret_cast<char*>(block.data()), block.size());
   if (fits) {
-    const std::size_t at = block.size() - sizeof(Key);
+    const std::size_t at = join::RootInfo::kUsedBytes - sizeof(Key);
     const Key checksum = digest({block.data(), at});
     std::memcpy(block.data() + at, checksum.data(), checksum.size());
   }

@@ -45,7 +45,7 @@ using Bytes = std::vector<uint8_t>;
 
 // On failure the other ranks get the reason in place of the root info; the reason is shorter.
 HcclRootInfo make_root_info(c10d::Store& store, const std::string& key) {
-  HcclRootInfo info;
+  HcclRootInfo info{};
   const HcclResult result = HcclGetRootInfo(&info);
   const std::string text =
       result == HCCL_SUCCESS ? std::string() : failure_text(result, "root info");
