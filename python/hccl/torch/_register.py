@@ -13,7 +13,7 @@ import warnings
 import weakref
 from typing import Any
 
-from hccl.torch import _gloo, _module, _shrink
+from hccl.torch import _flight, _gloo, _module, _shrink
 
 NAMES = ("hccl", "hccl_cpu")
 
@@ -45,6 +45,7 @@ def _register() -> None:
     dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
     _extend_set_pg_timeout()
     _shrink.extend()
+    _flight.extend()
     if name != NAMES[0]:
         warnings.warn(
             f'hccl: another package has the backend name "{NAMES[0]}"; for CPU ranks use '

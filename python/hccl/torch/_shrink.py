@@ -10,7 +10,7 @@ import functools
 import logging
 from typing import Any, Callable, Optional
 
-from hccl.torch import _module
+from hccl.torch import _flight, _module
 
 # Functions of torch that this module shares with torch's shrink_group.
 _NEEDED = [
@@ -105,4 +105,5 @@ def _replace(old: Any, smaller: Any, ranks: list[int]) -> Any:
         rank_mapping={member: rank for rank, member in enumerate(members)},
         add_to_default_tag=True,
     )
+    _flight.record(new)
     return new

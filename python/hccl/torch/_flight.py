@@ -1,0 +1,61 @@
+"""PyTorch's flight recorder has the operations of this backend's groups.
+
+A plugin cannot write into torch's recorder itself: the recorder is a template with a static object,
+which libtorch_cpu does not export. PyTorch 2.14 has a hook of a group that writes there, but gives
+the hook to no group; this module does so. From 2.15 on torch does it. 2.13 has no such hook.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from typing import Any, Callable
+
+from hccl.torch import _module
+
+SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")  # the first one that is set counts
+
+# By group. A hook ends with its entry.
+_hooks: Any = weakref.WeakKeyDictionary()
+
+
+def extend() -> None:
+    """Makes torch.distributed give the hook to each new group of this backend, if the program's
+    environment asks for the recorder."""
+    from torch.distributed import distributed_c10d
+
+    if _hook() is None:
+        return
+    torchs: Callable[..., Any] = distributed_c10d._new_process_group_helper
+
+    @functools.wraps(torchs)
+    def new_process_group_helper(*args: Any, **kwargs: Any) -> Any:
+        made = torchs(*args, **kwargs)
+        record(made[0])
+        return made
+
+    distributed_c10d._new_process_group_helper = new_process_group_helper
+
+
+def record(group: Any) -> None:
+    """Gives the hook to a group of this backend. The hook takes a traceback of each operation, so
+    the recorder is off here unless a variable sets its size; torch's own default is 2,000."""
+    hook = _hook()
+    size = next((os.environ[name] for name in SIZES if os.environ.get(name)), "0")
+    if hook is None or not size.isdecimal() or int(size) == 0:
+        return
+    if not _module.is_loaded() or not hasattr(group, "rank"):  # this process is no member
+        return
+    if _module.backend_of(group) is not None:
+        _hooks[group] = hook.attach(group)
+
+
+def _hook() -> Any:
+    """Returns the class of the hook, or None if torch has none or uses it by itself."""
+    from torch._C import _distributed_c10d
+    from torch.distributed import distributed_c10d
+
+    if hasattr(distributed_c10d, "_maybe_attach_flight_recorder"):
+        return None
+    return getattr(_distributed_c10d, "FlightRecorderHook", None)
