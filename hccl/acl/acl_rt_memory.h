@@ -58,7 +58,7 @@ typedef enum {
  * 32 bytes more. All policies have the same effect. ACL_ERROR_RT_MEMORY_ALLOCATION: no memory is
  * left. */
 aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
-/** The same. Align32 has no 32 bytes more. */
+/** As aclrtMalloc. aclrtMallocAlign32 does not add the 32 bytes. */
 aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 aclError aclrtMallocCached(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 /** Frees memory of these three functions. ACL_ERROR_RT_PARAM_INVALID for NULL, any other address,
@@ -114,7 +114,7 @@ aclError aclrtReleaseMemAddress(void* virPtr);
  * ACL_ERROR_RT_MEMORY_ALLOCATION. */
 aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size,
                              const aclrtPhysicalMemProp* prop, uint64_t flags);
-/** Ends the handle now. The memory ends when it is no longer mapped. */
+/** Invalidates the handle now. The memory is freed when it is no longer mapped. */
 aclError aclrtFreePhysical(aclrtDrvMemHandle handle);
 /** Maps the memory at virPtr: in a reservation, at the beginning of a page of the processor, where
  * no memory is mapped yet. size: all of the memory. offset and flags must be 0. */
