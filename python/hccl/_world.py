@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
+import tempfile
 from typing import Callable, Optional
 
 import hccl
+import numpy as np
 from hccl import _hccl
 from hccl.manage import api as _manage
 
@@ -82,3 +85,38 @@ def leave() -> None:
         _world.destroy()
         _world = None
         atexit.unregister(leave)
+
+
+def join_living() -> bool:
+    """Puts the ranks that live into a new world, in their order, after others have died. They all
+    call it, and groups end. False: none has died, or the ranks are on several hosts, or other code
+    has joined the world; nothing has changed then."""
+    global _world
+    old = _world
+    if old is None or _manage.get_local_rank_size() != old.size:
+        return False
+    living = old.shrink()
+    rank, size = living.rank, living.size
+    if size < old.size:
+        place = np.zeros(256, np.uint8)  # of the rank table by which they join
+        with tempfile.TemporaryDirectory() as folder:
+            if rank == 0:
+                path = os.path.join(folder, "living.json")
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump(_table(size), file)
+                name = os.fsencode(path)
+                place[: len(name)] = np.frombuffer(name, np.uint8)
+            living.broadcast(place, 0)
+            leave()
+            path = os.fsdecode(place.tobytes().rstrip(b"\0"))
+            _world = hccl.init_from_rank_table(path, rank)
+            atexit.register(leave)
+            _world.barrier()  # all have read the table
+    living.destroy()
+    return _world is not old
+
+
+def _table(size: int) -> object:
+    devices = [{"device_id": str(i), "device_ip": "", "rank_id": str(i)} for i in range(size)]
+    server = {"server_id": "127.0.0.1", "device": devices}
+    return {"version": "1.0", "status": "completed", "server_count": "1", "server_list": [server]}

@@ -17,9 +17,9 @@ def test_names_on_two_ranks():
     assert done.stdout.count("all well") == 2, done.stdout + done.stderr[-6000:]
 
 
-def started(rank, *command):
-    """A rank of two with the variables of torchrun, which nobody ends if the other one dies."""
-    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "1", "GROUP_RANK": "0"}
+def started(rank, *command, size=2):
+    """A rank with the variables of torchrun, which nobody ends if another one dies."""
+    world = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "GROUP_WORLD_SIZE": "1", "GROUP_RANK": "0"}
     place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getpid())}
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": f"hvd{os.getpid()}"}
     words = [str(word) for word in command]
@@ -28,21 +28,30 @@ def started(rank, *command):
     )
 
 
-@pytest.mark.parametrize("end", ["dies", "joins"])
-def test_a_rank_that_ends_is_named(end):
-    ranks = [started(rank, *RUNS, HERE / "ranks" / "horovod_ends.py", end) for rank in range(2)]
+def outputs_of(ranks):
     try:
-        outputs = [rank.communicate(timeout=TIMEOUT) for rank in ranks]
+        return [rank.communicate(timeout=TIMEOUT) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
-    said = [re.findall(r"said: (\d) (.*)", output) for output, _ in outputs]
-    if end == "dies":  # with the state of the last commit
-        ((step, text),) = said[0]
-        assert step == "1" and "rank 1" in text and "died" in text, outputs
-    else:
-        for ((_, text),) in said:
-            assert "rank 1 called barrier" in text and "rank 0 called allreduce" in text, outputs
+
+
+def test_a_rank_that_ends_is_named():
+    ranks = [started(rank, *RUNS, HERE / "ranks" / "horovod_ends.py") for rank in range(2)]
+    outputs = outputs_of(ranks)
+    for output, _ in outputs:
+        (text,) = re.findall(r"said: (.*)", output)
+        assert "rank 1 called barrier" in text and "rank 0 called allreduce" in text, outputs
+
+
+def test_the_ranks_that_live_go_on():
+    ranks = [started(rank, *RUNS, HERE / "ranks" / "horovod_elastic.py", size=3) for rank in range(3)]
+    outputs = outputs_of(ranks)
+    for new, old in enumerate([0, 2]):
+        # Two committed steps with the mean of 1, 2 and 3, and three with that of 1 and 2.
+        said = f"said: {new} of 2 here {new} of 2: [2] 4 -0.850 3.0\n"
+        assert outputs[old][0] == said, outputs
+    assert ranks[1].returncode == -9
 
 
 def test_horovod_run_says_how_to_start(tmp_path):

@@ -1,7 +1,7 @@
-"""The part of Horovod's elastic training that all frameworks share: the state of a training run,
-which can be saved and restored. The world never changes: it has the ranks that were started
-together. When a rank dies, the state is restored, and the error that names the rank leaves the
-function that `run` wraps."""
+"""What Horovod's elastic training has for every framework: the state of a training run, which can
+be saved and restored. When a rank dies, the state is restored. With PyTorch and on one host the
+ranks that live then go on in a new world; otherwise the error that names the dead rank leaves the
+function that `run` wraps. Ranks never come."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ HorovodInternalError = HcclError
 
 
 class HostsUpdatedInterrupt(Exception):  # noqa: N818  Horovod's name
-    """Never raised: hosts neither come nor go."""
+    """Never raised: no host comes."""
 
 
 class State:
     """The base of states. sync() copies rank 0's state to all ranks; commit() keeps a copy, to
     which restore() returns."""
+
+    _callbacks: tuple[Callable[[], None], ...] = ()
 
     def save(self) -> None:
         raise NotImplementedError
@@ -32,13 +34,18 @@ class State:
         raise NotImplementedError
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
-        """The callbacks are never called: the number of ranks does not change."""
+        """Later restarts of the function call them first, when fewer ranks are left."""
+        self._callbacks += tuple(callbacks)
+
+    def on_reset(self) -> None:
+        for callback in self._callbacks:
+            callback()
 
     def commit(self) -> None:
         self.save()
 
     def check_host_updates(self) -> None:
-        """Does nothing: hosts neither come nor go."""
+        """Does nothing: no host comes."""
 
 
 class ObjectState(State):
@@ -65,21 +72,28 @@ class ObjectState(State):
         self.save()
 
 
-def runner(*failures: type[BaseException]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Returns the decorator `run` of a framework. failures: the exceptions of its collectives."""
+def runner(
+    *failures: type[BaseException], go_on: Callable[[], bool] = lambda: False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns the decorator `run` of a framework. failures: what its collectives raise. go_on: joins
+    the ranks that live, and returns whether others have died."""
 
     def run(function: Callable[..., Any]) -> Callable[..., Any]:
         """Makes a function whose first argument is the state: it begins with rank 0's state. After
-        the failure of a collective the state is the last committed one, and the error is raised."""
+        the failure of a collective the state is the last committed one, and the function begins
+        again, or the error is raised."""
 
         @functools.wraps(function)
         def begin(state: State, *args: Any, **kwargs: Any) -> Any:
-            state.sync()
-            try:
-                return function(state, *args, **kwargs)
-            except failures:
-                state.restore()
-                raise
+            while True:
+                state.sync()
+                try:
+                    return function(state, *args, **kwargs)
+                except failures:
+                    state.restore()
+                    if not go_on():
+                        raise
+                state.on_reset()
 
         return begin
 

@@ -25,6 +25,7 @@ from hccl.split.api import set_split_strategy_auto
 from torch import Tensor
 
 _plans: weakref.WeakSet[_Plan] = weakref.WeakSet()
+_optimizers: weakref.WeakSet[_Distributed] = weakref.WeakSet()
 
 
 def barrier_of_plans() -> None:
@@ -37,6 +38,8 @@ def close_plans() -> None:
     """Before the end of the world."""
     for plan in list(_plans):
         plan.close()
+    for optimizer in list(_optimizers):
+        optimizer._forget()
 
 
 _world.before_leaving.append(close_plans)
@@ -90,7 +93,7 @@ class _Options:
         self.names, self.process_set = names, process_set
         self.reduces = process_set.included() and (process_set.size() or 1) > 1
         self.passes, self.sparse_as_dense, self.compression = 1, False, Compression.none
-        self.op, self.kind, self.before, self.after = Average, "avg", 1.0, 1.0
+        self.op, self.kind, self.before, self.predivide = Average, "avg", 1.0, 1.0
 
     def set_op(self, op: Any, predivide: float) -> None:
         self.op = _horovod.reduction(op)
@@ -99,8 +102,11 @@ class _Options:
             return
         if self.op != Average:
             raise ValueError("hccl: gradient_predivide_factor is for means: omit op or the factor")
-        self.kind, self.before = "sum", 1.0 / predivide
-        self.after = predivide / (self.process_set.size() or 1)
+        self.kind, self.before, self.predivide = "sum", 1.0 / predivide, predivide
+
+    @property
+    def after(self) -> float:
+        return 1.0 if self.predivide == 1.0 else self.predivide / (self.process_set.size() or 1)
 
 
 class _Distributed:
@@ -118,6 +124,12 @@ class _Distributed:
         self._contexts: dict[Tensor, Any] = {}  # of the compression
         self._own: list[Tensor] = []
         self._watch(self.param_groups)
+        _optimizers.add(self)
+
+    def _forget(self) -> None:
+        """The world ends. In another one the next step makes a plan."""
+        self._plan, self._synchronized = None, False
+        self._sparse, self._order, self._passes, self._contexts = set(), [], {}, {}
 
     def _watch(self, groups: list[dict[str, Any]]) -> None:
         added = [p for g in groups for p in g["params"] if p.requires_grad and p.numel()]

@@ -1,10 +1,11 @@
-"""Horovod's elastic training with PyTorch, in a world that does not change."""
+"""Horovod's elastic training with PyTorch, in a world that loses ranks."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
+from hccl import _world
 from hccl._horovod import absent
 from hccl.errors import HcclError
 from hccl.horovod import elastic
@@ -13,9 +14,9 @@ from hccl.horovod.torch import _objects
 
 __all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
 
-run = elastic.runner(HcclError)
+run = elastic.runner(HcclError, go_on=_world.join_living)
 ElasticSampler = absent(
-    "ElasticSampler", "the number of ranks does not change: use torch's DistributedSampler"
+    "ElasticSampler", "use torch's DistributedSampler, and make it again in a reset callback"
 )
 
 
