@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheels of the Python packages hccl and hccl-ascend, and the source package of hccl, into the folder dist. The
-# wheels need glibc 2.34, and neither a compiler nor C++ libraries of the host: fmt and Protobuf are inside, and
-# compiled modules for some versions of PyTorch (scripts/modules.py). The plugins for PMIx, MPI and libfabric load where
-# these are installed.
+# wheels need glibc 2.34, and neither a compiler nor C++ libraries of the host: fmt, Highway and Protobuf are inside, and
+# compiled modules for some versions of PyTorch and TensorFlow (scripts/modules.py). The plugins for PMIx, MPI and
+# libfabric load where these are installed.
 #   scripts/wheels.sh [VERSION...]     of Python; default: 3.10 3.11 3.12; the wheel of 3.12 serves all later ones, too
 # Each Python is taken from PATH (python3.11) or from pyenv. Symbols for debuggers: build/wheels/symbols.
 set -euo pipefail
@@ -58,7 +58,7 @@ for version in "${versions[@]}"; do
   ready=$PWD/$made/ready/$((++number)).tar.xz
   CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs "$(python_of "$version")" -m pip wheel --quiet \
     --disable-pip-version-check --no-deps --wheel-dir "$made/raw" --config-settings=cmake.define.hccl_ROOT="$prefix" \
-    --config-settings=cmake.define.HCCL_TORCH_READY="$ready" --config-settings=build-dir="$made/{wheel_tag}" \
+    --config-settings=cmake.define.HCCL_READY="$ready" --config-settings=build-dir="$made/{wheel_tag}" \
     --config-settings=install.components=python .
 done
 for wheel in "$made"/raw/*.whl; do

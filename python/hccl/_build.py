@@ -27,6 +27,7 @@ from typing import Callable, Iterator, Optional
 
 PACKAGE = pathlib.Path(__file__).resolve().parent  # hccl/
 HEADERS = PACKAGE / "include"
+ARCHIVE = PACKAGE / "ready.tar.xz"  # a folder for each module: scripts/modules.py
 
 
 class BuildError(RuntimeError):
@@ -45,6 +46,7 @@ class Module:
     takes: str  # in messages: "a minute or two"
     # The versions that one ready module fits, "torch-2.13-cxx11abi1"; None: no ready module fits.
     release: Callable[[], Optional[str]] = lambda: None
+    abi: str = str(sysconfig.get_config_var("SOABI"))  # the Python, or the machine, that it fits
 
     def build(self, force: bool = False) -> pathlib.Path:
         """Returns the path of the module for this environment's framework. Builds it if needed."""
@@ -69,7 +71,7 @@ class Module:
         release = self.release()
         if release is None:
             return None
-        name = f"{key(release, _soabi(), digest(self._sources, HEADERS))}/{self.file}"
+        name = f"{key(release, self.abi, digest(self._sources, HEADERS))}/{self.file}"
         return name if name in self._archived() else None
 
     def main(self) -> None:
@@ -83,13 +85,9 @@ class Module:
     def _sources(self) -> pathlib.Path:
         return PACKAGE / self.folder / "src"
 
-    @property
-    def _archive(self) -> pathlib.Path:
-        return PACKAGE / self.folder / "ready.tar.xz"
-
     def _archived(self) -> list[str]:
         with contextlib.suppress(OSError, tarfile.TarError):  # no archive, or a Python without lzma
-            with tarfile.open(self._archive) as archive:
+            with tarfile.open(ARCHIVE) as archive:
                 return archive.getnames()
         return []
 
@@ -98,7 +96,7 @@ class Module:
         name = self.ready()
         if name is None:
             return False
-        with tarfile.open(self._archive) as archive, tempfile.NamedTemporaryFile() as file:
+        with tarfile.open(ARCHIVE) as archive, tempfile.NamedTemporaryFile() as file:
             member = archive.extractfile(name)
             assert member is not None
             file.write(member.read())
@@ -109,9 +107,11 @@ class Module:
     def _with_ready(self) -> str:
         """Returns a half sentence on the versions for which the package has a module."""
         keys = [name.split("/")[0].split("-") for name in self._archived()]
+        keys = [words for words in keys if words[0] == self.folder]
         versions = ", ".join(dict.fromkeys(f"{words[0]} {words[1]}" for words in keys))
-        pythons = ", ".join(dict.fromkeys(f"{words[3]}-{words[4]}" for words in keys))
-        return f". No compiler is needed for {versions} with {pythons}" if keys else ""
+        pythons = dict.fromkeys("-".join(words[3:5]) for words in keys if "cpython" in words)
+        with_pythons = f" with {', '.join(pythons)}" if pythons else ""
+        return f". No compiler is needed for {versions}{with_pythons}" if keys else ""
 
     def _path(self, folder: pathlib.Path) -> pathlib.Path:
         return folder / self._key() / self.file
@@ -128,7 +128,7 @@ class Module:
         """Returns a name that depends on the framework, Python and the module's sources, because
         the module fits no others."""
         version = self.framework().replace(" ", "-")
-        return key(version, _soabi(), digest(self._sources, HEADERS))
+        return key(version, self.abi, digest(self._sources, HEADERS))
 
     def _writable(self) -> pathlib.Path:
         for folder in self._folders():
@@ -217,13 +217,9 @@ def digest(sources: pathlib.Path, headers: pathlib.Path) -> str:
     return total.hexdigest()[:12]
 
 
-def key(framework: str, soabi: str, digest: str) -> str:
+def key(framework: str, abi: str, digest: str) -> str:
     """Returns the name of the folder of a module."""
-    return f"{framework}-{soabi}-{digest}"
-
-
-def _soabi() -> str:
-    return str(sysconfig.get_config_var("SOABI"))
+    return f"{framework}-{abi}-{digest}"
 
 
 def _say(text: str) -> None:

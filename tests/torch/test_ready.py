@@ -2,16 +2,14 @@
 
 import pathlib
 import re
-import shutil
 import sys
 import sysconfig
-import tarfile
 
 import pytest
+import ready
 import torch
 from conftest import run, torchrun
 
-import hccl
 from hccl.torch.build import MODULE
 
 README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
@@ -21,35 +19,9 @@ SOABI = sysconfig.get_config_var("SOABI")
 DIGEST = MODULE.find().parent.name.rpartition("-")[2]  # of the sources of this environment's module
 
 
-@pytest.fixture
-def package(tmp_path):
-    """A copy of the package that has not built a module: its path, and the variables of a host without a compiler."""
-    target = tmp_path / "site" / "hccl"
-    for folder in pathlib.Path(hccl.__file__).parents[1].glob("hccl*"):  # a wheel's libraries are beside
-        if folder.name in ("hccl", "hccl.libs"):
-            ignored = shutil.ignore_patterns("_built", "__pycache__")
-            shutil.copytree(folder, target.with_name(folder.name), ignore=ignored)
-    (tmp_path / "bin").mkdir()
-    variables = {
-        "PYTHONPATH": str(target.parent),
-        "PATH": str(tmp_path / "bin"),
-        "CXX": "",
-        "CMAKE_EXECUTABLE": "",
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }
-    return target, variables
-
-
-def pack(package, names):
-    """Makes the archive of the package: this environment's module, under other names."""
-    with tarfile.open(package / "torch" / "ready.tar.xz", "w:xz", preset=0) as archive:
-        for name in names:
-            archive.add(MODULE.find(), f"{name}/{MODULE.file}")
-
-
-def test_the_ready_module_is_taken(package, tmp_path):
-    target, variables = package
-    pack(target, [f"torch-{minor}-cxx11abi1-{SOABI}-{DIGEST}" for minor in ("1.99", MINOR)])
+def test_the_ready_module_is_taken(tmp_path):
+    target, variables = ready.package(tmp_path)
+    ready.pack(target, MODULE, [f"torch-{minor}-cxx11abi1-{SOABI}-{DIGEST}" for minor in ("1.99", MINOR)])
     information = run([sys.executable, "-m", "hccl.info"], **variables).stdout
     assert "ready in the package" in information, information
     program = tmp_path / "reduce.py"
@@ -61,21 +33,22 @@ def test_the_ready_module_is_taken(package, tmp_path):
     assert len(list((target / "torch" / "_built").rglob(MODULE.file))) == 1
 
 
-def test_no_other_module_is_taken(package):
+def test_no_other_module_is_taken(tmp_path):
     """Another version of torch, C++ ABI, Python, and other sources."""
-    target, variables = package
+    target, variables = ready.package(tmp_path)
     others = [
         f"torch-1.99-cxx11abi1-{SOABI}-{DIGEST}",
         f"torch-{MINOR}-cxx11abi0-{SOABI}-{DIGEST}",
         f"torch-{MINOR}-cxx11abi1-cpython-399-x86_64-linux-gnu-{DIGEST}",
         f"torch-{MINOR}-cxx11abi1-{SOABI}-{'0' * 12}",
     ]
-    pack(target, others)
+    ready.pack(target, MODULE, [*others, f"tensorflow-1.98-cxx11abi1-eigen64-x86_64-{DIGEST}"])
     done = run([sys.executable, "-m", "hccl.torch.build"], **variables)
     assert done.returncode != 0 and not list(target.rglob(f"_built/*/{MODULE.file}")), done.stdout
     assert "cmake is missing" in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert "No compiler is needed for torch 1.99, " in done.stderr, done.stderr
     assert "with cpython-" in done.stderr and "cpython-399" in done.stderr, done.stderr
+    assert "1.98" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Builds the ops for the TensorFlow of this environment: python -m hccl.tensorflow.build"""
 
+import platform
+import re
+
 from hccl import _build
 
 
@@ -7,6 +10,19 @@ def _framework():
     import tensorflow
 
     return f"tensorflow {tensorflow.__version__}"
+
+
+def _release():
+    """Returns what the name of a ready library says about TensorFlow. A TensorFlow that is no
+    release, or is built by others, may have any ABI."""
+    import tensorflow
+
+    flags = " ".join(tensorflow.sysconfig.get_compile_flags())
+    abi = re.search(r"CXX11_ABI=(\d).*EIGEN_MAX_ALIGN_BYTES=(\d+)", flags)
+    found = re.fullmatch(r"(\d+\.\d+)\.\d+", tensorflow.__version__)
+    if not (abi and found and tensorflow.version.GIT_VERSION.startswith(f"v{found[1]}.")):
+        return None
+    return f"tensorflow-{found[1]}-cxx11abi{abi[1]}-eigen{abi[2]}"
 
 
 def _options():
@@ -34,6 +50,8 @@ MODULE = _build.Module(
     framework=_framework,
     options=_options,
     takes="a minute",
+    release=_release,
+    abi=platform.machine(),  # Python's own interface is not used
 )
 
 if __name__ == "__main__":
