@@ -52,6 +52,9 @@ done
 CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs .venv/bin/python scripts/modules.py "$prefix" "$PWD/$made" \
   "${pythons[@]}"
 
+# The host's own MPI, PMIx and libfabric. `auditwheel show` knows no exclusions, so for these it says linux_x86_64. Plugins
+# that do not name them would need them in the global scope, where their symbols and those of what they need, such as
+# libevent and hwloc, come before other libraries'; and glibc aborts at versions of a library that is not loaded.
 excluded=() number=0
 for library in libmpi.so.40 libpmix.so.2 libfabric.so.1; do excluded+=(--exclude "$library"); done
 for version in "${versions[@]}"; do
