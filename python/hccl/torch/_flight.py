@@ -2,7 +2,8 @@
 
 A plugin cannot write into torch's recorder itself: the recorder is a template with a static object,
 which libtorch_cpu does not export. PyTorch 2.14 has a hook of a group that writes there, but gives
-the hook to no group; this module does so. From 2.15 on torch does it. 2.13 has no such hook.
+the hook to no group; this module does so. From 2.15 on torch does it, except to groups that shrink.
+2.13 has no such hook.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def extend() -> None:
     environment asks for the recorder."""
     from torch.distributed import distributed_c10d
 
-    if _hook() is None:
+    if _hook() is None or _torch_attaches():
         return
     torchs: Callable[..., Any] = distributed_c10d._new_process_group_helper
 
@@ -40,9 +41,9 @@ def extend() -> None:
 
 def record(group: Any) -> None:
     """Gives the hook to a group of this backend. The hook takes a traceback of each operation, so
-    the recorder is off here unless a variable sets its size; torch's own default is 2,000."""
-    hook = _hook()
-    size = next((os.environ[name] for name in SIZES if os.environ.get(name)), "0")
+    with 2.14 the recorder is off here unless a variable sets its size."""
+    hook, default = _hook(), "2000" if _torch_attaches() else "0"
+    size = next((os.environ[name] for name in SIZES if os.environ.get(name)), default)
     if hook is None or not size.isdecimal() or int(size) == 0:
         return
     if not _module.is_loaded() or not hasattr(group, "rank"):  # this process is no member
@@ -52,10 +53,13 @@ def record(group: Any) -> None:
 
 
 def _hook() -> Any:
-    """Returns the class of the hook, or None if torch has none or uses it by itself."""
+    """Returns the class of the hook, or None."""
     from torch._C import _distributed_c10d
+
+    return getattr(_distributed_c10d, "FlightRecorderHook", None)
+
+
+def _torch_attaches() -> bool:
     from torch.distributed import distributed_c10d
 
-    if hasattr(distributed_c10d, "_maybe_attach_flight_recorder"):
-        return None
-    return getattr(_distributed_c10d, "FlightRecorderHook", None)
+    return hasattr(distributed_c10d, "_maybe_attach_flight_recorder")
