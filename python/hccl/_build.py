@@ -161,8 +161,19 @@ class Module:
             f"but {name} is missing: {hint}{self._with_ready()}"
         )
 
+    def missing(self) -> Optional[str]:
+        """Returns what is missing to compile the module, as a text; None if nothing is."""
+        try:
+            self._tools()
+        except BuildError as error:
+            return str(error)
+        return None
+
+    def _tools(self) -> tuple[str, str]:
+        return self._tool("cmake", "CMAKE_EXECUTABLE"), self._tool("g++", "CXX")
+
     def _compile(self, target: pathlib.Path) -> None:
-        cmake, compiler = self._tool("cmake", "CMAKE_EXECUTABLE"), self._tool("g++", "CXX")
+        cmake, compiler = self._tools()
         _say(f"building the {self.title} for {self.framework()} (once; {self.takes})")
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="hccl-build-") as work:

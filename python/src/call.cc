@@ -178,7 +178,8 @@ void BlockingCalls::wait_to_end(PendingRequest& pending) {
 }
 
 void BlockingCalls::run(LibraryCall call, const Owners& owners) {
-  if (on_main_thread() || under_way()) return wait_to_end(*begin(std::move(call), owners));
+  if ((!direct_ && on_main_thread()) || under_way())
+    return wait_to_end(*begin(std::move(call), owners));
   run_here(call);
 }
 

@@ -87,6 +87,9 @@ class BlockingCalls {
   /// signal handler raises (Ctrl-C), raises the same at once. Then the call goes on in its thread,
   /// so it must own its arguments, and no other call can run.
   void run(LibraryCall call, const Owners& owners = {});
+  /// From here on run() makes calls of the main thread there, too: the program itself ends a call
+  /// on Ctrl-C, with HcclCommAbort.
+  void run_on_main_thread() { direct_ = true; }
   /// run() for a call that ends the communicator.
   void run_last(LibraryCall call);
   /// Queues the call.
@@ -112,6 +115,7 @@ class BlockingCalls {
   std::vector<std::shared_ptr<PendingRequest>> under_way_;
   std::size_t look_at_ = 0;  // with this many running calls, ended ones are removed
   bool interrupted_ = false;
+  bool direct_ = false;
   pid_t process_;
 };
 

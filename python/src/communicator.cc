@@ -74,6 +74,16 @@ Communicator* Communicator::sub(std::vector<std::uint32_t> ranks, std::uint32_t 
   return new Communicator(*comm, Lifetime::kHandle);
 }
 
+Communicator* Communicator::next_group(std::vector<std::uint32_t> ranks, const std::string& name,
+                                       std::uint64_t timeout) {
+  const auto comm = std::make_shared<HcclComm>();
+  BlockingCalls().run([=, world = handle(), ranks = std::move(ranks)] {
+    return HcclCommCreateNextGroup(world, static_cast<std::uint32_t>(ranks.size()), ranks.data(),
+                                   name.c_str(), timeout, comm.get());
+  });
+  return new Communicator(*comm, Lifetime::kHandle);
+}
+
 Communicator* Communicator::shrink(std::vector<std::uint32_t> excluded) {
   const auto comm = std::make_shared<HcclComm>();
   BlockingCalls().run([=, parent = handle(), excluded = std::move(excluded)] {
@@ -173,6 +183,10 @@ void Communicator::abort(const std::string& reason) {
   static_cast<void>(HcclCommAbort(handle_, reason.c_str()));
 }
 
+void Communicator::report_refusal(const std::string& reason) {
+  calls_.run([comm = handle(), reason] { return HcclCommRefuse(comm, reason.c_str()); });
+}
+
 std::uint64_t Communicator::timeout() const {
   std::uint64_t milliseconds = 0;
   check(HcclCommGetTimeout(handle(), &milliseconds));
@@ -195,6 +209,7 @@ void bind_communicator(nb::module_& module) {
       .def_static("join_by_rank_table", &Communicator::join_by_rank_table, arg("path"), arg("rank"))
       .def_static("from_group", &Communicator::from_group, arg("group"))
       .def("sub", &Communicator::sub, arg("ranks"), arg("sub_rank"), arg("id"))
+      .def("next_group", &Communicator::next_group, arg("ranks"), arg("name"), arg("timeout"))
       .def("shrink", &Communicator::shrink, arg("excluded"))
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
@@ -207,6 +222,8 @@ void bind_communicator(nb::module_& module) {
       .def("drop_group", &Communicator::drop_group)
       .def("end_group", &Communicator::end_group, arg("blocking"))
       .def("abort", &Communicator::abort, arg("reason"))
+      .def("refuse", &Communicator::report_refusal, arg("reason"))
+      .def("run_on_main_thread", [](Communicator& self) { self.calls().run_on_main_thread(); })
       .def("destroy", &Communicator::destroy);
   bind_collectives(type);
   bind_messages(type);

@@ -34,6 +34,9 @@ class Communicator {
   static Communicator* from_group(const std::string& group);
   /// A communicator of these ranks of this world, of which this rank is ranks[sub_rank].
   Communicator* sub(std::vector<std::uint32_t> ranks, std::uint32_t sub_rank, std::uint64_t id);
+  /// The next group of these ranks of this world; `timeout` in milliseconds.
+  Communicator* next_group(std::vector<std::uint32_t> ranks, const std::string& name,
+                           std::uint64_t timeout);
   /// A communicator of the ranks that live, without the excluded ones.
   Communicator* shrink(std::vector<std::uint32_t> excluded);
 
@@ -71,6 +74,8 @@ class Communicator {
 
   /// Ends the communicator on all ranks. Any thread.
   void abort(const std::string& reason);
+  /// Tells the ranks that wait in the next collective why this rank does not call it.
+  void report_refusal(const std::string& reason);
   /// Milliseconds; 0 is no limit.
   std::uint64_t timeout() const;
   void set_timeout(std::uint64_t milliseconds);

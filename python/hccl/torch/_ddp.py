@@ -53,6 +53,7 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
         gradient_as_bucket_view: bool = True,
         **options: Any,
     ) -> None:
+        _module.load("hccl.torch.DistributedDataParallel")
         if args:
             raise TypeError("hccl: pass all arguments but the module by name")
         parameters = _check(module, options)

@@ -21,7 +21,12 @@ def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torc
 
     if len(shape) == 1 and not isinstance(shape[0], int):
         shape = tuple(shape[0])
-    return _module.load().empty(shape, dtype or torch.get_default_dtype())
+    dtype = dtype or torch.get_default_dtype()
+    if _module.why_python() is not None:
+        from hccl.torch import _python
+
+        return _python.empty(shape, dtype)
+    return _module.load().empty(shape, dtype)
 
 
 def share_(module: Tensors) -> Tensors:
@@ -29,8 +34,6 @@ def share_(module: Tensors) -> Tensors:
     memory that the ranks of a host share. Values, shapes and strides stay, and tensors that share a
     storage still share it. Returns the module."""
     import torch
-
-    from hccl.torch import _module
 
     if isinstance(module, torch.nn.Module):
         tensors = [*module.parameters(), *module.buffers()]
@@ -40,7 +43,7 @@ def share_(module: Tensors) -> Tensors:
     for tensor in tensors:
         old = tensor.untyped_storage()
         if old.data_ptr() not in storages:
-            new = _module.load().empty([old.nbytes()], torch.uint8).untyped_storage()
+            new = empty(old.nbytes(), dtype=torch.uint8).untyped_storage()
             new.copy_(old)
             storages[old.data_ptr()] = new
         moved = torch.empty(0, dtype=tensor.dtype)

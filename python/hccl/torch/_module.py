@@ -1,10 +1,18 @@
-"""Loads the compiled module for the torch of this process, and builds it if it is missing."""
+"""Loads the compiled module for the torch of this process, and builds it if it is missing. Where that
+is not possible, the backend has its form in Python."""
 
 import atexit
 import ctypes
+import functools
 import importlib.util
+import os
+import re
 import sys
-from typing import Any
+import warnings
+from typing import Any, Optional
+
+VARIABLE = "HCCL_TORCH_FORM"
+_OLDEST = (2, 13)  # for which src/ compiles
 
 _loaded: Any = None
 _ends_at_exit = False
@@ -21,12 +29,48 @@ def end_at_exit() -> None:
 
 def is_loaded() -> bool:
     """Whether this process has, or has had, a group of this backend."""
-    return _loaded is not None
+    return _loaded is not None or _python_form() is not None
 
 
-def load() -> Any:
+@functools.cache
+def why_python() -> Optional[str]:
+    """Returns why the backend has its form in Python, and what gives the compiled form; None if it
+    has the compiled form."""
+    import torch
+
+    from hccl.torch.build import MODULE
+
+    asked = os.environ.get(VARIABLE, "")
+    if asked not in ("", "python", "native"):
+        raise ValueError(f'{VARIABLE} is "{asked}", not "python" or "native"')
+    if asked == "native":
+        return None
+    if asked == "python":
+        return f"{VARIABLE} is python; without it, the compiled form is taken where it fits"
+    if MODULE.find() is not None or MODULE.ready() is not None:
+        return None
+    if tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < _OLDEST:
+        return f"PyTorch {torch.__version__} is older than 2.13: install PyTorch 2.13 or later"
+    return MODULE.missing()
+
+
+@functools.cache
+def warn_of_python(rank: int) -> None:
+    """Says once on each host that the backend has its slower form."""
+    if not os.environ.get(VARIABLE) and os.environ.get("LOCAL_RANK", str(rank)) == "0":
+        why = str(why_python()).removeprefix("hccl: ")
+        warnings.warn(f"hccl: the backend runs in its slower form, in Python. {why}", stacklevel=2)
+
+
+def load(user: str = "this function") -> Any:
+    """Returns the compiled module. RuntimeError: `user` is not in the form in Python."""
     global _loaded
     if _loaded is None:
+        if why_python() is not None:
+            raise RuntimeError(
+                f"hccl: {user} needs the compiled backend, but this process has the form in "
+                f"Python. {str(why_python()).removeprefix('hccl: ')}"
+            )
         import hccl._hccl  # noqa: F401  its libhccl.so is the one that the module uses
         import torch  # noqa: F401  and torch's libraries
 
@@ -51,13 +95,21 @@ def backend_of(group: Any) -> Any:
     except RuntimeError:  # it has none
         return None
     backend = getattr(backend, "wrapped_pg", backend)  # with TORCH_DISTRIBUTED_DEBUG=DETAIL
+    python = _python_form()
+    if python is not None:
+        return backend if isinstance(backend, python.ProcessGroup) else None
     return backend if isinstance(backend, load().ProcessGroupHccl) else None
+
+
+def _python_form() -> Any:
+    """Returns the module of the form in Python, if there has been a group."""
+    return sys.modules.get("hccl.torch._python")
 
 
 def _end_groups() -> None:
     """Ends the groups that the program has left behind, while Python lives. sys.last_value has the
     exception that ended the program; at a prompt it has any exception that was shown."""
-    if _loaded is None:
-        return
     failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
-    _loaded.end_groups(failed=failed)
+    for form in (_loaded, _python_form()):
+        if form is not None:
+            form.end_groups(failed=failed)

@@ -78,7 +78,7 @@ def join(
     name = [f"plan_{uuid.uuid4().hex}"]  # for several models in a group
     dist.broadcast_object_list(name, group=group, group_src=0)
     store = distributed_c10d._get_process_group_store(group)
-    return _module.load().GradientPlan(
+    return _module.load("hccl.torch.CombinedGradients").GradientPlan(
         store=dist.PrefixStore(f"hccl/{name[0]}", store),
         rank=group.rank(),
         size=group.size(),

@@ -96,15 +96,24 @@ def create(options: Any, pg_options: Any = None) -> Any:
     """Makes the backend of one process group. torch.distributed calls it on the members."""
     from torch.distributed import distributed_c10d
 
-    ranks = options.global_ranks_in_group  # empty for the default group itself
+    ranks = options.global_ranks_in_group  # of the default group, which itself has none
+    store = _own_store(ranks) if ranks else options.store
+    whole = _module.backend_of(distributed_c10d._get_default_group()) if ranks else None
+    if _module.why_python() is not None:
+        from hccl.torch import _python
+
+        os.environ["DDP_DISABLE_COMM_MEM"] = "1"  # DDP asks a compiled backend for that memory
+        if whole is None:
+            _module.warn_of_python(options.group_rank)
+        return _python.create(options, store, whole)
     return _module.load().create(
-        store=_own_store(ranks) if ranks else options.store,
+        store=store,
         rank=options.group_rank,
         size=options.group_size,
         timeout=options.timeout,
         group_name=options.group_id,
         global_ranks=ranks,
-        whole=_module.backend_of(distributed_c10d._get_default_group()) if ranks else None,
+        whole=whole,
         later=getattr(options, "enable_reconfigure", False),  # since PyTorch 2.14
     )
 

@@ -20,6 +20,7 @@ _NEEDED = [
     "_update_default_pg",
     "_validate_and_process_excluded_ranks",
     "_validate_shrink_inputs",
+    "shrink_group",
 ]
 
 
@@ -28,9 +29,9 @@ def extend() -> None:
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
 
-    torchs: Callable[..., Any] = distributed_c10d.shrink_group
     if not all(hasattr(distributed_c10d, name) for name in _NEEDED):
-        return  # torch's function works, with its limits (src/shrink.cc)
+        return  # torch's function works, if it has one, with its limits (src/shrink.cc)
+    torchs: Callable[..., Any] = distributed_c10d.shrink_group
 
     @functools.wraps(torchs)
     def shrink_group(
@@ -41,6 +42,8 @@ def extend() -> None:
     ) -> Any:
         whole = distributed_c10d._get_default_group() if group is None else group
         backend = _only_backend(whole)
+        if backend is not None and _module.why_python() is not None:
+            _module.load("torch.distributed.shrink_group")  # which raises
         if backend is None:
             return torchs(ranks_to_exclude, group, shrink_flags, pg_options)
         if ranks_to_exclude != []:  # [] is fine here: only the dead are left out
@@ -62,7 +65,7 @@ def _only_backend(group: Any) -> Any:
     """Returns the group's backend if it has just one, and that is ours."""
     if not _module.is_loaded() or not hasattr(group, "_device_types"):
         return None
-    backends = {id(group._get_backend(device)) for device in group._device_types}
+    backends = {id(group._get_backend(device)) for device in group._device_types or ["cpu"]}
     return _module.backend_of(group) if len(backends) == 1 else None
 
 

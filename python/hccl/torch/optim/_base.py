@@ -8,7 +8,7 @@ from torch.amp.grad_scaler import OptState
 
 from hccl.torch import _module
 
-native = _module.load()
+native = _module.load("hccl.torch.optim")
 _CLIP_EPS = 1e-6  # torch.nn.utils.clip_grad_norm_'s
 _HALVES = (torch.float16, torch.bfloat16)
 # Arguments that must not be negative, with their names in torch's errors.

@@ -1,0 +1,394 @@
+"""The operations of a group in the form in Python: their order, Ctrl-C, and the end."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import datetime
+import logging
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+from hccl import HcclError
+from hccl.torch._python_memory import Memory, unpack
+
+_TIMEOUT = 9
+_NO_LIMIT = datetime.timedelta(0)
+_TIME_TO_RUN_PYTHON = 0.3
+_SECONDS_AT_EXIT = 5.0
+_SECONDS_OF_CALLBACKS = 2.0  # after an abort
+
+_queues: weakref.WeakSet[Queue] = weakref.WeakSet()
+_program_ends = False
+
+
+def failure(error: HcclError, title: str) -> Exception:
+    """Returns the error of an operation. Programs look for "Timed out"."""
+    timed_out = "Timed out in " if error.code == _TIMEOUT else ""
+    return dist.DistBackendError(f"hccl {title}: {timed_out}{error}")
+
+
+class Waitable(dist.Work):
+    """An operation for which programs wait."""
+
+    def __init__(self, title: str, outputs: Any) -> None:
+        super().__init__()
+        self.title, self._outputs = title, outputs
+        self._failure: Optional[Exception] = None
+        self._future: Any = None
+        self._shown: Any = None  # the future that programs get
+        self._mutex = threading.Lock()
+
+    def wait_done(self, seconds: float) -> bool:
+        """Waits, 0: without a limit. False: the time is over."""
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def wait(self, timeout: datetime.timedelta = _NO_LIMIT) -> bool:
+        seconds = max(timeout.total_seconds(), 0)
+        if not self.wait_done(seconds):
+            text = f"hccl:{self.title}: Timed out waiting for the operation, which goes on"
+            raise dist.DistBackendError(text)
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def exception(self) -> Optional[Exception]:
+        return self._failure
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._failure is None
+
+    def result(self) -> Any:
+        self.wait()
+        return list(self._outputs)
+
+    def get_future(self) -> Any:
+        future: Any = torch.futures.Future()
+        future.set_result(list(self._outputs))
+        return future
+
+    def _value(self, _: Any) -> Any:
+        """The end of the future. C++ sees the failure of a callback, but no set_exception()."""
+        if self._failure is not None:
+            raise self._failure
+        return list(self._outputs)
+
+
+class _Operation(Waitable):
+    """An operation in a queue."""
+
+    def __init__(self, queue: Queue, title: str, run: Any, outputs: Any, limit: float) -> None:
+        super().__init__(title, outputs)
+        self._queue, self._run, self._limit = queue, run, limit
+        self._over = threading.Lock()  # held until the operation is done
+        self._over.acquire()
+        self._settled = False
+
+    def perform(self) -> None:
+        try:
+            self._queue.call(self._run, self.title, self._limit)
+        except Exception as error:
+            self._failure = error
+        except BaseException as error:  # a signal handler raised it, in a callback that waits
+            self._failure = dist.DistBackendError(repr(error))
+        self._run = None  # frees its tensors before the operation completes
+        with self._mutex:
+            self._settled = True
+        if self._future is not None:
+            self._future.set_result(None)
+        self._over.release()
+
+    def is_completed(self) -> bool:
+        return not self._over.locked()
+
+    def wait_done(self, seconds: float) -> bool:
+        self._queue.run_in_callback(self)
+        if not self._over.acquire(timeout=seconds or -1):
+            return False
+        self._over.release()
+        return True
+
+    def get_future(self) -> Any:
+        with self._mutex:
+            if self._shown is None:
+                self._future = torch.futures.Future()
+                self._shown = self._future.then(self._value)
+                if self._settled:
+                    self._future.set_result(None)
+        return self._shown
+
+
+class _Done(Waitable):
+    """For callers that have waited."""
+
+    def wait(self, timeout: datetime.timedelta = _NO_LIMIT) -> bool:
+        return True
+
+
+DONE = _Done("done", [])
+
+
+class Message(Waitable):
+    """A send or receive under way. `post` gives it to the library."""
+
+    def __init__(
+        self, call: str, post: Any, memory: Any, outputs: Any, peer: int, tag: int, limit: float
+    ) -> None:
+        super().__init__(call, outputs)
+        self._memory, self._limit = memory, limit
+        try:
+            self._request = post(Memory(memory), peer, tag)
+        except HcclError as error:
+            raise failure(error, call) from None
+
+    def is_completed(self) -> bool:
+        return bool(self._request.done())
+
+    def source_rank(self) -> int:
+        self.wait()
+        return int(self._request.source())
+
+    _source_rank = source_rank
+
+    def wait_done(self, seconds: float) -> bool:
+        try:
+            if not self._request.wait(seconds or self._limit):
+                return False
+            unpack(self._memory, self._outputs)
+        except HcclError as error:
+            self._failure = failure(error, self.title)
+        return True
+
+    def get_future(self) -> Any:
+        with self._mutex:
+            if self._future is None:
+                self._future = torch.futures.Future()
+                self._shown = self._future.then(self._value)
+                threading.Thread(target=self._follow, daemon=True).start()
+        return self._shown
+
+    def _follow(self) -> None:
+        self.wait_done(1e9)
+        self._future.set_result(None)
+
+
+class Queue:
+    """A communicator and its operations, which run one at a time. The thread starts with the first
+    operation that is not the caller's to run."""
+
+    def __init__(self, native: Any, whole: Optional[Queue]) -> None:
+        self.native, self._whole, self.left = native, whole, False
+        self._process, self._users, self._limit = os.getpid(), 1, -1.0
+        self._mutex = threading.Lock()
+        self._waiting: collections.deque[_Operation] = collections.deque()
+        self._busy = False
+        self._runner: Optional[int] = None  # the thread whose operations' callbacks run
+        self._thread: Optional[threading.Thread] = None
+        self._wake = threading.Lock()  # released for each time that the thread has to serve
+        self._wake.acquire()
+        if whole is not None:
+            whole._users += 1
+        if _watch():
+            native.run_on_main_thread()
+        _queues.add(self)
+
+    def check(self) -> None:
+        if self._process != os.getpid():
+            raise RuntimeError(
+                "hccl: this process group was made before a fork and belongs to the parent. Make a "
+                'new one in the child (init_process_group), or start processes with "spawn".'
+            )
+        if self.left:
+            raise dist.DistBackendError("hccl: the process group has been shut down")
+
+    def call(self, run: Callable[[], None], title: str, limit: float) -> None:
+        try:
+            if limit != self._limit and limit > 0:
+                self.native.timeout = max(1, round(limit * 1000))
+                self._limit = limit
+            run()
+        except HcclError as error:
+            raise failure(error, title) from None
+
+    def issue(self, title: str, run: Any, outputs: Any, limit: float, waits: bool) -> Any:
+        """Runs the operation here if the caller waits and nothing is before it, else later."""
+        self.check()
+        with self._mutex:
+            here = waits and not self._busy
+            self._busy = self._busy or here
+        if here:
+            try:
+                self.call(run, title, limit)
+            finally:
+                self._give_on()
+            return DONE
+        operation = _Operation(self, title, run, outputs, limit)
+        if self._runner == threading.get_ident():
+            operation.perform()  # a callback's operation comes after the callback's own
+            return operation
+        with self._mutex:
+            self._waiting.append(operation)
+            start, self._busy = not self._busy, True
+        if start:
+            self._wake_thread()
+        return operation
+
+    def _give_on(self) -> None:
+        with self._mutex:
+            self._busy = bool(self._waiting)
+        if self._busy:
+            self._wake_thread()
+
+    def _wake_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="hccl_torch", daemon=True)
+            self._thread.start()
+        self._wake.release()
+
+    def _serve(self) -> None:
+        while True:
+            self._wake.acquire()
+            if self.left:
+                return
+            self._runner = threading.get_ident()
+            while self._run_next():
+                pass
+
+    def _run_next(self) -> bool:
+        with self._mutex:
+            if not self._waiting:
+                self._busy, self._runner = False, None
+                return False
+            operation = self._waiting.popleft()
+        operation.perform()
+        return True
+
+    def run_in_callback(self, operation: _Operation) -> None:
+        """Runs what is before the operation, and the operation, for which a callback waits."""
+        while self._runner == threading.get_ident() and not operation.is_completed():
+            with self._mutex:
+                each = self._waiting.popleft()
+            each.perform()
+
+    def abort(self, reason: str) -> None:
+        if self._process == os.getpid() and not self.left:
+            self.native.abort(reason)
+
+    def drained(self, seconds: float) -> bool:
+        """Waits until no operation and no message is under way. False: the time is over."""
+        end = time.monotonic() + seconds
+        if self._runner != threading.get_ident():
+            last = _Operation(self, "end", lambda: None, (), 0)
+            with self._mutex:
+                idle, waits = not self._busy, self._busy
+                if waits:
+                    self._waiting.append(last)
+            if not idle and not last.wait_done(max(seconds, 0.001)):
+                return False
+        while self.native.under_way():
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.002)
+        return True
+
+    def end(self, patience: float, reason: str) -> None:
+        """Ends the communicator after `patience` seconds at most."""
+        if self.left or self._process != os.getpid():
+            return
+        if not self.drained(patience):
+            self.native.abort(reason)
+            if not self.drained(_SECONDS_OF_CALLBACKS):
+                self.left = True  # a callback still runs
+                return
+        self.left = True
+        if self._thread is not None and self._wake.locked():
+            self._wake.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        """A world lives as long as its parts."""
+        self._users -= 1
+        if self._users:
+            return
+        try:
+            self.native.destroy()
+        except HcclError as error:
+            logging.getLogger("hccl").warning("%s", failure(error, "destroy_process_group"))
+        if self._whole is not None:
+            self._whole._leave()
+
+
+def end_groups(failed: bool) -> None:
+    """Ends the groups that the program has left behind, at its end."""
+    end = time.monotonic() + (0 if failed else _SECONDS_AT_EXIT)
+    living = [each for each in _queues if not each.left]
+    for each in living:
+        if each._process == os.getpid():
+            each.drained(max(end - time.monotonic(), 0.001))
+    how = "its program ended while operations ran"
+    reason = "an exception ended its program" if failed else how
+    for each in living:
+        each.end(0.001, reason)
+
+
+# ---- Ctrl-C ----
+
+_watches: Optional[bool] = None
+
+
+def _watch() -> bool:
+    """Makes Ctrl-C end operations that run on the main thread, or for which C++ code waits there.
+    False: this is another thread, or the program has a use of its own for what that needs."""
+    global _watches
+    if _watches is None and threading.current_thread() is threading.main_thread():
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        _watches = before == -1
+        if before != -1:
+            signal.set_wakeup_fd(before)
+            return False
+        os.register_at_fork(after_in_child=_forget)
+        threading.Thread(target=_abort_on_interrupt, args=(reader,), daemon=True).start()
+    return bool(_watches)
+
+
+def _forget() -> None:
+    global _watches
+    _watches = None
+    if threading.current_thread() is threading.main_thread():
+        signal.set_wakeup_fd(-1)
+
+
+def _abort_on_interrupt(reader: int) -> None:
+    ran = threading.Event()
+
+    def set_ran(_: Any) -> int:
+        ran.set()
+        return 0
+
+    note = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(set_ran)
+    while True:
+        numbers = os.read(reader, 64)
+        if signal.SIGINT not in numbers:
+            continue
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            continue
+        ran.clear()  # the main thread runs Python code, and so Python's handler, within a moment?
+        ctypes.pythonapi.Py_AddPendingCall(note, None)
+        if not ran.wait(_TIME_TO_RUN_PYTHON):
+            for each in list(_queues):
+                each.abort("the program was interrupted (Ctrl-C)")
