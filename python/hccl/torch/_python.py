@@ -80,7 +80,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _issue(self, title: str, options: Any, run: Callable[[], None], outputs: Any = ()) -> Any:
         """Runs the operation on this thread or another one. `run` keeps the tensors it uses."""
-        timeout = options.timeout
+        timeout = _UNSET if options is None else options.timeout
         seconds = self._seconds if timeout == _UNSET else timeout.total_seconds()
         waits = not getattr(options, "asyncOp", True)  # older PyTorch does not tell
         return self.queue.issue(title, run, outputs, seconds, waits)
@@ -262,7 +262,7 @@ class ProcessGroup(dist.ProcessGroup):
                 unpack(memory, parts)
 
         outputs = lists[0] if len(lists) == 1 else lists
-        return self._issue("all_gather", options or dist.AllgatherOptions(), run, outputs)
+        return self._issue("all_gather", options, run, outputs)
 
     def all_gather_single_coalesced(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
@@ -276,7 +276,7 @@ class ProcessGroup(dist.ProcessGroup):
                 native.all_gather(Memory(send), Memory(memory), True)
                 unpack(memory, [output])
 
-        return self._issue("all_gather", opts or dist.AllgatherOptions(), run, outputs)
+        return self._issue("all_gather", opts, run, outputs)
 
     def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Any:
         return self.all_gather_single_coalesced([output], [source], opts)
@@ -297,10 +297,12 @@ class ProcessGroup(dist.ProcessGroup):
     def _exchange(
         self, title: str, opts: Any, inputs: Any, give: Any, outputs: Any, take: Any
     ) -> Any:
-        native, options = self._native, opts or dist.AllToAllOptions()
-        return self._issue(
-            title, options, lambda: exchange(native, inputs, give, outputs, take), outputs
-        )
+        native = self._native
+
+        def run() -> None:
+            exchange(native, inputs, give, outputs, take)
+
+        return self._issue(title, opts, run, outputs)
 
     def _only(self, rank: int, tensor: Tensor) -> list[int]:
         return [counts([tensor])[0] * (each == rank) for each in range(self._ranks)]
@@ -337,7 +339,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def barrier(self, opts: Any = None) -> Any:
         native = self._native
-        return self._issue("barrier", opts or dist.BarrierOptions(), lambda: native.barrier(True))
+        return self._issue("barrier", opts, lambda: native.barrier(True))
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         self.barrier().wait(timeout or self.timeout)  # the text names the absent ranks

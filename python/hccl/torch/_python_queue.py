@@ -20,6 +20,11 @@ from hccl import HcclError
 from hccl.torch._python_memory import Memory, unpack
 
 _TIMEOUT = 9
+# Before PyTorch 2.8 C++ does not keep the Python objects of operations. So the last ones are kept
+# here until something waits for them.
+_KEEPS = not hasattr(dist.AllreduceOptions(), "asyncOp")
+_MOST_KEPT = 4096
+_kept: dict[int, Any] = {}
 _NO_LIMIT = datetime.timedelta(0)
 _TIME_TO_RUN_PYTHON = 0.3
 _SECONDS_AT_EXIT = 5.0
@@ -62,9 +67,6 @@ class Waitable(dist.Work):
             raise self._failure
         return True
 
-    def synchronize(self) -> None:
-        self.wait()
-
     def exception(self) -> Optional[Exception]:
         return self._failure
 
@@ -96,6 +98,10 @@ class _Operation(Waitable):
         self._over = threading.Lock()  # held until the operation is done
         self._over.acquire()
         self._settled = False
+        if _KEEPS:
+            _kept[id(self)] = self
+            if len(_kept) > _MOST_KEPT:
+                _kept.pop(next(iter(_kept)), None)
 
     def perform(self) -> None:
         try:
@@ -116,12 +122,14 @@ class _Operation(Waitable):
 
     def wait_done(self, seconds: float) -> bool:
         self._queue.run_in_callback(self)
+        _kept.pop(id(self), None)
         if not self._over.acquire(timeout=seconds or -1):
             return False
         self._over.release()
         return True
 
     def get_future(self) -> Any:
+        _kept.pop(id(self), None)
         with self._mutex:
             if self._shown is None:
                 self._future = torch.futures.Future()
@@ -181,8 +189,7 @@ class Message(Waitable):
         return self._shown
 
     def _follow(self) -> None:
-        self.wait_done(1e9)
-        self._future.set_result(None)
+        self._future.set_result(self.wait_done(1e9))
 
 
 class Queue:
@@ -293,10 +300,10 @@ class Queue:
         if self._runner != threading.get_ident():
             last = _Operation(self, "end", lambda: None, (), 0)
             with self._mutex:
-                idle, waits = not self._busy, self._busy
-                if waits:
+                busy = self._busy
+                if busy:
                     self._waiting.append(last)
-            if not idle and not last.wait_done(max(seconds, 0.001)):
+            if busy and not last.wait_done(max(seconds, 0.001)):
                 return False
         while self.native.under_way():
             if time.monotonic() >= end:
@@ -338,8 +345,7 @@ def end_groups(failed: bool) -> None:
     for each in living:
         if each._process == os.getpid():
             each.drained(max(end - time.monotonic(), 0.001))
-    how = "its program ended while operations ran"
-    reason = "an exception ended its program" if failed else how
+    reason = ("its program ended while operations ran", "an exception ended its program")[failed]
     for each in living:
         each.end(0.001, reason)
 
