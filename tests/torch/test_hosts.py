@@ -1,6 +1,5 @@
 """Several hosts, which are network namespaces (that takes root, or sudo without a password)."""
 
-import contextlib
 import os
 import re
 import subprocess
@@ -8,30 +7,8 @@ import sys
 
 from conftest import HERE, TIMEOUT
 
-SUDO = [] if os.geteuid() == 0 else ["sudo", "-n", "-E"]
-
-
-def ip(*words):
-    subprocess.run([*SUDO, "ip", *words], check=True)
-
-
-@contextlib.contextmanager
-def two_hosts():
-    """The names of two namespaces; a line joins them, and the first is 10.214.0.1."""
-    names = [f"ht{os.getpid()}-{host}" for host in range(2)]
-    try:
-        for name in names:
-            ip("netns", "add", name)
-        ends = ["eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0", "netns", names[1]]
-        ip("link", "add", *ends)
-        for host, name in enumerate(names):
-            ip("-n", name, "addr", "add", f"10.214.0.{host + 1}/24", "dev", "eth0")
-            ip("-n", name, "link", "set", "eth0", "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        yield names
-    finally:
-        for name in names:
-            subprocess.run([*SUDO, "ip", "netns", "del", name], check=False)
+sys.path.insert(0, str(HERE.parent / "support"))
+from hosts import SUDO, two_hosts
 
 
 def torchrun_on_two_hosts(script, ranks, restarts, **environment):

@@ -1,5 +1,6 @@
 """Generates tokens with vLLM from a Llama whose weights are made up, and prints them and the time as JSON:
 generate.py small|llama-1b --tensor-parallel-size N [--tokens T] [--prompts P]. VLLM_PLUGINS=hccl for hccl.
+With torchrun's variables it is one rank, and each rank prints the tokens; without, it starts the ranks.
 
 The weights of the small one are random enough that each token depends on all layers. Those of llama-1b are vLLM's
 dummies, which load at once.
@@ -11,6 +12,7 @@ import os
 import pathlib
 import tempfile
 import time
+from typing import Any
 
 LLAMA = {
     **{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu"},
@@ -39,6 +41,50 @@ def make_weights(folder: str) -> None:
     model.to(torch.bfloat16).save_pretrained(folder)
 
 
+def load(folder: str, size: str, ranks: int) -> Any:
+    """The engine; with torchrun's variables that of one rank. The folder gets the model."""
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    # vLLM refuses more ranks than the host has NUMA nodes unless each rank's cores are named.
+    cores = sorted(os.sched_getaffinity(0))
+    bind = "|".join(str(cores[rank % len(cores)]) for rank in range(ranks))
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", bind)
+    launched = {}
+    if "RANK" in os.environ:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        launched["distributed_executor_backend"] = "external_launcher"
+    from vllm import LLM
+
+    (pathlib.Path(folder) / "config.json").write_text(json.dumps(LLAMA | SIZES[size]))
+    if size == "small":
+        make_weights(folder)
+    return LLM(
+        model=folder,
+        load_format="auto" if size == "small" else "dummy",
+        skip_tokenizer_init=True,
+        dtype="bfloat16",
+        tensor_parallel_size=ranks,
+        max_model_len=256,
+        enforce_eager=True,
+        seed=7,
+        **launched,
+    )
+
+
+def generate(llm: Any, size: str, prompts: int, tokens: int) -> tuple[list[list[int]], float]:
+    """The tokens of each prompt, and seconds."""
+    from vllm import SamplingParams
+
+    vocabulary = SIZES[size]["vocab_size"]
+    texts = [
+        {"prompt_token_ids": [(17 * i + 5 * j + 3) % vocabulary for j in range(12 + i)]}
+        for i in range(prompts)
+    ]
+    how = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+    begin = time.perf_counter()
+    outputs = llm.generate(texts, how, use_tqdm=False)
+    return [list(each.outputs[0].token_ids) for each in outputs], time.perf_counter() - begin
+
+
 def main() -> None:
     p = argparse.ArgumentParser()
     p.add_argument("size", choices=SIZES)
@@ -46,40 +92,12 @@ def main() -> None:
     p.add_argument("--prompts", type=int, default=4)
     p.add_argument("--tokens", type=int, default=16)
     a = p.parse_args()
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    # vLLM refuses more ranks than the host has NUMA nodes unless each rank's cores are named.
-    cores = sorted(os.sched_getaffinity(0))
-    ranks = range(a.tensor_parallel_size)
-    bind = "|".join(str(cores[rank % len(cores)]) for rank in ranks)
-    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", bind)
-    from vllm import LLM, SamplingParams
-
     with tempfile.TemporaryDirectory() as folder:
-        config = pathlib.Path(folder) / "config.json"
-        config.write_text(json.dumps(LLAMA | SIZES[a.size]))
-        if a.size == "small":
-            make_weights(folder)
-        llm = LLM(
-            model=folder,
-            load_format="auto" if a.size == "small" else "dummy",
-            skip_tokenizer_init=True,
-            dtype="bfloat16",
-            tensor_parallel_size=a.tensor_parallel_size,
-            max_model_len=256,
-            enforce_eager=True,
-            seed=7,
-        )
-        vocabulary = SIZES[a.size]["vocab_size"]
-        prompts = [
-            {"prompt_token_ids": [(17 * i + 5 * j + 3) % vocabulary for j in range(12 + i)]}
-            for i in range(a.prompts)
-        ]
-        how = SamplingParams(temperature=0, max_tokens=a.tokens, ignore_eos=True, detokenize=False)
-        llm.generate(prompts, how, use_tqdm=False)  # warm
-        begin = time.perf_counter()
-        outputs = llm.generate(prompts, how, use_tqdm=False)
-        seconds = time.perf_counter() - begin
-    tokens = [list(each.outputs[0].token_ids) for each in outputs]
+        llm = load(folder, a.size, a.tensor_parallel_size)
+        generate(llm, a.size, a.prompts, a.tokens)  # warm
+        tokens, seconds = generate(llm, a.size, a.prompts, a.tokens)
+    # Python's exit would wait for the engine's process, which ends only when the engine is told.
+    llm.llm_engine.engine_core.shutdown()
     print("said:", json.dumps({"tokens": tokens, "seconds": seconds}), flush=True)
 
 
