@@ -14,6 +14,7 @@ import time
 import torch
 import torch.distributed as dist
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in a shell's background ignore it
 torch.set_num_threads(1)
 gc.freeze()  # the ends of many processes take long otherwise
 os.environ["HCCL_TORCH_FORM"] = "python"
