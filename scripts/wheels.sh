@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the wheels of the Python packages hccl and hccl-ascend, and the source package of hccl, into the folder dist. The
-# wheels need glibc 2.34, and neither a compiler nor C++ libraries of the host: fmt, Highway and Protobuf are inside, and
+# wheels need glibc 2.34, and neither a compiler nor C++ libraries of the host: fmt and Protobuf are inside, and
 # compiled modules for some versions of PyTorch and TensorFlow (scripts/modules.py). The plugins for PMIx, MPI and
 # libfabric load where these are installed.
 #   scripts/wheels.sh [VERSION...]     of Python; default: 3.10 3.11 3.12; the wheel of 3.12 serves all later ones, too

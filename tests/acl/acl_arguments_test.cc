@@ -285,7 +285,7 @@ TEST_F(Acl, RefusesWrongValues) {
   EXPECT_EQ(out, nullptr);
 }
 
-// What only a device's operators have says so, also with the default stream, where all is allowed.
+// Calls for a device's operators return "not supported", also for the default stream.
 TEST_F(Acl, RefusesSettingsOfOperators) {
   constexpr aclError kNone = ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
   aclrtStreamAttrValue value{};
