@@ -193,7 +193,7 @@ HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text) {
   return guard("HcclFusionTraceText", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
     HCCL_CHECK_PTR(text);
-    found->text = found->overlap->timeline();
+    found->text = found->overlap->recording().timeline();
     *text = found->text.c_str();
     return {};
   });
@@ -203,7 +203,7 @@ HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path) {
   return guard("HcclFusionTraceWrite", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
     HCCL_CHECK_PTR(path);
-    return hccl::split::write_trace(found->overlap->trace(), path);
+    return hccl::split::write_trace(found->overlap->recording().trace(), path);
   });
 }
 

@@ -1,13 +1,16 @@
-// The record of an iteration, which the fusion engine writes while the iteration runs: plain data,
-// times in nanoseconds of one clock. Only for overlap*.cc and automatic_plan.cc.
+// The times of iterations, which the fusion engine records while the iterations run: nanoseconds of
+// one clock.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "split/strategy.h"
+#include "split/trace.h"
 
 namespace hccl::split {
 
@@ -38,6 +41,45 @@ struct Times {
   std::vector<std::string> algorithm;
   std::shared_ptr<const PlanVersion> plan;
   std::int64_t compute_end() const { return bp_end != 0 ? bp_end : wait_begin; }
+};
+
+inline std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// The iteration under way, and the last ones: at most kMost, and as many as fit in 16 MiB.
+class Recording {
+ public:
+  static constexpr std::size_t kMost = 1000;
+
+  /// `heading`: the trace of no iteration. The ready times of `gradients` are not used.
+  Recording(Trace heading, std::vector<TraceGradient> gradients)
+      : heading_(std::move(heading)), gradients_(std::move(gradients)) {}
+
+  /// Begins the next iteration. On an exception the last iteration stays over.
+  void begin(std::shared_ptr<const PlanVersion> plan, bool overlapped);
+  void begin_wait() {
+    if (now_.wait_begin == 0) now_.wait_begin = now_ns();
+  }
+  void end() { now_.wait_end = now_ns(); }
+  /// Whether the iteration has been waited for: the next call begins an iteration.
+  bool over() const { return now_.wait_end != 0; }
+  Times& now() { return now_; }
+  std::deque<Times>& past() { return past_; }  ///< oldest first
+
+  /// The time line of the last iteration that is over; empty before the first.
+  std::string timeline() const;
+  Trace trace() const;
+
+ private:
+  TraceIteration iteration(const Times& times) const;
+
+  const Trace heading_;
+  const std::vector<TraceGradient> gradients_;
+  Times now_;
+  std::deque<Times> past_;
 };
 
 }  // namespace hccl::split

@@ -1,7 +1,6 @@
 #include "split/engine/overlap.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <new>
@@ -12,13 +11,6 @@ namespace hccl::split {
 namespace {
 
 constexpr std::size_t kNamesInText = 8;
-constexpr std::size_t kTraceBytes = std::size_t{16} << 20;  // for the times of past iterations
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::int64_t thread_cpu_ns() {
   timespec time{};
@@ -41,6 +33,14 @@ std::uint32_t fingerprint(const std::vector<Overlap::Gradient>& gradients,
   return (static_cast<std::uint32_t>(h ^ (h >> 32)) & 0x7FFFFFFF) | 1;
 }
 
+std::vector<TraceGradient> traced(const std::vector<Overlap::Gradient>& gradients, DataType type) {
+  std::vector<TraceGradient> out;
+  for (const auto& each : gradients) {
+    out.push_back({static_cast<std::uint32_t>(out.size()), each.name, each.count * size_of(type)});
+  }
+  return out;
+}
+
 }  // namespace
 
 Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<Gradient> gradients,
@@ -53,7 +53,13 @@ Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<G
       mode_given_(mode),
       segment_of_(gradients_.size()),
       offset_(gradients_.size()),
-      is_ready_(gradients_.size()) {
+      is_ready_(gradients_.size()),
+      recording_({kTraceVersion,
+                  static_cast<std::uint32_t>(communicator_->rank()),
+                  static_cast<std::uint32_t>(communicator_->size()),
+                  communicator_->name(),
+                  {}},
+                 traced(gradients_, type)) {
   if (communicator_->size() > 1) return;
   // Nothing is sent, so there is nothing to measure, and nothing to run during backward.
   mode_ = Mode::kFixed;
@@ -75,7 +81,7 @@ Result<std::unique_ptr<Overlap>> Overlap::create(std::shared_ptr<core::Communica
   }
   log->info("gradient segment result: {}", segments_text(segments));
   HCCL_RETURN_IF_ERROR(made->lay_out(std::move(segments)));
-  made->begin_iteration({});
+  made->begin_iteration();
   return made;
 }
 
@@ -160,7 +166,7 @@ Status Overlap::lay_out(Segments segments) {
 // missing.
 Overlap::~Overlap() {
   try {
-    if (!over_ && started_ < due_ && (met_ || meet().ok())) start_due();
+    if (!recording_.over() && started_ < due_ && (met_ || meet().ok())) start_due();
   } catch (...) {
     abort_caught();
   }
@@ -179,38 +185,15 @@ void Overlap::abort_caught() noexcept {
   }
 }
 
-// The vectors of `next` are used again. After an exception over_ is still true.
-void Overlap::begin_iteration(Times next) {
-  next.number = now_.number + 1;
-  next.begin = now_.wait_end != 0 ? now_.wait_end : now_ns();
-  next.overlapped = parallel_ && met_ && (!automatic_ || automatic_->overlaps(next.number));
-  next.fp_start = next.bp_end = next.wait_begin = next.wait_end = next.iteration_end = 0;
-  next.ready.assign(gradients_.size(), 0);
-  for (auto* each : {&next.start, &next.end, &next.cpu, &next.wait_for_peer})
-    each->assign(segments_.size(), 0);
-  next.algorithm.resize(segments_.size());
-  next.plan = plan_;
-  if (over_) past_.push_back(std::move(now_));
-  now_ = std::move(next);
-  over_ = false;
+void Overlap::begin_iteration() {
+  const std::uint64_t number = recording_.now().number + 1;
+  recording_.begin(plan_, parallel_ && met_ && (!automatic_ || automatic_->overlaps(number)));
   std::fill(is_ready_.begin(), is_ready_.end(), 0);
   for (Segment& segment : segments_) {
     segment.missing = segment.last - segment.first + 1;
     segment.ticket.reset();
   }
   due_ = started_ = 0;
-}
-
-void Overlap::begin_if_over() {
-  if (!over_) return;
-  const std::size_t bytes =
-      sizeof(Times) + (gradients_.size() + 8 * segments_.size()) * sizeof(std::int64_t);
-  Times next;
-  if (past_.size() + 1 >= std::clamp<std::size_t>(kTraceBytes / bytes, 2, kTraced)) {
-    next = std::move(past_.front());  // for its memory
-    past_.pop_front();
-  }
-  begin_iteration(std::move(next));
 }
 
 std::string Overlap::name(std::uint32_t index) const {
@@ -223,14 +206,14 @@ Status Overlap::ready(std::uint32_t index) {
     return Status(Code::kPara, "gradient " + std::to_string(index) + " does not exist: there are " +
                                    std::to_string(gradients_.size()));
   }
-  begin_if_over();
+  if (recording_.over()) begin_iteration();
   if (is_ready_[index] != 0) {
     return Status(Code::kPara, "gradient " + name(index) + " is marked twice in one iteration");
   }
   is_ready_[index] = 1;
   Segment& own = segments_[segment_of_[index]];
   if (own.copied) gather(gradients_[index], own.data + offset_[index] * size_of(type_));
-  now_.ready[index] = now_ns();
+  recording_.now().ready[index] = now_ns();
   --own.missing;
   while (due_ < segments_.size() && segments_[due_].missing == 0) ++due_;
   if (met_) {
@@ -260,6 +243,7 @@ void Overlap::start_due() {
 
 void Overlap::start(std::size_t index) {
   Segment& segment = segments_[index];
+  const bool overlapped = recording_.now().overlapped;
   Call call;
   call.op = Op::kAllReduce;
   call.in = call.out = segment.data;
@@ -267,23 +251,25 @@ void Overlap::start(std::size_t index) {
   call.type = type_;
   call.reduce = op_;
   call.plan = fingerprint_;
-  call.background = now_.overlapped;
+  call.background = overlapped;
   segment.ticket = communicator_->submit(
-      call, !now_.overlapped,
+      call, !overlapped,
       [this, index] {
-        if (automatic_) now_.cpu[index] = thread_cpu_ns();
-        now_.start[index] = now_ns();
+        Times& times = recording_.now();
+        if (automatic_) times.cpu[index] = thread_cpu_ns();
+        times.start[index] = now_ns();
       },
       [this, index] {
+        Times& times = recording_.now();
         if (segments_[index].copied) scatter(segments_[index]);
-        now_.end[index] = now_ns();
-        if (automatic_) now_.cpu[index] = thread_cpu_ns() - now_.cpu[index];
-        now_.algorithm[index] = communicator_->selection().algorithm(Op::kAllReduce);
+        times.end[index] = now_ns();
+        if (automatic_) times.cpu[index] = thread_cpu_ns() - times.cpu[index];
+        times.algorithm[index] = communicator_->selection().algorithm(Op::kAllReduce);
       });
 }
 
 Status Overlap::wait() {
-  begin_if_over();
+  if (recording_.over()) begin_iteration();
   if (due_ < segments_.size()) {
     std::string missing;
     std::size_t number = 0;
@@ -294,7 +280,7 @@ Status Overlap::wait() {
     if (number > kNamesInText) missing += ", … (" + std::to_string(number) + " in all)";
     return Status(Code::kPara, "gradients never marked ready in this iteration: " + missing);
   }
-  if (now_.wait_begin == 0) now_.wait_begin = now_ns();
+  recording_.begin_wait();
   if (!met_) HCCL_RETURN_IF_ERROR(meet());
   start_due();
   Status first_failure;
@@ -302,9 +288,8 @@ Status Overlap::wait() {
     const Status status = communicator_->queue().wait(segment.ticket);
     if (first_failure.ok()) first_failure = status;
   }
-  now_.wait_end = now_ns();
-  over_ = true;
-  if (first_failure.ok() && automatic_ && automatic_->ends_window(now_.number))
+  recording_.end();
+  if (first_failure.ok() && automatic_ && automatic_->ends_window(recording_.now().number))
     first_failure = end_window();
   return first_failure;
 }
@@ -313,24 +298,24 @@ Status Overlap::wait_segment(std::size_t segment) {
   if (segment >= due_) {
     return Status(Code::kPara, "segment " + std::to_string(segment) + " is not ready");
   }
-  if (now_.wait_begin == 0) now_.wait_begin = now_ns();
+  recording_.begin_wait();
   if (!met_) HCCL_RETURN_IF_ERROR(meet());
   start_due();
   return communicator_->queue().wait(segments_[segment].ticket);
 }
 
 void Overlap::mark(Point point) {
-  if (point != Point::kIterationEnd) begin_if_over();
-  const std::int64_t now = now_ns();
+  if (point != Point::kIterationEnd && recording_.over()) begin_iteration();
+  Times& times = recording_.now();
   switch (point) {
     case Point::kFpStart:
-      now_.fp_start = now_.begin = now;
+      times.fp_start = times.begin = now_ns();
       return;
     case Point::kBpEnd:
-      now_.bp_end = now;
+      times.bp_end = now_ns();
       return;
     case Point::kIterationEnd:
-      now_.iteration_end = now;
+      times.iteration_end = now_ns();
       return;
   }
 }
@@ -365,7 +350,8 @@ Status Overlap::meet() {
 }
 
 Status Overlap::end_window() {
-  HCCL_ASSIGN_OR_RETURN(Decision decision, automatic_->end_window(now_, past_));
+  HCCL_ASSIGN_OR_RETURN(Decision decision,
+                        automatic_->end_window(recording_.now(), recording_.past()));
   if (decision.changed) {
     HCCL_RETURN_IF_ERROR(lay_out(std::move(decision.last_indices)));
   } else {

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -69,18 +68,15 @@ class Overlap {
   /// Plans newest first for these gradients from the iterations so far. Collective, after wait()
   /// and before the next ready(). kPara: called at another time; or as order_together.
   Result<Order> newest_first() {
-    if (!over_) return Status(Code::kPara, "an order is planned between two iterations");
-    return order_together(*communicator_, trace(), size_of(type_));
+    if (!recording_.over())
+      return Status(Code::kPara, "an order is planned between two iterations");
+    return order_together(*communicator_, recording_.trace(), size_of(type_));
   }
 
   /// The segments of this iteration; an automatic plan changes them between iterations.
   const Segments& segments() const { return plan_->last_indices; }
-  /// The time line of the last iteration that wait() ended; empty before the first.
-  std::string timeline() const;
-  /// The last iterations: kTraced, or as many as fit in 16 MiB.
-  Trace trace() const;
-
-  static constexpr std::size_t kTraced = 1000;
+  /// The times of the last iterations.
+  const Recording& recording() const { return recording_; }
 
  private:
   struct Segment {
@@ -97,14 +93,12 @@ class Overlap {
           DataType type, ReduceOp op, bool parallel, Mode mode);
   Status lay_out(Segments segments);
   void abort_caught() noexcept;
-  void begin_iteration(Times next);
-  void begin_if_over();
+  void begin_iteration();
   void start_due();
   void start(std::size_t segment);
   void gather(const Gradient& gradient, std::byte* slot) const;
   void scatter(const Segment& segment) const;
   std::string name(std::uint32_t index) const;
-  TraceIteration iteration(const Times& times) const;
   std::vector<std::uint64_t> gradient_bytes() const;
   bool contiguous() const;
 
@@ -130,14 +124,12 @@ class Overlap {
   std::vector<char> is_ready_;
   std::size_t due_ = 0;      // segments whose gradients, and all earlier gradients, are ready
   std::size_t started_ = 0;  // segments, in order
-  bool over_ = false;        // waited for: the next call begins an iteration
   bool met_ = false;         // the ranks have agreed on the gradients
   Status refusal_;           // the failure, if they have not agreed
   // Held until the ranks have agreed: nothing else may run meanwhile, and the communicator is in
   // use.
   WorkQueue::Ticket place_;
-  Times now_;
-  std::deque<Times> past_;
+  Recording recording_;
   std::unique_ptr<AutomaticPlan> automatic_;  // for measured plans; made in meet()
 };
 

@@ -138,7 +138,7 @@ TEST(Overlap, TracesOfAnAutomaticPlanTellWhatThePlannerNeeds) {
       const Status done = (*engine)->wait();
       ASSERT_TRUE(done.ok()) << done.message();
     }
-    traces[static_cast<std::size_t>(communicator.rank())] = (*engine)->trace();
+    traces[static_cast<std::size_t>(communicator.rank())] = (*engine)->recording().trace();
   });
   for (const Trace& trace : traces) {
     ASSERT_EQ(trace.iterations.size(), 20u);
