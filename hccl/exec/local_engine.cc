@@ -20,7 +20,7 @@ LocalEngine::LocalEngine(const HostMemory& memory, std::shared_ptr<const memory:
       region_(memory, std::move(waiter), background),
       one_process_(std::all_of(memory.peers.begin(), memory.peers.end(),
                                [](const auto& peer) { return peer.same_process; })),
-      selector_(local::Topology{region_.size(), region_.shared_cores(), false}),
+      selector_(local::Topology{region_.size(), region_.waits().policy().shared_cores, false}),
       peers_(memory.ranks.size()),
       inputs_(memory.ranks.size()),
       touched_(memory.ranks.size()) {
@@ -48,7 +48,8 @@ void LocalEngine::set_selector(select::LocalSelector selector) {
 
 bool LocalEngine::quick() const {
   constexpr std::size_t kShort = 1024;
-  return op_->bytes <= kShort && !region_.waited() && !region_.shared_cores();
+  return op_->bytes <= kShort && !region_.waits().waited() &&
+         !region_.waits().policy().shared_cores;
 }
 
 void LocalEngine::begin(const Call& call, const Envelope& envelope,
@@ -284,8 +285,9 @@ Status LocalEngine::check_pairs() const {
           expected.count <= room && expected.at <= room - expected.count) {
         continue;
       }
-      return Status(Code::kPara, "EI0005: the ranks' calls differ: in " + region_.call_text() +
-                                     " rank " + std::to_string(region_.rank_of(from)) + " sends " +
+      return Status(Code::kPara, "EI0005: the ranks' calls differ: in " +
+                                     to_string(region_.waits().call()) + " rank " +
+                                     std::to_string(region_.rank_of(from)) + " sends " +
                                      std::to_string(sent.count) + " elements to rank " +
                                      std::to_string(region_.rank_of(to)) + ", which expects " +
                                      std::to_string(expected.count));

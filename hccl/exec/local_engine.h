@@ -34,7 +34,7 @@ class LocalEngine {
   /// their engines. Returns the errors of a wait.
   Status open(bool kernel_copies);
   /// Applies to operations that begin after this call.
-  void set_timeout(std::chrono::nanoseconds timeout) { region_.set_timeout(timeout); }
+  void set_timeout(std::chrono::nanoseconds timeout) { region_.waits().set_timeout(timeout); }
   /// The same on all ranks after open().
   const local::Topology& topology() const { return topology_; }
   /// Applies from the next operation on. All ranks must set the same selector between the same
@@ -56,13 +56,15 @@ class LocalEngine {
   void begin(const Call& call, const Envelope& envelope, const local::Algorithm* forced = nullptr);
   Status finish();
 
-  /// Sets Waiter::progress for every wait until it is set again.
-  void set_progress(const std::function<Status()>& progress) { region_.set_progress(progress); }
+  /// Sets Waiter::progress for every wait until the next call.
+  void set_progress(const std::function<Status()>& progress) {
+    region_.waits().set_progress(progress);
+  }
   /// Says that `rank` is dead and uses no buffers any more. Ranks of other hosts are ignored. Any
   /// thread.
   void lost(int rank) { region_.lost(rank); }
   /// Makes an operation that sleeps check the abort flag. Any thread may call.
-  void wake() { region_.wake(); }
+  void wake() { region_.waits().wake(); }
 
   int ranks() const { return region_.size(); }
   /// The algorithm of the last operation and the reason for it; null if the operation failed before

@@ -51,7 +51,8 @@ Status folds(Region& region, const Operation& op) {
   const std::size_t room = kFolded / static_cast<std::size_t>(op.size) / kCacheLine * kCacheLine;
   const std::uint64_t length = std::max(room, kCacheLine) / op.element;
   const auto scratch = [&](int peer) {
-    return region.chunks(local_rank) + static_cast<std::size_t>(peer) * length * op.element;
+    return region.staging().chunks(local_rank) +
+           static_cast<std::size_t>(peer) * length * op.element;
   };
   for (std::uint64_t first = 0; first < mine.count; first += length) {
     const std::uint64_t count = std::min(length, mine.count - first);

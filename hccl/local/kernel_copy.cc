@@ -16,11 +16,11 @@ constexpr std::size_t kPiece = std::size_t{1} << 20;
 // the caches.
 constexpr std::size_t kBetween = std::size_t{128} << 10;
 constexpr std::size_t kPage = 4096;
-static_assert(kFreeOfCopies + kBetween + kPage <= Region::kChunks);
+static_assert(kFreeOfCopies + kBetween + kPage <= Staging::kChunks);
 
 // Returns an address in the buffer. Its offset in the page makes copies from and to `address` fast.
 std::byte* between(const Region& region, std::uint64_t address) {
-  return region.chunks(region.local_rank()) + Region::kChunks - kBetween - kPage +
+  return region.staging().chunks(region.local_rank()) + Staging::kChunks - kBetween - kPage +
          (address + kPage / 2) % kPage / kCacheLine * kCacheLine;
 }
 
@@ -53,10 +53,10 @@ Status not_copied(Region& region, const Operation& op, int local_rank, int error
   const auto never = [](int) { return false; };
   // The process has ended: the root reports it with the reason.
   if (error == ESRCH) {
-    return region.await_until(local_rank, never, [&](int peer) { return peer == local_rank; });
+    return region.waits().until(local_rank, never, [&](int peer) { return peer == local_rank; });
   }
   // A rank that learned of a failure earlier has its buffers back and may have freed them.
-  if (Status why = region.await_failure(); !why.ok()) return why;
+  if (Status why = region.waits().failure(); !why.ok()) return why;
   if (error != EFAULT) {
     // The kernel always lets a process copy its own memory, unless the kernel refuses all copies.
     const bool none = !accessible(&error, sizeof error, false);
@@ -73,7 +73,7 @@ Status not_copied(Region& region, const Operation& op, int local_rank, int error
   // NOLINTEND(performance-no-int-to-ptr)
   const int rank = region.rank_of(whole ? local_rank : region.local_rank());
   return Status(Code::kPara,
-                region.call_text() + ": a buffer of rank " + std::to_string(rank) +
+                to_string(region.waits().call()) + ": a buffer of rank " + std::to_string(rank) +
                     " is outside the memory of its process, or in memory that the kernel cannot "
                     "copy (HCCL_CMA=off avoids such copies)",
                 rank);
@@ -85,7 +85,7 @@ template <class Copy>
 Status by_pieces(Region& region, const Operation& op, int local_rank, std::size_t bytes,
                  std::size_t piece, Copy&& copy) {
   const auto& peer = region.memory().peers[static_cast<std::size_t>(local_rank)];
-  const AbortFlag* const abort = region.abort();
+  const AbortFlag* const abort = region.waits().abort();
   for (std::size_t at = 0; at < bytes; at += piece) {
     if (abort != nullptr && abort->raised()) return abort->reason();
     const int error = copy(peer, at, std::min(piece, bytes - at));
@@ -164,7 +164,7 @@ Status finish_copies(Region& region, Status copied) {
                                   ? "any process"
                                   : "the process of rank " + std::to_string(rank);
     return Status(Code::kSyscall,
-                  region.call_text() + ": the kernel no longer lets rank " +
+                  to_string(region.waits().call()) + ": the kernel no longer lets rank " +
                       std::to_string(region.rank_of(local_rank)) +
                       " copy from or to the memory of " + whose + " (" +
                       std::strerror(refusal->error) +
@@ -177,7 +177,7 @@ Status finish_copies(Region& region, Status copied) {
 
 bool copies_refused(const Region& region, const Status& status) {
   if (status.code() != Code::kSyscall) return false;
-  if (region.abort() != nullptr && region.abort()->raised()) return false;
+  if (region.waits().abort() != nullptr && region.waits().abort()->raised()) return false;
   for (int local_rank = 0; local_rank < region.size(); ++local_rank) {
     if (region.refusal_of(local_rank)) return true;
   }

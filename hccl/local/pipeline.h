@@ -10,7 +10,8 @@ namespace hccl::local {
 
 struct Pipeline {
   /// `parts`: number of parts of a chunk, one for each rank that takes a part of its own.
-  Pipeline(const Region& region, const Operation& op, int parts) : first(region.chunks_before()) {
+  Pipeline(const Region& region, const Operation& op, int parts)
+      : first(region.staging().chunks_before()) {
     const auto number = static_cast<std::size_t>(parts);
     std::uint64_t longest = 0;
     for (const PeerBuffers& peer : op.peers) longest = std::max(longest, peer.where.longest);
@@ -18,15 +19,15 @@ struct Pipeline {
     length = stride / op.element;
     chunks = (longest + length - 1) / length;
     chunk_bytes = stride * number;
-    window = Region::kChunks / chunk_bytes;
+    window = Staging::kChunks / chunk_bytes;
   }
 
   std::byte* at(const Region& region, int local_rank, std::uint64_t chunk) const {
-    return region.chunks(local_rank) + (first + chunk) % window * chunk_bytes;
+    return region.staging().chunks(local_rank) + (first + chunk) % window * chunk_bytes;
   }
   /// Waits until the memory of `chunk` is free: all ranks must have taken the chunk that was there,
   /// `window` chunks earlier. At the end of an operation no rank needs to wait: see
-  /// Region::next_whole().
+  /// Staging::next_whole().
   Status await_room(Region& region, std::uint64_t chunk) const {
     return chunk < window ? Status() : region.await_all(Progress::kTaken, chunk - window);
   }

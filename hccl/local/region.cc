@@ -14,12 +14,11 @@ BasicRegion<Atomics>::BasicRegion(const HostMemory& memory, BasicWaiter<Atomics>
       base_(memory.area.data()),
       local_rank_(memory.local_rank),
       size_(static_cast<int>(memory.ranks.size())),
-      waiter_(std::move(waiter)),
-      background_(waiter_) {
-  background_.policy = background;
+      waits_(memory, doorbell(), std::move(waiter), background),
+      staging_(base_ + staging_at(size_)) {
   doorbell().join();
   fault_in(&control(local_rank_), sizeof(ControlBlock));
-  if (size_ <= kMapped) fault_in(staging(local_rank_), kStaging);
+  if (size_ <= kMapped) fault_in(staging_.of(local_rank_), Staging::kBytes);
 }
 
 template <class Atomics>
@@ -27,7 +26,7 @@ void BasicRegion<Atomics>::map_all() {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == local_rank_) continue;
     fault_in(&control(peer), sizeof(ControlBlock));
-    if (size_ <= kMapped) fault_in(staging(peer), kStaging);
+    if (size_ <= kMapped) fault_in(staging_.of(peer), Staging::kBytes);
   }
 }
 
@@ -44,7 +43,7 @@ void BasicRegion<Atomics>::await_left() {
     }
     return true;
   };
-  const Waiter waiter{.timeout = kLongestCopy, .policy = waiter_.policy};
+  const BasicWaiter<Atomics> waiter{.timeout = kLongestCopy, .policy = waits_.policy()};
   static_cast<void>(waiter.until(all_left, doorbell()));
 }
 
@@ -58,18 +57,10 @@ void BasicRegion<Atomics>::lost(int rank) {
 }
 
 template <class Atomics>
-Status BasicRegion<Atomics>::await_failure() {
-  constexpr std::chrono::milliseconds kNews{100};
-  const Waiter waiter{.timeout = kNews, .abort = waiter_.abort, .policy = waiter_.policy};
-  const Waited waited = waiter.until([] { return false; }, doorbell());
-  return waited == Waited::kAborted ? waiter_.abort->reason() : Status();
-}
-
-template <class Atomics>
 Status BasicRegion<Atomics>::barrier() {
   control(local_rank_).barriers.store(++barriers_, std::memory_order_release);
   doorbell().ring();
-  return await_each([&](int peer) {
+  return waits_.each([&](int peer) {
     return control(peer).barriers.load(std::memory_order_acquire) >= barriers_;
   });
 }
@@ -79,25 +70,12 @@ template <class Atomics>
 Status BasicRegion<Atomics>::mismatch() {
   for (int peer = 0; peer < size_; ++peer) {
     if (word(peer) == key() || !announced(peer)) continue;
-    return hccl::mismatch(rank_of(local_rank_), *call_, rank_of(peer),
+    return hccl::mismatch(rank_of(local_rank_), waits_.call(), rank_of(peer),
                           control(peer).calls[number_ & 1]);
   }
-  return await_long([] { return false; },
-                    [&](int peer) { return !announced(peer) && word(peer) != Slot::kWithdrawn; });
-}
-
-template <class Atomics>
-Status BasicRegion<Atomics>::await_long(const std::function<bool()>& done,
-                                        const std::function<bool(int)>& late) {
-  waited_ = true;
-  const auto describe = [&] {
-    WaitingCall pending{call_->sequence, call_text(), {}};
-    for (int peer = 0; peer < size_; ++peer) {
-      if (peer != local_rank_ && late(peer)) pending.late.push_back(rank_of(peer));
-    }
-    return pending;
-  };
-  return waiting_->wait(done, describe, doorbell());
+  return waits_.until(
+      local_rank_, [](int) { return false; },
+      [&](int peer) { return !announced(peer) && word(peer) != Slot::kWithdrawn; });
 }
 
 template class BasicRegion<StdAtomics>;

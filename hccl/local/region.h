@@ -11,23 +11,19 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "hccl/base/atomics.h"
-#include "hccl/base/cache_hints.h"
 #include "hccl/base/call.h"
 #include "hccl/base/doorbell.h"
 #include "hccl/base/host_memory.h"
-#include "hccl/base/waiter.h"
 #include "hccl/local/call_key.h"
+#include "hccl/local/host_waits.h"
+#include "hccl/local/staging.h"
 
 namespace hccl::local {
 
@@ -75,18 +71,11 @@ struct alignas(kApart) BasicControlBlock {
 template <class Atomics = StdAtomics>
 class BasicRegion {
  public:
-  /// About twice a second-level cache. In a much smaller buffer, each line that is written would
-  /// still be in the cache of a reader.
-  static constexpr std::size_t kStaging = std::size_t{2} << 20;
-  /// The longest input for which next_whole() has room.
-  static constexpr std::size_t kMostWhole = std::size_t{512} << 10;
-  /// The part of a staging buffer that holds chunks.
-  static constexpr std::size_t kChunks = kStaging - kMostWhole;
   /// With more ranks, staging buffers are mapped when they are used: N ranks that map N buffers
   /// each take N^2 page tables and much time, and may never use them.
   static constexpr int kMapped = 8;
 
-  static std::size_t bytes(int ranks) { return staging_at(ranks) + of(ranks) * kStaging; }
+  static std::size_t bytes(int ranks) { return staging_at(ranks) + of(ranks) * Staging::kBytes; }
 
   /// `memory` must outlive the region. The timeout of `waiter` bounds every wait: all ranks must
   /// take their next step within it. `background`: the policy of operations that run while their
@@ -99,31 +88,24 @@ class BasicRegion {
 
   int local_rank() const { return local_rank_; }
   int size() const { return size_; }
+  BasicHostWaits<Atomics>& waits() { return waits_; }
+  const BasicHostWaits<Atomics>& waits() const { return waits_; }
   int rank_of(int local_rank) const { return memory_.ranks[static_cast<std::size_t>(local_rank)]; }
   const HostMemory& memory() const { return memory_; }
-  const BasicAbortFlag<Atomics>* abort() const { return waiter_.abort; }
-  bool shared_cores() const { return waiter_.policy.shared_cores; }
 
   // ---- announcing an operation ----
 
   /// Begins the next operation of these ranks. `call` must be valid until the operation ends.
   void begin(const Envelope& call, bool background) {
     ++number_;
-    call_ = &call;
-    waiting_ = background ? &background_ : &waiter_;
-    waited_ = false;
+    waits_.begin(call, background);
     before_ = std::exchange(keys_[number_ & 1], call_key(call, number_));
   }
-  /// Applies to operations that begin after this call; see Waiter::timeout.
-  void set_timeout(std::chrono::nanoseconds timeout) {
-    waiter_.timeout = background_.timeout = timeout;
-  }
-  std::uint64_t number() const { return number_; }
   /// Room for data that travels with the announcement. Write it before announce().
   std::byte* payload() { return slot(local_rank_).payload.data(); }
   const std::byte* payload(int local_rank) const { return slot(local_rank).payload.data(); }
   void announce() {
-    control(local_rank_).calls[number_ & 1] = *call_;
+    control(local_rank_).calls[number_ & 1] = waits_.call();
     slot(local_rank_).word.store(key(), std::memory_order_release);
     doorbell().ring();
   }
@@ -177,52 +159,22 @@ class BasicRegion {
   Status barrier();
   /// Reports that this rank has made this progress with `chunk` of the operation.
   void done(Progress what, std::uint64_t chunk) {
-    progress(local_rank_, what).store(chunks_ + chunk + 1, std::memory_order_release);
+    progress(local_rank_, what)
+        .store(staging_.chunks_before() + chunk + 1, std::memory_order_release);
     doorbell().ring();
   }
   bool has_done(Progress what, int local_rank, std::uint64_t chunk) const {
-    return progress(local_rank, what).load(std::memory_order_acquire) > chunks_ + chunk;
+    return progress(local_rank, what).load(std::memory_order_acquire) >
+           staging_.chunks_before() + chunk;
   }
-  /// Waits until `local_rank`, or every rank, has made this progress with `chunk`.
-  Status await(Progress what, int local_rank, std::uint64_t chunk) {
-    return await_until(local_rank, [&](int peer) { return has_done(what, peer, chunk); });
-  }
+  /// Waits until every rank has made this progress with `chunk`.
   Status await_all(Progress what, std::uint64_t chunk) {
-    return await_each([&](int peer) { return has_done(what, peer, chunk); });
+    return waits_.each([&](int peer) { return has_done(what, peer, chunk); });
   }
-  /// Number of chunks of all operations before this one; the same on all ranks.
-  std::uint64_t chunks_before() const { return chunks_; }
-  /// Ends an operation that had this number of chunks.
-  void end_chunks(std::uint64_t chunks) {
-    chunks_ += chunks;
-    whole_at_ = 0;
-  }
+  // ---- data ----
 
-  // ---- staging ----
-
-  /// The offset of the next whole input in every rank's staging buffer. A rank may write there
-  /// before it knows the progress of its peers, and without a barrier at the end:
-  ///  - Peers may still read the input of the last operation. That input lies elsewhere: two inputs
-  ///    of kMostWhole never overlap before the end of the buffer is reached.
-  ///  - No peer reads the input of the operation before the last one: each rank left that operation
-  ///    before it announced the last one.
-  ///  - Peers may still read chunks of the last operation. Chunks never lie in the first kMostWhole
-  ///    bytes, where the first whole input after chunks goes.
-  /// Chunks are written only after all ranks have announced their operation and so have left every
-  /// operation before it.
-  std::size_t next_whole(std::size_t bytes) {
-    const std::size_t at = whole_at_ + bytes > kStaging ? 0 : whole_at_;
-    whole_at_ = at + (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-    return at;
-  }
-  /// The offset of the input after the next whole input, if it has this number of bytes.
-  std::size_t peek_whole(std::size_t bytes) const {
-    return whole_at_ + bytes > kStaging ? 0 : whole_at_;
-  }
-  std::byte* staging(int local_rank) const {
-    return base_ + staging_at(size_) + of(local_rank) * kStaging;
-  }
-  std::byte* chunks(int local_rank) const { return staging(local_rank) + kMostWhole; }
+  Staging& staging() { return staging_; }
+  const Staging& staging() const { return staging_; }
   /// For alltoallv: the blocks in the input of `local_rank`, by receiving rank. receives() are the
   /// blocks in its output, by sending rank.
   Block* sends(int local_rank) const {
@@ -230,42 +182,10 @@ class BasicRegion {
   }
   Block* receives(int local_rank) const { return sends(local_rank) + size_; }
 
-  // ---- waiting ----
-
-  /// Waits until done(local_rank). A long wait also reports the other ranks that are not done as
-  /// late.
-  template <class Done>
-  Status await_until(int local_rank, Done&& done) {
-    return await_until(local_rank, done, [&](int peer) { return !done(peer); });
-  }
-  /// As above; a rank is reported as late if late(local_rank) is true.
-  template <class Done, class Late>
-  Status await_until(int local_rank, Done&& done, Late&& late) {
-    if (soon<Atomics>([&] { return done(local_rank); }, waiting_->policy)) return {};
-    return await_long([&] { return done(local_rank); }, late);
-  }
-  /// Waits until done(local_rank) for every peer.
-  template <class Done>
-  Status await_each(Done&& done);
-  /// Waits a short time for the report of a failure. Returns its reason, or success if none
-  /// arrives.
-  Status await_failure();
-  /// Whether a wait of this operation took longer than a few checks.
-  bool waited() const { return waited_; }
-  /// Sets Waiter::progress for every wait until it is set again.
-  void set_progress(const std::function<Status()>& progress) {
-    waiter_.progress = background_.progress = progress;
-  }
-  /// Makes a rank that sleeps check the abort flag. Any thread may call.
-  void wake() { doorbell().wake(); }
-  /// "allreduce #12 (count 1024, fp32, sum)".
-  std::string call_text() const { return to_string(*call_); }
-
  private:
   using Slot = BasicSlot<Atomics>;
   using ControlBlock = BasicControlBlock<Atomics>;
   using Doorbell = BasicDoorbell<Atomics>;
-  using Waiter = BasicWaiter<Atomics>;
 
   static std::size_t of(int number) { return static_cast<std::size_t>(number); }
   static std::size_t tables_at(int ranks) { return kApart + of(ranks) * sizeof(ControlBlock); }
@@ -293,23 +213,17 @@ class BasicRegion {
     return there != before_ && there != Slot::kWithdrawn;
   }
   Status mismatch();
-  Status await_long(const std::function<bool()>& done, const std::function<bool(int)>& late);
 
   const HostMemory& memory_;
   std::byte* base_;
   int local_rank_;
   int size_;
-  Waiter waiter_;
-  Waiter background_;
-  const Waiter* waiting_ = &waiter_;  // the waiter of this operation
-  const Envelope* call_ = nullptr;
+  BasicHostWaits<Atomics> waits_;
+  Staging staging_;
   std::uint64_t number_ = 0;
   std::array<std::uint64_t, 2> keys_{};  // keys of this operation and the last one, by slot
   std::uint64_t before_ = 0;             // value of this slot two operations ago
-  std::uint64_t chunks_ = 0;
   std::uint64_t barriers_ = 0;
-  std::size_t whole_at_ = 0;
-  bool waited_ = false;
 };
 using Region = BasicRegion<>;
 static_assert(sizeof(Doorbell) <= kApart);
@@ -328,18 +242,8 @@ Status BasicRegion<Atomics>::await_announced(Look&& look) {
       look(which);
       return announced(which);
     };
-    HCCL_RETURN_IF_ERROR(await_until(peer, here, late));
+    HCCL_RETURN_IF_ERROR(waits_.until(peer, here, late));
     if (word(peer) != key()) return mismatch();
-  }
-  return {};
-}
-
-template <class Atomics>
-template <class Done>
-Status BasicRegion<Atomics>::await_each(Done&& done) {
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer == local_rank_) continue;
-    HCCL_RETURN_IF_ERROR(await_until(peer, done));
   }
   return {};
 }

@@ -16,24 +16,24 @@ constexpr std::size_t kShort = 8192;
 constexpr std::size_t kShortest = 256;
 
 bool hints(const Region& region, std::size_t bytes, std::size_t most) {
-  return bytes <= most && !region.shared_cores();
+  return bytes <= most && !region.waits().policy().shared_cores;
 }
 
 }  // namespace
 
 std::string refuse_slots(const Case& c, const Topology&) {
-  return c.bytes <= Region::kMostWhole ? "" : "an input is longer than 512 KiB";
+  return c.bytes <= Staging::kMostWhole ? "" : "an input is longer than 512 KiB";
 }
 
 void announce_slots(Region& region, Operation& op) {
-  op.whole_at = region.next_whole(op.bytes);
+  op.whole_at = region.staging().next_whole(op.bytes);
   if (op.blocks.gives(region.local_rank())) {
-    kernels::copy(op.in(), region.staging(region.local_rank()) + op.whole_at, op.bytes,
+    kernels::copy(op.in(), region.staging().of(region.local_rank()) + op.whole_at, op.bytes,
                   op.staged_store(op.bytes));
   }
   region.announce();
   if (op.blocks.gives(region.local_rank()) && hints(region, op.bytes, kShort)) {
-    hand_over(region.staging(region.local_rank()) + op.whole_at, op.bytes);
+    hand_over(region.staging().of(region.local_rank()) + op.whole_at, op.bytes);
   }
 }
 
@@ -41,16 +41,17 @@ void prefetch_slots(const Region& region, const Operation& op, int giver) {
   if (!hints(region, op.bytes, kShortest) || !op.blocks.gives(giver)) return;
   const std::size_t at =
       op.blocks.block_for_each() ? op.blocks.in(region.local_rank()).at * op.element : 0;
-  will_read(region.staging(giver) + op.whole_at + at, op.call.count * op.element);
+  will_read(region.staging().of(giver) + op.whole_at + at, op.call.count * op.element);
 }
 
 Status run_slots(Region& region, const Operation& op) {
   const std::size_t at =
       op.whole_at +
       (op.blocks.block_for_each() ? op.blocks.in(region.local_rank()).at * op.element : 0);
-  take(region, op, 0, op.call.count, [&](int giver) { return region.staging(giver) + at; });
+  take(region, op, 0, op.call.count, [&](int giver) { return region.staging().of(giver) + at; });
   if (hints(region, op.bytes, kShort)) {
-    will_write(region.staging(region.local_rank()) + region.peek_whole(op.bytes), op.bytes);
+    will_write(region.staging().of(region.local_rank()) + region.staging().peek_whole(op.bytes),
+               op.bytes);
   }
   return {};
 }

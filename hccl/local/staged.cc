@@ -50,7 +50,7 @@ Status run_staged(Region& region, const Operation& op) {
          [&](int giver) { return pipe.at(region, giver, chunk) + mine; });
     region.done(Progress::kTaken, chunk);
   }
-  region.end_chunks(pipe.chunks);
+  region.staging().end_chunks(pipe.chunks);
   return {};
 }
 

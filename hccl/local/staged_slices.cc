@@ -60,7 +60,7 @@ Status run_staged_slices(Region& region, const Operation& op) {
     copy_slices(region, op, pipe, step - 2);
     region.done(Progress::kTaken, step - 2);
   }
-  region.end_chunks(pipe.chunks);
+  region.staging().end_chunks(pipe.chunks);
   return {};
 }
 

@@ -20,7 +20,8 @@ struct Turns {
   std::uint64_t window;
 
   std::byte* at(std::uint64_t chunk) const {
-    return region.chunks(0) + (region.chunks_before() + chunk) % window * length * op.element;
+    return region.staging().chunks(0) +
+           (region.staging().chunks_before() + chunk) % window * length * op.element;
   }
   Block part(std::uint64_t chunk) const {
     const std::uint64_t first = chunk * length;
@@ -43,7 +44,7 @@ struct Turns {
     return least < chunks ? peer == next : !region.has_done(Progress::kTaken, peer, chunks - 1);
   }
   Status await(Progress what, int local_rank, std::uint64_t chunk) const {
-    return region.await_until(
+    return region.waits().until(
         local_rank, [&](int peer) { return region.has_done(what, peer, chunk); },
         [this](int peer) { return late(peer); });
   }
@@ -82,7 +83,7 @@ Status run_turns(Region& region, const Operation& op) {
   const std::uint64_t length =
       std::min(op.bytes <= 4 * kChunk ? half : kChunk, kChunk) / op.element;
   const Turns turns{region, op, length, (op.call.count + length - 1) / length,
-                    Region::kChunks / (length * op.element)};
+                    Staging::kChunks / (length * op.element)};
   // While later ranks fold a chunk, this rank folds the next ones. It stays so close that rank 0,
   // when it waits for room, never waits for this rank.
   const std::uint64_t lag =
@@ -110,7 +111,7 @@ Status run_turns(Region& region, const Operation& op) {
     }
     region.done(Progress::kTaken, chunk);
   }
-  region.end_chunks(turns.chunks);
+  region.staging().end_chunks(turns.chunks);
   return {};
 }
 

@@ -512,8 +512,8 @@ std::size_t mapped(int ranks) {
 
 // Otherwise N ranks would map N^2 staging buffers while they join.
 TEST(Region, MapsNoStagingBufferIfRanksAreMany) {
-  EXPECT_GE(mapped(8), 8 * Region::kStaging);
-  EXPECT_LT(mapped(9), Region::kStaging);
+  EXPECT_GE(mapped(8), 8 * Staging::kBytes);
+  EXPECT_LT(mapped(9), Staging::kBytes);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ struct Host {
   void abort(int rank) {
     const auto own = static_cast<std::size_t>(rank);
     flags[own]->raise(Status(Code::kRemote, "a rank has died", 1));
-    regions[own]->wake();
+    regions[own]->waits().wake();
   }
   std::vector<HostMemory> memory;
   std::vector<std::unique_ptr<AbortFlag>> flags;
@@ -109,12 +109,12 @@ bool inline_operation(Region& region, std::uint64_t number) {
 void slots_operation(Region& region, std::uint64_t number, std::size_t bytes) {
   const Envelope this_call = call(number);
   region.begin(this_call, false);
-  const std::size_t at = region.next_whole(bytes);
-  put(region.staging(region.local_rank()) + at, input(region.local_rank(), number));
+  const std::size_t at = region.staging().next_whole(bytes);
+  put(region.staging().of(region.local_rank()) + at, input(region.local_rank(), number));
   region.announce();
   check(region.await_announced().ok(), "an operation failed");
   for (int peer = 0; peer < region.size(); ++peer) {
-    check(get(region.staging(peer) + at) == input(peer, number), "another operation's input");
+    check(get(region.staging().of(peer) + at) == input(peer, number), "another operation's input");
   }
 }
 
@@ -126,7 +126,7 @@ void staged_operation(Region& region, std::uint64_t number, std::uint64_t chunks
   region.announce();
   check(region.await_announced().ok(), "an operation failed");
   const auto place = [&](int peer, std::uint64_t chunk) {
-    return region.chunks(peer) + (region.chunks_before() + chunk) % window * 64;
+    return region.staging().chunks(peer) + (region.staging().chunks_before() + chunk) % window * 64;
   };
   for (std::uint64_t step = 0; step <= chunks; ++step) {
     if (step < chunks) {
@@ -143,7 +143,7 @@ void staged_operation(Region& region, std::uint64_t number, std::uint64_t chunks
     }
     region.done(Progress::kTaken, step - 1);
   }
-  region.end_chunks(chunks);
+  region.staging().end_chunks(chunks);
 }
 
 // push: each rank stores into the outputs of its peers, and all leave together. The outputs lie in
@@ -151,7 +151,7 @@ void staged_operation(Region& region, std::uint64_t number, std::uint64_t chunks
 void push_operation(Region& region, std::uint64_t number) {
   const Envelope this_call = call(number);
   region.begin(this_call, false);
-  const auto out = [&](int taker, int giver) { return region.staging(taker) + giver * 64; };
+  const auto out = [&](int taker, int giver) { return region.staging().of(taker) + giver * 64; };
   for (int giver = 0; giver < region.size(); ++giver) put(out(region.local_rank(), giver), 0);
   region.announce();
   check(region.await_announced().ok(), "an operation failed");
@@ -233,7 +233,7 @@ std::vector<Case> region_cases(int ranks) {
   cases.push_back(
       of("slots round the buffer", ranks, {.preemptions = 1, .stale = 1}, [](Region& region) {
         for (std::uint64_t number = 1; number <= 5; ++number) {
-          slots_operation(region, number, Region::kMostWhole);
+          slots_operation(region, number, local::Staging::kMostWhole);
         }
       }));
   cases.push_back(

@@ -1,0 +1,64 @@
+// The staging buffers of the ranks of one host, as one rank uses them: for whole inputs, or for the
+// chunks of longer ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hccl/base/cache_hints.h"
+
+namespace hccl::local {
+
+class Staging {
+ public:
+  /// About twice a second-level cache. In a much smaller buffer, each line that is written would
+  /// still be in the cache of a reader.
+  static constexpr std::size_t kBytes = std::size_t{2} << 20;
+  /// The longest input for which next_whole() has room.
+  static constexpr std::size_t kMostWhole = std::size_t{512} << 10;
+  /// The part of a staging buffer that holds chunks.
+  static constexpr std::size_t kChunks = kBytes - kMostWhole;
+
+  /// `buffers`: of all ranks, by local rank.
+  explicit Staging(std::byte* buffers) : buffers_(buffers) {}
+
+  std::byte* of(int local_rank) const {
+    return buffers_ + static_cast<std::size_t>(local_rank) * kBytes;
+  }
+  std::byte* chunks(int local_rank) const { return of(local_rank) + kMostWhole; }
+
+  /// The offset of the next whole input in every rank's staging buffer. A rank may write there
+  /// before it knows the progress of its peers, and without a barrier at the end:
+  ///  - Peers may still read the input of the last operation. That input lies elsewhere: two inputs
+  ///    of kMostWhole never overlap before the end of the buffer is reached.
+  ///  - No peer reads the input of the operation before the last one: each rank left that operation
+  ///    before it announced the last one.
+  ///  - Peers may still read chunks of the last operation. Chunks never lie in the first kMostWhole
+  ///    bytes, where the first whole input after chunks goes.
+  /// Chunks are written only after all ranks have announced their operation and so have left every
+  /// operation before it.
+  std::size_t next_whole(std::size_t bytes) {
+    const std::size_t at = whole_at_ + bytes > kBytes ? 0 : whole_at_;
+    whole_at_ = at + (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+    return at;
+  }
+  /// The offset of the input after the next whole input, if it has this number of bytes.
+  std::size_t peek_whole(std::size_t bytes) const {
+    return whole_at_ + bytes > kBytes ? 0 : whole_at_;
+  }
+
+  /// Number of chunks of all operations before this one; the same on all ranks.
+  std::uint64_t chunks_before() const { return chunks_; }
+  /// Ends an operation that had this number of chunks.
+  void end_chunks(std::uint64_t chunks) {
+    chunks_ += chunks;
+    whole_at_ = 0;
+  }
+
+ private:
+  std::byte* buffers_;
+  std::uint64_t chunks_ = 0;
+  std::size_t whole_at_ = 0;
+};
+
+}  // namespace hccl::local
