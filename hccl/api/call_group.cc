@@ -22,7 +22,8 @@ struct Job {
 
   /// Runs the call on the caller's thread at its place in the communicator's order.
   Status run(const WorkQueue::Ticket& place) {
-    return transfers.empty() ? comm->run(call, place) : comm->exchange(transfers, place);
+    return transfers.empty() ? comm->operations().run(call, place)
+                             : comm->operations().exchange(transfers, place);
   }
 };
 
@@ -30,7 +31,7 @@ struct Job {
 class Place {
  public:
   explicit Place(CommunicatorPtr comm)
-      : comm_(std::move(comm)), ticket_(comm_->queue().reserve()) {}
+      : comm_(std::move(comm)), ticket_(comm_->operations().queue().reserve()) {}
   ~Place() { give_up(); }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
@@ -39,13 +40,14 @@ class Place {
     const auto ticket = std::exchange(ticket_, nullptr);
     try {
       return job.run(ticket);
-    } catch (...) {  // an unused place would block all later calls
-      comm_->queue().cancel(ticket);
+    } catch (...) {  // an empty place would hold up all that follow
+      comm_->operations().queue().cancel(ticket);
       throw;
     }
   }
   void give_up() {
-    if (const auto ticket = std::exchange(ticket_, nullptr)) comm_->queue().cancel(ticket);
+    if (const auto ticket = std::exchange(ticket_, nullptr))
+      comm_->operations().queue().cancel(ticket);
   }
 
  private:
@@ -96,10 +98,10 @@ void report_not_run(const std::vector<Job>& jobs, const Status& why) {
   for (auto job = jobs.begin(); job != jobs.end(); ++job) {
     if (job->comm == nullptr || !job->comm->async_error().ok()) continue;
     if (point_to_point(*job)) {
-      job->comm->refused(job->transfers, text);
+      job->comm->operations().refused(job->transfers, text);
     } else if (std::none_of(jobs.begin(), job,
                             [&](const Job& each) { return each.comm == job->comm; })) {
-      job->comm->refused(text);  // once: the other ranks wait in the first call
+      job->comm->operations().refused(text);  // once: the other ranks wait in the first call
     }
   }
 }

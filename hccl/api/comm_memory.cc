@@ -32,7 +32,7 @@ Status agree(hccl::core::Communicator& communicator, Act act, std::uint64_t numb
              const char* what) {
   const std::array<std::uint64_t, 2> mine = {act, number};
   std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(communicator.size()));
-  HCCL_RETURN_IF_ERROR(communicator.run(
+  HCCL_RETURN_IF_ERROR(communicator.operations().run(
       {hccl::Op::kAllGather, mine.data(), all.data(), mine.size(), DataType::kUint64}));
   for (std::size_t rank = 0; rank * mine.size() < all.size(); ++rank) {
     const std::uint64_t other_act = all[rank * mine.size()];

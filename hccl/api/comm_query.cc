@@ -27,7 +27,7 @@ Result<HcclComm> find_named(const char* name, const char* argument) {
 
 // The name in the form of HcclGetCommName.
 std::string name_of(const hccl::core::Communicator& communicator) {
-  return communicator.name().substr(0, COMM_NAME_MAX_LENGTH - 1);
+  return communicator.membership().name.substr(0, COMM_NAME_MAX_LENGTH - 1);
 }
 
 // Finds an operation by its name in HCCL_ALGO, where reduce_scatter is reducescatter.
@@ -58,10 +58,10 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
       return Status(Code::kPara, "infoSize is " + std::to_string(infoSize) + ", expected " +
                                      std::to_string(sizeof(HcclAlgorithmInfo)) + " or more");
     }
-    if (!communicator->is_open()) {
+    if (!communicator->operations().is_open()) {
       return Status(hccl::Code::kAgain, "comm gets its algorithms with its first operation");
     }
-    const auto found = communicator->selection().describe(which, bytes, deviceMemory);
+    const auto found = communicator->operations().selection().describe(which, bytes, deviceMemory);
     const uint32_t capacity = *infoNum;
     *infoNum = static_cast<uint32_t>(found.size());
     if (infos == nullptr && capacity == 0) return {};  // the caller asks only for the number
@@ -110,7 +110,7 @@ HcclResult HcclCommGetWorldRanks(HcclComm comm, uint32_t* worldRanks) {
   return guard("HcclCommGetWorldRanks", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
     HCCL_CHECK_PTR(worldRanks);
-    std::ranges::copy(communicator->ranks(), worldRanks);
+    std::ranges::copy(communicator->membership().ranks, worldRanks);
     return {};
   });
 }
@@ -182,7 +182,7 @@ HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t inf
         }
         HCCL_CHECK_PTR(info);
         const std::string algo =
-            communicator->config().algo.substr(0, HCCL_COMM_ALGO_MAX_LENGTH - 1);
+            communicator->membership().config.algo.substr(0, HCCL_COMM_ALGO_MAX_LENGTH - 1);
         std::memcpy(info, algo.c_str(), algo.size() + 1);
         return {};
       }

@@ -10,7 +10,8 @@
 namespace hccl::api {
 
 Status idle(core::Communicator& communicator) {
-  if (!communicator.queue().busy() && !communicator.requests()->working()) return {};
+  if (!communicator.operations().queue().busy() && !communicator.operations().requests()->working())
+    return {};
   return Status(Code::kAgain, "comm is in use, please try again later");
 }
 
@@ -34,7 +35,7 @@ void* Communicators::add(const Object& communicator, About about) {
   void* handle = nullptr;
   try {
     Entry entry;
-    entry.name = communicator->name();
+    entry.name = communicator->membership().name;
     entry.rank = communicator->rank();
     entry.maker = std::this_thread::get_id();
     entry.communicator = communicator;
@@ -54,9 +55,9 @@ void* Communicators::add(const Object& communicator, About about) {
 
 void Communicators::enter(const void* handle, Entry entry) {
   const MutexLock lock(mutex_);
-  // Registers the exit handler once for each transport, after the transport's own handler: so this
-  // one runs first.
-  if (transports_.insert(std::string(entry.communicator.lock()->transport())).second) {
+  // Registers this once for each transport, after the transport's own handler, so that this handler
+  // runs first.
+  if (transports_.insert(std::string(entry.communicator.lock()->operations().transport())).second) {
     static_cast<void>(std::atexit(State::say_end));
   }
   entry.made = ++made_;

@@ -48,7 +48,8 @@ template <class... Arguments>
                                aclrtStream stream, Arguments... arguments) {
   std::string text;
   (detail::put(text, arguments), ...);
-  communicator.log()->trace("Entry-{}: {}: {}{}", function, communicator.name(), text, stream);
+  communicator.membership().log->trace("Entry-{}: {}: {}{}", function,
+                                       communicator.membership().name, text, stream);
 }
 
 /// Handles a failed call. If its arguments were refused, tells the ranks that may wait for the
@@ -64,7 +65,8 @@ template <class Check, class... Arguments>
   const std::string text = std::string(function) + ": " + why.message();
   // Sends and receives have a separate order.
   auto messages = messages_of(communicator, check, arguments...);
-  messages ? communicator.refused(std::move(*messages), text) : communicator.refused(text);
+  messages ? communicator.operations().refused(std::move(*messages), text)
+           : communicator.operations().refused(text);
 }
 
 /// Checks a call and runs it. Without a stream the call runs on the caller's thread. In a stream
@@ -74,7 +76,7 @@ template <class Check, class... Arguments>
 template <class Check, class... Arguments>
 HcclResult issue(const char* function, const CommunicatorPtr& comm, Status before,
                  aclrtStream stream, Check check, Arguments... arguments) {
-  if (comm->log()->writes(LogLevel::kTrace)) {
+  if (comm->membership().log->writes(LogLevel::kTrace)) {
     trace_entry(*comm, function, stream, arguments...);
   }
   Status status = std::move(before);
@@ -88,9 +90,9 @@ HcclResult issue(const char* function, const CommunicatorPtr& comm, Status befor
         const NotCancelled not_cancelled;
         status = run_later(comm, stream, std::move(*checked));
       } else if constexpr (std::is_base_of_v<Call, std::remove_reference_t<decltype(*checked)>>) {
-        status = comm->run(*checked);
+        status = comm->operations().run(*checked);
       } else {
-        status = comm->exchange(*checked);
+        status = comm->operations().exchange(*checked);
       }
     }
   }

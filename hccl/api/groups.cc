@@ -139,8 +139,8 @@ Result<Groups::Group> Groups::open(const Group& in, const std::string& name, con
 Status Groups::close(const Group& group) {
   HCCL_ASSIGN_OR_RETURN(const CommunicatorPtr closed, communicators_.take(group.handle, idle));
   try {
-    if (!closed->is_world()) closed->leave();  // a world leaves last
-  } catch (...) {  // NOLINT(bugprone-empty-catch): leave() has told the other ranks
+    if (!closed->membership().is_world()) closed->leave();  // a world leaves last
+  } catch (...) {  // NOLINT(bugprone-empty-catch): leave() has told the others
   }
   return {};
 }

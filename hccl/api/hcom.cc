@@ -69,7 +69,7 @@ HcclResult ask(const char* function, const char* group, uint32_t* answer, const 
 }
 
 uint32_t servers(const hccl::core::Communicator& communicator) {
-  const auto& hosts = communicator.hosts();
+  const auto& hosts = communicator.membership().placement.hosts;
   return static_cast<uint32_t>(*std::max_element(hosts.begin(), hosts.end()) + 1);
 }
 
@@ -193,12 +193,12 @@ HcclResult HcomGetWorldRankFromGroupRank(const char* group, uint32_t groupRank,
                                          uint32_t* worldRank) {
   return ask("HcomGetWorldRankFromGroupRank", group, worldRank, "worldRank",
              [&](const auto& c) -> Result<uint32_t> {
-               if (groupRank >= c.ranks().size()) {
+               if (groupRank >= c.membership().ranks.size()) {
                  return Status(Code::kPara, "groupRank is " + std::to_string(groupRank) +
                                                 ", the group has " + std::to_string(c.size()) +
                                                 " ranks");
                }
-               return static_cast<uint32_t>(c.ranks()[groupRank]);
+               return static_cast<uint32_t>(c.membership().ranks[groupRank]);
              });
 }
 
@@ -206,7 +206,7 @@ HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group,
                                          uint32_t* groupRank) {
   return ask("HcomGetGroupRankFromWorldRank", group, groupRank, "groupRank",
              [&](const auto& c) -> Result<uint32_t> {
-               const auto& ranks = c.ranks();
+               const auto& ranks = c.membership().ranks;
                const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(worldRank));
                if (at == ranks.end()) {
                  return Status(Code::kPara,

@@ -31,7 +31,7 @@ HcclResult HcclCommRefuse(HcclComm comm, const char* reason) {
   return guard("HcclCommRefuse", [&]() -> Status {
     HCCL_CHECK_PTR(reason);
     HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
-    communicator->refused(reason_text(reason));
+    communicator->operations().refused(reason_text(reason));
     return {};
   });
 }

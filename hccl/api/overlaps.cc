@@ -83,8 +83,9 @@ Status check_apart(const core::Communicator& comm, std::vector<Extent> extents, 
   for (Extent& each : extents) {
     if (!mapped_twice(comm)) break;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): it was a pointer
-    const auto offset = comm.heap()->locate(reinterpret_cast<const void*>(each.at), each.bytes);
-    if (offset) each.at = address(comm.heap()->base()) + *offset;
+    const auto offset =
+        comm.membership().heap->locate(reinterpret_cast<const void*>(each.at), each.bytes);
+    if (offset) each.at = address(comm.membership().heap->base()) + *offset;
   }
   std::sort(extents.begin(), extents.end(),
             [](const Extent& a, const Extent& b) { return a.at < b.at; });

@@ -27,7 +27,7 @@ Status compare(const core::Communicator& comm, const Call& call);
 Status compare_blocks(const core::Communicator& comm, const Call& call);
 
 inline bool mapped_twice(const core::Communicator& comm) {
-  return comm.heap() != nullptr && comm.heap()->mapped_twice();
+  return comm.membership().heap != nullptr && comm.membership().heap->mapped_twice();
 }
 /// Whether the ranges do not overlap: modulo 2^64, each begins behind the end of the other.
 inline bool apart(std::uintptr_t a, std::uint64_t a_bytes, std::uintptr_t b,

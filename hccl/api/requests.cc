@@ -86,11 +86,11 @@ HcclResult HcclSubmit(HcclCall call, HcclComm comm, bool callerWaits, HcclReques
     if (callerWaits) {
       // get_shared() does not mark the communicator as in use, so the callback may destroy it.
       HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get_shared(comm));
-      if (communicator->requests()->run_now(work, told)) return {};
+      if (communicator->operations().requests()->run_now(work, told)) return {};
     }
     HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get(comm));
     RequestOut out(request);
-    out.set(communicator->requests()->submit(work, told));
+    out.set(communicator->operations().requests()->submit(work, told));
     return {};
   });
 }

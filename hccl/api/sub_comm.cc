@@ -102,14 +102,14 @@ Result<Request> prepare(const hccl::core::Communicator& world, Result<std::vecto
   Request request;
   HCCL_ASSIGN_OR_RETURN(request.ranks, std::move(ranks));
   State& state = State::get();
-  auto environment = world.config();
+  auto environment = world.membership().config;
   environment.deterministic = world.settings().deterministic();
   HCCL_ASSIGN_OR_RETURN(auto own, hccl::api::load_comm_config(config, environment, state.log()));
   if (own.name.empty()) own.name = name;
   if (own.name.size() >= COMM_NAME_MAX_LENGTH) {
     return Status(Code::kPara, "the name that comm's gives, \"" + own.name + "\", is too long");
   }
-  const auto& uuid = world.id();
+  const auto& uuid = world.membership().id;
   own.about.family =
       what + " " + std::string(reinterpret_cast<const char*>(uuid.data()), uuid.size());
   const auto place = std::find(request.ranks.begin(), request.ranks.end(), world.rank());
@@ -122,26 +122,27 @@ Result<Request> prepare(const hccl::core::Communicator& world, Result<std::vecto
 
 Result<Request> check(const hccl::core::Communicator& world, uint32_t number, const uint32_t* ids,
                       uint64_t id, uint32_t mine, const HcclCommConfig* config) {
-  if (!world.has_groups()) return Status(Code::kPara, "comm is a sub-communicator itself");
+  if (!world.membership().has_groups())
+    return Status(Code::kPara, "comm is a sub-communicator itself");
   if (ids == nullptr) return hccl::api::null_pointer("rankIds");
   if (config == nullptr) return hccl::api::null_pointer("config");
   if (id == kNoMember) {
     return Status(Code::kPara, "subCommId is 0xFFFFFFFF, which is for ranks that are no members");
   }
   const std::string suffix = "_sub_" + std::to_string(id);
-  return prepare(world, check_ranks(world, number, ids, mine), config, world.name() + suffix,
-                 suffix);
+  return prepare(world, check_ranks(world, number, ids, mine), config,
+                 world.membership().name + suffix, suffix);
 }
 
 Result<Request> check_group(const hccl::core::Communicator& world, uint32_t number,
                             const uint32_t* ids, const char* name, uint64_t milliseconds) {
-  if (!world.has_groups()) return Status(Code::kPara, "world is a group itself");
+  if (!world.membership().has_groups()) return Status(Code::kPara, "world is a group itself");
   if (ids == nullptr) return hccl::api::null_pointer("rankIds");
   if (name == nullptr) return hccl::api::null_pointer("name");
   HCCL_RETURN_IF_ERROR(hccl::api::check_milliseconds(milliseconds, "timeoutMs"));
   const auto suffix = std::string("_").append(name, ::strnlen(name, COMM_NAME_MAX_LENGTH));
-  return prepare(world, check_ranks(world, number, ids, {}), nullptr, world.name() + suffix,
-                 suffix);
+  return prepare(world, check_ranks(world, number, ids, {}), nullptr,
+                 world.membership().name + suffix, suffix);
 }
 
 // Tells the other ranks not to wait for this rank. Returns `why`.
@@ -173,7 +174,9 @@ HcclResult create_group(const char* function, HcclComm world, uint32_t number, c
                                    : check_group(*whole, number, ids, name, milliseconds);
     const Status made = make(world, *whole, std::move(request), function, 0,
                              std::chrono::milliseconds(milliseconds), true, own_name, comm);
-    return made.ok() || !whole->cut_off() ? made : Status(Code::kUnavail, made.message());
+    return made.ok() || !whole->membership().control->is_lost()
+               ? made
+               : Status(Code::kUnavail, made.message());
   });
 }
 
@@ -189,7 +192,8 @@ HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* r
     HCCL_CHECK_PTR(comm);
     State& state = State::get();
     HCCL_ASSIGN_OR_RETURN(const auto world, state.communicators().get(*comm));
-    if (subComm != nullptr && rankIds == nullptr && subCommId == kNoMember && world->has_groups()) {
+    if (subComm != nullptr && rankIds == nullptr && subCommId == kNoMember &&
+        world->membership().has_groups()) {
       *subComm = nullptr;
       return {};
     }
@@ -220,7 +224,7 @@ HcclResult HcclCommShrink(HcclComm comm, const uint32_t* excludeIds, uint32_t ex
     auto request = smaller == nullptr
                        ? Result<Request>(hccl::api::null_pointer("smaller"))
                        : prepare(*parent, check_excluded(*parent, excludeIds, excludeNum), config,
-                                 shrunk_name(parent->name()), "shrunk");
+                                 shrunk_name(parent->membership().name), "shrunk");
     if (!request.ok()) return refuse(*parent, request.status(), kFunction);
     auto& own = request->own;
     HCCL_ASSIGN_OR_RETURN(

@@ -24,19 +24,6 @@ constexpr std::size_t kRecordsKept = 256;
 
 }  // namespace
 
-Failure::Failure(join::World& line, const Uuid& id, const Uuid& messages, std::string name,
-                 const std::vector<int>& ranks, int rank, std::string directory, Logger log,
-                 FlightRecorder& recorder)
-    : line_(line),
-      id_(id),
-      messages_(messages),
-      name_(std::move(name)),
-      ranks_(ranks),
-      rank_(rank),
-      directory_(std::move(directory)),
-      log_(std::move(log)),
-      recorder_(recorder) {}
-
 void Failure::interrupt_with(Interrupt interrupt) {
   const MutexLock lock(interrupt_mutex_);
   interrupt_ = std::move(interrupt);
@@ -46,17 +33,17 @@ void Failure::interrupt_with(Interrupt interrupt) {
 void Failure::on_failure(const Uuid& scope, const Status& why) {
   if (scope == messages_) {
     const MutexLock lock(interrupt_mutex_);
-    if (in_vain_) in_vain_(why);
+    if (end_) end_(why);
     return;
   }
   const auto family = [](const Uuid& id) { return view(id).substr(0, id.size() - kScopeBytes); };
-  if (scope != Uuid{} && family(scope) != family(id_)) return;
+  if (scope != Uuid{} && family(scope) != family(is_.id)) return;
   if (scope != Uuid{} || why.culprit() < 0) {
     raise(why);
     return;
   }
-  const auto dead = std::find(ranks_.begin(), ranks_.end(), why.culprit());
-  if (dead != ranks_.end()) raise(why, static_cast<int>(dead - ranks_.begin()));
+  const auto dead = std::find(is_.ranks.begin(), is_.ranks.end(), why.culprit());
+  if (dead != is_.ranks.end()) raise(why, static_cast<int>(dead - is_.ranks.begin()));
 }
 
 bool Failure::raise(const Status& why, int dead) {
@@ -64,18 +51,19 @@ bool Failure::raise(const Status& why, int dead) {
   verdict_.ring();
   const MutexLock lock(interrupt_mutex_);
   if (interrupt_) interrupt_(why, dead);
+  if (end_) end_(why);
   return true;
 }
 
 void Failure::abort(const Status& why) {
-  if (raise(why)) line_.report(id_, why);
+  if (raise(why)) is_.control->report(is_.id, why);
 }
 
-void Failure::summoned_with(std::function<void()> start,
-                            std::function<void(const Status&)> in_vain) {
+void Failure::messages_with(std::function<void()> start, std::function<void(const Status&)> end) {
   const MutexLock lock(interrupt_mutex_);
-  in_vain_ = std::move(in_vain);
   start_ = std::move(start);
+  end_ = std::move(end);
+  if (raised()) end_(reason());
   if (summoned_) start_();
 }
 
@@ -91,14 +79,14 @@ Status Failure::fail(Status why) {
   if (!raised()) {
     // Culprits are sent as world ranks. The text has rank numbers of this communicator, so it names
     // the communicator.
-    const int culprit = why.culprit() >= 0 ? ranks_[static_cast<std::size_t>(why.culprit())] : -1;
-    why = Status(why.code(), name_ + ": " + why.message(), culprit);
+    const int culprit = why.culprit() >= 0 ? is_.of_world(why.culprit()) : -1;
+    why = Status(why.code(), is_.name + ": " + why.message(), culprit);
     const bool known_alone = why.code() != Code::kRemote && why.code() != Code::kTimeout;
     if (!known_alone) {
-      line_.report(id_, why);
+      is_.control->report(is_.id, why);
       await_verdict();
     }
-    if (flag_.raise(why) && known_alone) line_.report(id_, why);
+    if (flag_.raise(why) && known_alone) is_.control->report(is_.id, why);
   }
   write_record();
   return reason();
@@ -113,7 +101,7 @@ Status Failure::fail(Status why, const Envelope& call) {
 Status Failure::thrown() noexcept {
   Status why = caught();
   try {
-    why = Status(why.code(), "rank " + std::to_string(rank_) + ": " + why.message(), rank_);
+    why = Status(why.code(), "rank " + std::to_string(is_.rank) + ": " + why.message(), is_.rank);
     return fail(why);
   } catch (...) {
     try {
@@ -143,16 +131,17 @@ void Failure::write_record() {
   if (recorded_) return;
   recorded_ = true;
   const Status why = reason();
-  log_->error("{}: {}", name_, why.message());
-  if (directory_ == "off" || directory_.empty()) return;
+  is_.log->error("{}: {}", is_.name, why.message());
+  const std::string& directory = is_.config.flight_recorder_dir;  // "off" or empty: no record
+  if (directory == "off" || directory.empty()) return;
   std::error_code error;
-  std::filesystem::create_directories(directory_, error);  // dump() tells if there is none
-  FlightRecorder::keep_latest(directory_, kRecordsKept - 1);
-  const std::string path = directory_ + "/" + std::string(FlightRecorder::kPrefix) +
-                           short_name(view(id_)) + "-rank" + std::to_string(rank_) + "-" +
+  std::filesystem::create_directories(directory, error);  // dump() tells if there is none
+  FlightRecorder::keep_latest(directory, kRecordsKept - 1);
+  const std::string path = directory + "/" + std::string(FlightRecorder::kPrefix) +
+                           short_name(view(is_.id)) + "-rank" + std::to_string(is_.rank) + "-" +
                            std::to_string(::getpid()) + ".json";
-  const Status written = recorder_.dump(path, name_, rank_, static_cast<int>(ranks_.size()), why);
-  log_->error("{}: last operations: {}", name_, written.ok() ? path : written.message());
+  const Status written = recorder_.dump(path, is_.name, is_.rank, is_.size(), why);
+  is_.log->error("{}: last operations: {}", is_.name, written.ok() ? path : written.message());
 }
 
 }  // namespace hccl::core

@@ -3,15 +3,12 @@
 #pragma once
 
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "hccl/base/call.h"
-#include "hccl/base/log.h"
 #include "hccl/base/mutex.h"
 #include "hccl/base/waiter.h"
 #include "hccl/core/flight_recorder.h"
-#include "hccl/join/world.h"
+#include "hccl/core/membership.h"
 
 namespace hccl::core {
 
@@ -20,20 +17,17 @@ class Failure final : public join::FailureListener {
   /// The number of bytes at the end of a scope that may distinguish activities of one communicator.
   static constexpr std::size_t kScopeBytes = 8;
 
-  /// `messages`: the scope of the communicator's messages with tags. `ranks`: world ranks, by rank
-  /// of this communicator. `line`, `ranks` and `recorder` must outlive the object.
-  Failure(join::World& line, const Uuid& id, const Uuid& messages, std::string name,
-          const std::vector<int>& ranks, int rank, std::string directory, Logger log,
-          FlightRecorder& recorder);
+  /// `is` must outlive the object.
+  explicit Failure(const Membership& is) : is_(is), messages_(messages_of(is.id)) {}
   ~Failure() override { stop_listening(); }
 
   /// From now on receives the failures of other ranks, and at once the deaths so far.
-  void listen() { line_.add(this); }
+  void listen() { is_.control->add(this); }
   /// After this neither on_failure() nor the interrupt runs. A later summons gets the answer that
   /// this rank will not come.
   void stop_listening() {
-    line_.will_not_come(messages_);
-    line_.remove(this);
+    is_.control->will_not_come(messages_);
+    is_.control->remove(this);
   }
   /// Sets the function that ends the running operation when another rank fails. Its arguments are
   /// the reason, and the rank of this communicator that the root has declared dead, or
@@ -42,10 +36,11 @@ class Failure final : public join::FailureListener {
   using Interrupt = std::function<void(const Status&, int dead)>;
   void interrupt_with(Interrupt interrupt);
 
-  /// Sets two functions. The first runs when another rank of the communicator summons its ranks to
-  /// open connections for messages, or at once if a summons has come before. The second runs when a
-  /// rank will not come. Same rules as for the interrupt.
-  void summoned_with(std::function<void()> start, std::function<void(const Status&)> in_vain);
+  /// Sets two functions for messages. The first runs when another rank of the communicator summons
+  /// its ranks to open connections for messages, or at once if a summons has come before. The
+  /// second runs when a rank will not come, and when the communicator fails. Same rules as for the
+  /// interrupt.
+  void messages_with(std::function<void()> start, std::function<void(const Status&)> end);
 
   /// Ends the communicator on all its ranks. Any thread may call. Blocks at most for a message to
   /// the root.
@@ -54,6 +49,9 @@ class Failure final : public join::FailureListener {
   const AbortFlag& flag() const { return flag_; }
   bool raised() const { return flag_.raised(); }
   Status reason() const { return flag_.reason(); }
+
+  /// The operations, which a failure writes to a file.
+  FlightRecorder& recorder() { return recorder_; }
 
   // The rest is for the thread that runs the communicator's operations.
 
@@ -77,21 +75,15 @@ class Failure final : public join::FailureListener {
   void await_verdict();
   void write_record();
 
-  join::World& line_;
-  const Uuid id_;
-  const Uuid messages_;
-  const std::string name_;
-  const std::vector<int>& ranks_;
-  const int rank_;
-  const std::string directory_;  // of the record; "off" or empty: none
-  const Logger log_;
-  FlightRecorder& recorder_;
+  const Membership& is_;
+  const Uuid messages_;  // their scope
+  FlightRecorder recorder_;
   AbortFlag flag_;
   Doorbell verdict_;  // rung when on_failure() has raised the flag
   Mutex interrupt_mutex_{LockLevel::kInterrupt};
   Interrupt interrupt_ HCCL_GUARDED_BY(interrupt_mutex_);
   std::function<void()> start_ HCCL_GUARDED_BY(interrupt_mutex_);
-  std::function<void(const Status&)> in_vain_ HCCL_GUARDED_BY(interrupt_mutex_);
+  std::function<void(const Status&)> end_ HCCL_GUARDED_BY(interrupt_mutex_);
   bool summoned_ HCCL_GUARDED_BY(interrupt_mutex_) = false;
   bool recorded_ = false;
 };

@@ -1,7 +1,6 @@
 #include "hccl/core/opening.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "hccl/base/auth.h"
 #include "transport/registry.h"
@@ -18,20 +17,15 @@ bool may_follow_an_end(Code code) {
 
 }  // namespace
 
-Uuid identity(const Uuid& parent, std::string_view what) {
-  const Key hash = digest(std::string(view(parent)) + std::string(what));
-  Uuid id;
-  std::memcpy(id.data(), hash.data(), id.size());
-  return id;
-}
-
-Uuid messages_of(const Uuid& communicator) { return identity(communicator, "mailbox exchange 0"); }
-
 Status Opening::compare_configurations(Selection& selection, Deadline deadline) {
+  if (is_.size() == 1) {
+    if (selection.asks()) static_cast<void>(selection.offer());  // warns of a bad file
+    return {};
+  }
   const bool offers = selection.asks() && is_.rank == 0;
-  const auto agreed = is_.control.agree(is_.id, is_.ranks, is_.config.agreement(),
-                                        offers ? selection.offer() : std::string(), deadline,
-                                        failure_.flag(), is_.name);
+  const auto agreed = is_.control->agree(is_.id, is_.ranks, is_.config.agreement(),
+                                         offers ? selection.offer() : std::string(), deadline,
+                                         failure_.flag(), is_.name);
   if (!agreed.ok()) return agreed.status().with_context(is_.name);
   return selection.asks() ? selection.accept(agreed.value().offer) : Status();
 }
@@ -39,18 +33,18 @@ Status Opening::compare_configurations(Selection& selection, Deadline deadline) 
 Result<std::vector<std::string>> Opening::gather(const std::string& what, const std::string& mine,
                                                  Deadline deadline, const AbortFlag& abort,
                                                  const std::function<void()>& waits) const {
-  return is_.control.exchange(identity(is_.id, what), static_cast<std::uint32_t>(size()),
-                              static_cast<std::uint32_t>(is_.rank), mine, deadline, abort, is_.name,
-                              is_.ranks, waits);
+  return is_.control->exchange(identity(is_.id, what), static_cast<std::uint32_t>(is_.size()),
+                               static_cast<std::uint32_t>(is_.rank), mine, deadline, abort,
+                               is_.name, is_.ranks, waits);
 }
 
 transport::OpenArgs Opening::arguments(Deadline deadline) const {
   transport::OpenArgs args;
   args.rank = is_.rank;
-  args.size = size();
+  args.size = is_.size();
   args.hosts = is_.placement.hosts;
   args.deadline = deadline;
-  args.address = is_.control.members()[static_cast<std::size_t>(is_.control.rank())].address;
+  args.address = is_.control->members()[static_cast<std::size_t>(is_.control->rank())].address;
   args.config = &is_.config;
   args.doors = is_.doors;
   args.siblings = is_.siblings;
@@ -61,9 +55,9 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
                                                        std::function<void()> waits) {
   transport::OpenArgs args = arguments(deadline);
   args.abort = &failure_.flag();
-  args.key = derive(is_.control.info().secret, "mesh " + std::string(view(is_.id)));
+  args.key = derive(is_.control->info().secret, "mesh " + std::string(view(is_.id)));
   args.heap = is_.heap;
-  args.area_bytes = &exec::LocalEngine::region_bytes;
+  args.area_bytes = &local::Region::bytes;
   args.exchange = [this, waits = std::move(waits)](const std::string& mine, Deadline until) {
     return gather("exchange " + std::to_string(exchanges_++), mine, until, failure_.flag(), waits);
   };
@@ -78,7 +72,7 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
   const Status why = failed.with_context(is_.name + ": opening transport " + is_.config.transport);
   if (lack && own) {  // so that the other ranks need not wait for this rank
     failure_.abort(Status(why.code(), "rank " + std::to_string(is_.rank) + ": " + why.message(),
-                          is_.ranks[static_cast<std::size_t>(is_.rank)]));
+                          is_.of_world(is_.rank)));
   }
   return why;
 }
@@ -89,7 +83,7 @@ Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh,
                                                           Deadline deadline) {
   std::unique_ptr<exec::LocalEngine> engine;
   const HostMemory* const memory = mesh.host_memory();
-  if (is_.placement.even_hosts > 1 && is_.placement.even_hosts < size()) {
+  if (is_.placement.even_hosts > 1 && is_.placement.even_hosts < is_.size()) {
     HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> shared,
                           gather("exchange " + std::to_string(exchanges_++),
                                  memory == nullptr ? "0" : "1", deadline, failure_.flag()));
@@ -109,10 +103,10 @@ Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh,
 }
 
 Result<std::unique_ptr<transport::Mesh>> Opening::mailbox(const AbortFlag& abort) const {
-  is_.control.summon(messages_of(is_.id));
+  is_.control->summon(messages_of(is_.id));
   transport::OpenArgs args = arguments(Deadline::after(is_.config.connect_timeout));
   args.abort = &abort;
-  args.key = derive(is_.control.info().secret, "mailbox " + std::string(view(is_.id)));
+  args.key = derive(is_.control->info().secret, "mailbox " + std::string(view(is_.id)));
   args.all_links = true;  // a mailbox waits for messages of any rank, and must see each rank's end
   args.exchange = [this, &abort, number = 0](const std::string& mine, Deadline until) mutable {
     return gather("mailbox exchange " + std::to_string(number++), mine, until, abort);

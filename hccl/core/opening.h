@@ -7,37 +7,18 @@
 #include <vector>
 
 #include "hccl/core/failure.h"
-#include "hccl/core/placement.h"
+#include "hccl/core/membership.h"
 #include "hccl/core/selection.h"
 #include "hccl/exec/local_engine.h"
-#include "hccl/join/world.h"
 #include "transport/transport.h"
 
 namespace hccl::core {
 
-/// The identity of something that belongs to `parent`; the same on all ranks.
-Uuid identity(const Uuid& parent, std::string_view what);
-/// The scope of the messages with tags of a communicator: the key of the first exchange in which
-/// its ranks open connections for these messages.
-Uuid messages_of(const Uuid& communicator);
-
 /// All steps are collective, and all ranks take them in this order. Used by one thread at a time.
 class Opening {
  public:
-  /// A communicator, and this rank in it. Both outlive the Opening.
-  struct Member {
-    join::World& control;
-    const std::string& name;
-    const std::vector<int>& ranks;
-    int rank;
-    const Uuid& id;
-    const Config& config;
-    const Placement& placement;
-    const std::shared_ptr<memory::Heap>& heap;
-    const std::shared_ptr<transport::Doors>& doors;
-    const std::shared_ptr<transport::Siblings>& siblings;
-  };
-  Opening(const Member& member, Failure& failure) : is_(member), failure_(failure) {}
+  /// Both must outlive the object.
+  Opening(const Membership& is, Failure& failure) : is_(is), failure_(failure) {}
 
   /// Compares the configurations of all ranks; kPara: they differ. Finds absent ranks before a
   /// transport waits for them in exchanges of its own. Rank 0 of the world adds its costs.
@@ -53,14 +34,13 @@ class Opening {
   Result<std::unique_ptr<transport::Mesh>> mailbox(const AbortFlag& abort) const;
 
  private:
-  int size() const { return static_cast<int>(is_.ranks.size()); }
   transport::OpenArgs arguments(Deadline deadline) const;
   /// Exchanges one text of each rank through the root.
   Result<std::vector<std::string>> gather(const std::string& what, const std::string& mine,
                                           Deadline deadline, const AbortFlag& abort,
                                           const std::function<void()>& waits = {}) const;
 
-  const Member is_;
+  const Membership& is_;
   Failure& failure_;
   int exchanges_ = 0;
 };

@@ -81,14 +81,7 @@ Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap,
 
 }  // namespace
 
-Selection::Selection(const Config& config, const Logger& log, const Placement& placement,
-                     const std::string& name, int rank, const Selection* parent)
-    : config_(config),
-      log_(log),
-      placement_(placement),
-      name_(name),
-      rank_(rank),
-      size_(static_cast<int>(placement.hosts.size())) {
+Selection::Selection(const Membership& is, const Selection* parent) : is_(is) {
   if (parent == nullptr) return;
   known_ = parent->known_;
   measured_ = parent->measured_;
@@ -104,10 +97,10 @@ Status Selection::open(const Engines& engines, const Waiter& limits) {
   const bool alone = engines.local != nullptr && engines.two_level == nullptr;
   // On one host all ranks know the same value.
   const select::CostKey key =
-      known_->key(placement_.hosts, engines.transport, placement_.any_shared_cores,
+      known_->key(is_.placement.hosts, engines.transport, is_.placement.any_shared_cores,
                   alone && engines.local->topology().kernel_copies);
   if (engines.local != nullptr) HCCL_RETURN_IF_ERROR(open_local(engines, key));
-  if (size_ > 1 && engines.world && known_->wants(key, alone)) {
+  if (is_.size() > 1 && is_.is_world() && known_->wants(key, alone)) {
     const Status status = measure(engines, key, limits);
     if (!status.ok()) return status.with_context("measuring for HCCL_TUNE_FILE");
   }
@@ -118,7 +111,7 @@ Status Selection::open(const Engines& engines, const Waiter& limits) {
   if (const auto* const usual = select::message_preset(key)) usual_messages_ = *usual;
   if (engines.two_level != nullptr) engines.two_level->set_costs(messages_);
   for (std::size_t op = 0; op < select::kOps; ++op) {
-    local_ops_[op] = alone && config_.algorithm_for(to_string(static_cast<Op>(op))).empty();
+    local_ops_[op] = alone && is_.config.algorithm_for(to_string(static_cast<Op>(op))).empty();
   }
   return {};
 }
@@ -139,7 +132,7 @@ bool Selection::lost_kernel_copies(exec::LocalEngine& engine) {
 
 void Selection::set_local(exec::LocalEngine& engine, const select::LocalCosts& costs) {
   auto made = std::make_shared<const select::LocalSelector>(engine.topology(), costs,
-                                                            select::wanted_locally(config_));
+                                                            select::wanted_locally(is_.config));
   engine.set_selector(*made);
   const MutexLock lock(mutex_);
   local_ = std::move(made);
@@ -159,17 +152,17 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
                        select::local_preset(measured_->topology, far), measured_->costs.curves);
   }
   // If many ranks share a core, a probe takes long and measures only how the kernel schedules them.
-  const bool wanted = engines.world && known_->wants(key, engines.two_level == nullptr);
-  if (topology.ranks == 1 || (placement_.crowded && !wanted)) {
+  const bool wanted = is_.is_world() && known_->wants(key, engines.two_level == nullptr);
+  if (topology.ranks == 1 || (is_.placement.crowded && !wanted)) {
     return select::local_preset(topology, false);
   }
-  HCCL_ASSIGN_OR_RETURN(
-      select::LocalCosts costs,
-      probe(engine, engines.heap, trials_of(placement_.hosts[static_cast<std::size_t>(rank_)])));
-  log_->info(
+  HCCL_ASSIGN_OR_RETURN(select::LocalCosts costs,
+                        probe(engine, engines.heap,
+                              trials_of(is_.placement.hosts[static_cast<std::size_t>(is_.rank)])));
+  is_.log->info(
       "communicator {}: the cores of these ranks are {} each other; the kernel {} copy "
       "between their memory",
-      name_, costs.far() ? "far from" : "near", topology.kernel_copies ? "may" : "does not");
+      is_.name, costs.far() ? "far from" : "near", topology.kernel_copies ? "may" : "does not");
   return costs;
 }
 
@@ -180,7 +173,7 @@ Status Selection::measure(const Engines& engines, const select::CostKey& key,
   if (engines.local != nullptr && engines.two_level == nullptr) {
     entry.local = measured_->costs;
   } else {
-    std::uint64_t trial = trials_of(size_);
+    std::uint64_t trial = trials_of(is_.size());
     select::ProbeRuns runs;
     runs.barrier = "dissemination";
     runs.allreduce = "bruck";
@@ -189,9 +182,10 @@ Status Selection::measure(const Engines& engines, const select::CostKey& key,
       choice.algorithm = schedule::find(call.op, name);
       return engines.executor.run(call, choice, ++trial, limits);
     };
-    HCCL_ASSIGN_OR_RETURN(entry.messages, select::probe_messages(runs, size_, kMessagesBudget));
+    HCCL_ASSIGN_OR_RETURN(entry.messages,
+                          select::probe_messages(runs, is_.size(), kMessagesBudget));
   }
-  known_->add(entry, rank_ == 0, log_);
+  known_->add(entry, is_.rank == 0, is_.log);
   return {};
 }
 
@@ -200,14 +194,14 @@ Status Selection::measure(const Engines& engines, const select::CostKey& key,
 schedule::Choice Selection::choose_remote(Op op, std::uint64_t bytes, std::string_view wanted,
                                           bool round_once) const {
   const bool one_a_host =
-      *std::max_element(placement_.hosts.begin(), placement_.hosts.end()) == size_ - 1;
-  return select::choose_remote(op, size_, bytes, wanted, placement_.even_hosts,
-                               messages_ ? &*messages_ : nullptr, placement_.policy.shared_cores,
+      *std::max_element(is_.placement.hosts.begin(), is_.placement.hosts.end()) == is_.size() - 1;
+  return select::choose_remote(op, is_.size(), bytes, wanted, is_.placement.even_hosts,
+                               messages_ ? &*messages_ : nullptr, is_.placement.policy.shared_cores,
                                round_once && one_a_host);
 }
 
 const schedule::Choice& Selection::choose(const Call& call, bool strict) {
-  const auto blocks = static_cast<std::uint64_t>(exec::blocks_of(call.op, size_));
+  const auto blocks = static_cast<std::uint64_t>(exec::blocks_of(call.op, is_.size()));
   const std::uint64_t bytes =
       call.op == Op::kBarrier ? 0 : call.count * size_of(call.type) * blocks;
   // The product's upper bits spread sizes that are multiples of one another.
@@ -217,15 +211,15 @@ const schedule::Choice& Selection::choose(const Call& call, bool strict) {
   if (chosen.bytes != bytes || chosen.strict != strict || chosen.rounds != rounds) {
     // Direct exchange alone folds all contributions at once and in rank order, as local algorithms
     // do.
-    choice = choose_remote(call.op, bytes,
-                           strict ? "direct" : config_.algorithm_for(to_string(call.op)), rounds);
+    choice = choose_remote(
+        call.op, bytes, strict ? "direct" : is_.config.algorithm_for(to_string(call.op)), rounds);
     if (strict) choice.reason = "HCCL_DETERMINISTIC is strict";
     chosen.bytes = bytes;
     chosen.strict = strict;
     chosen.rounds = rounds;
     if (is_news(told_[index(call.op)], bytes, mark_of(choice))) {
-      log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}; {}", to_string(call.op), bytes,
-                 choice.algorithm->name, choice.depth, choice.lanes, choice.reason, source_);
+      is_.log->info("{} of {} bytes by {} (depth {}, lanes {}): {}; {}", to_string(call.op), bytes,
+                    choice.algorithm->name, choice.depth, choice.lanes, choice.reason, source_);
     }
   }
   last_[index(call.op)].store(choice.algorithm->name.data(), std::memory_order_relaxed);
@@ -238,21 +232,22 @@ void Selection::ran(const Call& call, std::uint64_t sequence, const select::Loca
   if (last.load(std::memory_order_relaxed) != name.data()) {
     last.store(name.data(), std::memory_order_relaxed);
   }
-  if (!log_->writes(LogLevel::kInfo)) return;
+  if (!is_.log->writes(LogLevel::kInfo)) return;
   const std::uint64_t bytes =
-      has_blocks(call.op) ? 0 : local::Blocks(call, rank_, size_).input() * size_of(call.type);
+      has_blocks(call.op) ? 0
+                          : local::Blocks(call, is_.rank, is_.size()).input() * size_of(call.type);
   const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(name) | 1);
   if (!is_news(told_[index(call.op)], bytes, mark)) return;
-  log_->info("{} by {} in the host's memory: {}; {}", to_string(envelope(call, sequence, 0)), name,
-             choice.reason, source_);
+  is_.log->info("{} by {} in the host's memory: {}; {}", to_string(envelope(call, sequence, 0)),
+                name, choice.reason, source_);
 }
 
 void Selection::ran_between(const Call& call, const schedule::Choice& choice) {
-  if (!log_->writes(LogLevel::kInfo)) return;
+  if (!is_.log->writes(LogLevel::kInfo)) return;
   const std::uint64_t bytes = call.count * size_of(call.type);
   if (!is_news(told_between_, bytes, mark_of(choice))) return;
-  log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", to_string(call.op), bytes,
-             choice.algorithm->name, choice.depth, choice.reason, source_);
+  is_.log->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", to_string(call.op), bytes,
+                choice.algorithm->name, choice.depth, choice.reason, source_);
 }
 
 // Whether this choice differs from the last choice logged for similar sizes. Records the choice as
@@ -272,7 +267,7 @@ std::string Selection::algorithm(Op op) const {
 // For an allgather the vector is all inputs. For other operations its length is that of the longest
 // input.
 std::uint64_t Selection::vector_bytes(Op op, std::uint64_t input) const {
-  return op == Op::kAllGather ? input * static_cast<std::uint64_t>(size_) : input;
+  return op == Op::kAllGather ? input * static_cast<std::uint64_t>(is_.size()) : input;
 }
 
 double Selection::predict_ns(Op op, std::uint64_t bytes, bool reachable) const {
@@ -285,8 +280,8 @@ double Selection::predict_ns(Op op, std::uint64_t bytes, bool reachable) const {
   const select::MessageCosts& costs = messages_ ? *messages_ : usual_messages_;
   if (costs.steps.empty() || has_blocks(op)) return 0;
   const std::uint64_t vector = vector_bytes(op, bytes);
-  return select::predict_ns(choose_remote(op, vector, config_.algorithm_for(to_string(op))), size_,
-                            vector, costs);
+  return select::predict_ns(choose_remote(op, vector, is_.config.algorithm_for(to_string(op))),
+                            is_.size(), vector, costs);
 }
 
 std::vector<Selection::Described> Selection::describe(Op op, std::uint64_t bytes,
@@ -304,9 +299,9 @@ std::vector<Selection::Described> Selection::describe(Op op, std::uint64_t bytes
   for (const local::Algorithm& each : local::algorithms()) {
     if (!each.operations.contains(op)) continue;
     add(each.name, true,
-        selector == nullptr                   ? "the ranks share no memory"
-        : selector->topology().ranks != size_ ? "the ranks are on several hosts"
-                                              : each.refuse(c, selector->topology()),
+        selector == nullptr                        ? "the ranks share no memory"
+        : selector->topology().ranks != is_.size() ? "the ranks are on several hosts"
+                                                   : each.refuse(c, selector->topology()),
         choice.algorithm == &each, selector == nullptr ? 0 : selector->predict_ns(each, c),
         choice.reason);
   }
@@ -314,11 +309,11 @@ std::vector<Selection::Described> Selection::describe(Op op, std::uint64_t bytes
   const select::MessageCosts& costs = messages_ ? *messages_ : usual_messages_;
   for (const schedule::Algorithm& each : schedule::algorithms()) {
     if (each.op != op) continue;
-    const schedule::Choice own = choose_remote(op, vector, config_.algorithm_for(to_string(op)));
-    const std::string refusal = each.refuse(size_);
+    const schedule::Choice own = choose_remote(op, vector, is_.config.algorithm_for(to_string(op)));
+    const std::string refusal = each.refuse(is_.size());
     double ns = 0;
     if (refusal.empty() && !costs.steps.empty()) {
-      ns = select::predict_ns(choose_remote(op, vector, each.name), size_, vector, costs);
+      ns = select::predict_ns(choose_remote(op, vector, each.name), is_.size(), vector, costs);
     }
     add(each.name, false, refusal, !is_local(op) && own.algorithm == &each, ns, own.reason);
   }

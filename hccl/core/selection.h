@@ -12,12 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "hccl/base/config.h"
-#include "hccl/base/log.h"
 #include "hccl/base/mutex.h"
 #include "hccl/base/waiter.h"
 #include "hccl/core/known_costs.h"
-#include "hccl/core/placement.h"
+#include "hccl/core/membership.h"
 #include "hccl/exec/executor.h"
 #include "hccl/exec/local_engine.h"
 #include "hccl/exec/two_level.h"
@@ -29,16 +27,15 @@ namespace hccl::core {
 
 class Selection {
  public:
-  /// `config`, `placement` and `name` must outlive the object. `parent`: the selection of the
-  /// communicator that this one is a group of, or null. A group uses its parent's costs.
-  Selection(const Config& config, const Logger& log, const Placement& placement,
-            const std::string& name, int rank, const Selection* parent);
+  /// `is` must outlive the object. `parent`: the selection of the communicator that this one is a
+  /// group of, or null. A group uses its parent's costs.
+  Selection(const Membership& is, const Selection* parent);
 
   // ---- opening ----
 
   /// Whether accept() must be called with the result of rank 0's offer().
   bool asks() const { return known_ == nullptr; }
-  std::string offer() const { return KnownCosts::offer(config_, log_); }
+  std::string offer() const { return KnownCosts::offer(is_.config, is_.log); }
   Status accept(std::string_view offer);
 
   struct Engines {
@@ -47,7 +44,6 @@ class Selection {
     exec::LocalEngine* local;   ///< null: the ranks of a host do not share memory
     exec::TwoLevel* two_level;  ///< null: `local` joins all ranks
     memory::Heap* heap;         ///< for trials in device memory; may be null
-    bool world;                 ///< groups measure nothing for HCCL_TUNE_FILE
   };
   /// Probes the ranks of a host, unless their parent communicator has done that. Measures messages
   /// if HCCL_TUNE_FILE needs them. Collective. Returns the errors of operations.
@@ -100,13 +96,7 @@ class Selection {
   std::uint64_t vector_bytes(Op op, std::uint64_t input) const;
   bool is_news(std::array<std::uint32_t, 65>& told, std::uint64_t bytes, std::uint32_t mark);
 
-  const Config& config_;
-  const Logger log_;
-  const Placement& placement_;
-  const std::string& name_;
-  const int rank_;
-  const int size_;
-
+  const Membership& is_;
   std::shared_ptr<KnownCosts> known_;
   struct Local {
     local::Topology topology;

@@ -18,11 +18,9 @@
 namespace hccl::exec {
 
 /// Belongs to one communicator; all its ranks on this host take part. Used by one thread at a time,
-/// except lost() and wake(). Allocates nothing in an operation.
+/// except lost() and waits().wake(). Allocates nothing in an operation.
 class LocalEngine {
  public:
-  static std::size_t region_bytes(int ranks) { return local::Region::bytes(ranks); }
-
   /// `memory` must outlive the engine. `heap`: this process's device heap, or null. `streams`
   /// decides when a result is stored past the caches; it may differ between ranks. The other
   /// arguments are Region's.
@@ -33,8 +31,6 @@ class LocalEngine {
   /// memory, unless `kernel_copies` is false. Collective: all ranks call it after they have created
   /// their engines. Returns the errors of a wait.
   Status open(bool kernel_copies);
-  /// Applies to operations that begin after this call.
-  void set_timeout(std::chrono::nanoseconds timeout) { region_.waits().set_timeout(timeout); }
   /// The same on all ranks after open().
   const local::Topology& topology() const { return topology_; }
   /// Applies from the next operation on. All ranks must set the same selector between the same
@@ -56,16 +52,10 @@ class LocalEngine {
   void begin(const Call& call, const Envelope& envelope, const local::Algorithm* forced = nullptr);
   Status finish();
 
-  /// Sets Waiter::progress for every wait until the next call.
-  void set_progress(const std::function<Status()>& progress) {
-    region_.waits().set_progress(progress);
-  }
+  local::HostWaits& waits() { return region_.waits(); }
   /// Says that `rank` is dead and uses no buffers any more. Ranks of other hosts are ignored. Any
   /// thread.
   void lost(int rank) { region_.lost(rank); }
-  /// Makes an operation that sleeps check the abort flag. Any thread may call.
-  void wake() { region_.waits().wake(); }
-
   int ranks() const { return region_.size(); }
   /// The algorithm of the last operation and the reason for it; null if the operation failed before
   /// the choice.

@@ -34,9 +34,9 @@ TwoLevel::TwoLevel(transport::Mesh& mesh, LocalEngine& local, int hosts)
 
 Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Waiter& waiter) {
   // Messages to other hosts advance while this rank waits for the ranks of its own host.
-  local_.set_progress([this] { return progress(); });
+  local_.waits().set_progress([this] { return progress(); });
   Status status = run_slices(call, sequence, waiter);
-  local_.set_progress(nullptr);
+  local_.waits().set_progress(nullptr);
   if (!status.ok()) {
     // Requests may be under way in the caller's memory, so they are aborted.
     mesh_.abort(status);

@@ -105,4 +105,6 @@ class BasicHostWaits {
   bool waited_ = false;
 };
 
+using HostWaits = BasicHostWaits<>;
+
 }  // namespace hccl::local

@@ -25,7 +25,7 @@ Status broadcast(core::Communicator& communicator, void* data, std::size_t count
   call.in = call.out = data;
   call.count = count;
   call.type = type;
-  return communicator.run(call);
+  return communicator.operations().run(call);
 }
 
 // The smallest and the largest value over all ranks, for each value.
@@ -72,7 +72,7 @@ Status minimum(core::Communicator& communicator, std::span<double> values) {
   call.count = values.size();
   call.type = DataType::kFp64;
   call.reduce = ReduceOp::kMin;
-  return communicator.run(call);
+  return communicator.operations().run(call);
 }
 
 Status agree(core::Communicator& communicator, const GradientList& mine) {
@@ -119,7 +119,7 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
   for (const std::uint64_t size : kSizes) {
     if (size <= bytes || sizes.empty()) sizes.push_back(size);
   }
-  const core::Selection& selection = communicator.selection();
+  const core::Selection& selection = communicator.operations().selection();
   if (selection.is_measured(Op::kAllReduce)) {
     for (const std::uint64_t size : sizes) {
       samples.push_back({size, 1e-9 * selection.predict_ns(Op::kAllReduce, size, false)});
@@ -132,7 +132,9 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
   HCCL_RETURN_IF_ERROR(minimum(communicator, {&have, 1}));
   if (have == 0) return Status(Code::kOom, "no memory to measure the cost of an allreduce");
   select::ProbeRuns runs;
-  runs.run = [&](const Call& call, std::string_view) { return communicator.run(call); };
+  runs.run = [&](const Call& call, std::string_view) {
+    return communicator.operations().run(call);
+  };
   Call call;
   call.op = Op::kAllReduce;
   call.in = call.out = buffer.get();
@@ -224,7 +226,7 @@ Result<Order> order_together(core::Communicator& communicator, const Trace& mine
   order.messages.resize(static_cast<std::size_t>(head[0]));
   HCCL_RETURN_IF_ERROR(
       broadcast(communicator, order.messages.data(), 2 * order.messages.size(), DataType::kUint64));
-  communicator.log()->info(
+  communicator.membership().log->info(
       "gradient order: newest first in {} messages; the next forward waits {:.1f} ms, {:.1f} ms "
       "with all in order",
       order.messages.size(), 1e3 * order.late, 1e3 * order.in_order);
@@ -250,7 +252,7 @@ Result<Segments> plan_together(core::Communicator& communicator,
     auto plan = best_plan({bytes, ready}, model.cost());
     failure = plan.status();
     if (plan.ok()) {
-      communicator.log()->info("gradient plan: {}", to_string(*plan, 0));
+      communicator.membership().log->info("gradient plan: {}", to_string(*plan, 0));
       decision.last_indices = std::move(plan->last_indices);
     }
   }

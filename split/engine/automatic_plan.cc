@@ -21,7 +21,7 @@ Result<std::unique_ptr<AutomaticPlan>> AutomaticPlan::create(
       const auto samples,
       cost_samples(*communicator, std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0})));
   HCCL_ASSIGN_OR_RETURN(CostModel model, CostModel::create(samples));
-  communicator->log()->info(
+  communicator->membership().log->info(
       "gradient plan: an allreduce costs {:.1f} us and 1 s for {:.3f} GB (line is {:.0f} % off)",
       1e6 * model.affine().start, 1e-9 / model.affine().per_byte, 100 * model.misfit());
   std::unique_ptr<AutomaticPlan> made(new AutomaticPlan(std::move(communicator), bytes.size()));
@@ -54,7 +54,7 @@ Result<Decision> AutomaticPlan::end_window(Times& now, std::deque<Times>& past) 
 }
 
 void AutomaticPlan::log(const Decision& decision, std::uint64_t iteration) const {
-  const auto& log = communicator_->log();
+  const auto& log = communicator_->membership().log;
   if (decision.changed) {
     log->info("gradient plan {} from iteration {} on: {}{}", decision.version, iteration + 1,
               segments_text(decision.last_indices), decision.overlap ? "" : ", after backward");

@@ -57,7 +57,7 @@ Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<G
       recording_({kTraceVersion,
                   static_cast<std::uint32_t>(communicator_->rank()),
                   static_cast<std::uint32_t>(communicator_->size()),
-                  communicator_->name(),
+                  communicator_->membership().name,
                   {}},
                  traced(gradients_, type)) {
   if (communicator_->size() > 1) return;
@@ -74,7 +74,7 @@ Result<std::unique_ptr<Overlap>> Overlap::create(std::shared_ptr<core::Communica
   std::unique_ptr<Overlap> made(
       new Overlap(std::move(communicator), std::move(gradients), type, op, parallel, mode));
   HCCL_RETURN_IF_ERROR(segments_by_index(made->gradient_bytes(), segments).status());
-  const auto& log = made->communicator_->log();
+  const auto& log = made->communicator_->membership().log;
   // A segment for each gradient is no mistake.
   if (segments.size() > kDocumentedSegments && segments.size() < made->gradients_.size()) {
     log->warn("{} segments; HCCL documents at most {}", segments.size(), kDocumentedSegments);
@@ -172,7 +172,8 @@ Overlap::~Overlap() {
   }
   give_up_place();
   for (std::size_t s = 0; s < started_; ++s) {
-    if (segments_[s].ticket) static_cast<void>(communicator_->queue().wait(segments_[s].ticket));
+    if (segments_[s].ticket)
+      static_cast<void>(communicator_->operations().queue().wait(segments_[s].ticket));
   }
 }
 
@@ -219,7 +220,7 @@ Status Overlap::ready(std::uint32_t index) {
   if (met_) {
     start_due();
   } else if (due_ > 0 && place_ == nullptr) {
-    place_ = communicator_->queue().reserve();
+    place_ = communicator_->operations().queue().reserve();
   }
   return {};
 }
@@ -252,7 +253,7 @@ void Overlap::start(std::size_t index) {
   call.reduce = op_;
   call.plan = fingerprint_;
   call.background = overlapped;
-  segment.ticket = communicator_->submit(
+  segment.ticket = communicator_->operations().submit(
       call, !overlapped,
       [this, index] {
         Times& times = recording_.now();
@@ -264,7 +265,7 @@ void Overlap::start(std::size_t index) {
         if (segments_[index].copied) scatter(segments_[index]);
         times.end[index] = now_ns();
         if (automatic_) times.cpu[index] = thread_cpu_ns() - times.cpu[index];
-        times.algorithm[index] = communicator_->selection().algorithm(Op::kAllReduce);
+        times.algorithm[index] = communicator_->operations().selection().algorithm(Op::kAllReduce);
       });
 }
 
@@ -285,7 +286,7 @@ Status Overlap::wait() {
   start_due();
   Status first_failure;
   for (Segment& segment : segments_) {
-    const Status status = communicator_->queue().wait(segment.ticket);
+    const Status status = communicator_->operations().queue().wait(segment.ticket);
     if (first_failure.ok()) first_failure = status;
   }
   recording_.end();
@@ -301,7 +302,7 @@ Status Overlap::wait_segment(std::size_t segment) {
   recording_.begin_wait();
   if (!met_) HCCL_RETURN_IF_ERROR(meet());
   start_due();
-  return communicator_->queue().wait(segments_[segment].ticket);
+  return communicator_->operations().queue().wait(segments_[segment].ticket);
 }
 
 void Overlap::mark(Point point) {
@@ -322,7 +323,7 @@ void Overlap::mark(Point point) {
 
 void Overlap::give_up_place() {
   if (place_ == nullptr) return;
-  communicator_->queue().cancel(place_);
+  communicator_->operations().queue().cancel(place_);
   place_.reset();
 }
 

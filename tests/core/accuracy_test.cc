@@ -123,12 +123,12 @@ void check(Communicator& c, std::size_t count, const std::set<Op>& operations, i
       std::vector<std::uint16_t> out(mine);
       Call call{op, inputs.of(c.rank()).data(), out.data(), mine, format.type};
       call.root = op == Op::kReduce ? n - 1 : 0;
-      const Status status = c.run(call);
+      const Status status = c.operations().run(call);
       ASSERT_TRUE(status.ok()) << status.message();
       if (op == Op::kReduce && c.rank() != call.root) continue;
-      const int h = most > 0 ? most : roundings(c.selection().algorithm(op), n);
+      const int h = most > 0 ? most : roundings(c.operations().selection().algorithm(op), n);
       SCOPED_TRACE(std::string(to_string(op)) + " of " + std::string(to_string(format.type)) +
-                   " by " + c.selection().algorithm(op) + ", " + std::to_string(n) +
+                   " by " + c.operations().selection().algorithm(op) + ", " + std::to_string(n) +
                    " ranks, rounded " + std::to_string(h) + " times");
       for (std::size_t i = 0; i < mine; ++i) {
         expect_close(format, inputs, first + i, out[i], h, n);

@@ -90,8 +90,9 @@ class Case {
     if (op_ == Op::kBroadcast && c_.rank() == root_) fill(out, vector);
     const std::vector<std::byte> before = in_memory;
 
-    const Status status = c_.run({op_, has_in || op_ == Op::kBroadcast ? in : nullptr,
-                                  has_out ? out : nullptr, count_, type_, reduce_, root_, 0});
+    const Status status =
+        c_.operations().run({op_, has_in || op_ == Op::kBroadcast ? in : nullptr,
+                             has_out ? out : nullptr, count_, type_, reduce_, root_, 0});
     ASSERT_TRUE(status.ok()) << status.message();
     if (has_out) compare(out, out_count);
     if (!place_.in_place && op_ != Op::kBroadcast) {
@@ -259,7 +260,8 @@ TEST_P(EveryAlgorithm, GivesExactResultsForEverySize) {
     // Many MiB: several slices and messages.
     if (!slow_build() && p.size <= 4)
       run(c, (std::uint64_t{5} << 18) / blocks + 1, Placement{true, 0});
-    EXPECT_EQ(c.selection().algorithm(p.op), p.algorithm) << "another algorithm was taken";
+    EXPECT_EQ(c.operations().selection().algorithm(p.op), p.algorithm)
+        << "another algorithm was taken";
   });
 }
 
@@ -333,8 +335,9 @@ TEST(Collectives, RoundedSumsAreEqualOnAllRanksAndAccurate) {
         for (std::size_t i = 0; i < kCount; ++i) {
           data[i] = 1.0f / static_cast<float>(1 + i + 17 * static_cast<std::size_t>(c.rank()));
         }
-        ASSERT_TRUE(c.run({Op::kAllReduce, data.data(), data.data(), kCount, DataType::kFp32,
-                           ReduceOp::kSum, 0, 0})
+        ASSERT_TRUE(c.operations()
+                        .run({Op::kAllReduce, data.data(), data.data(), kCount, DataType::kFp32,
+                              ReduceOp::kSum, 0, 0})
                         .ok());
         if (repeat == 0) first = data;
         EXPECT_EQ(first, data) << "not the same bits again";
@@ -349,11 +352,13 @@ TEST(Collectives, RoundedSumsAreEqualOnAllRanksAndAccurate) {
       }
       std::vector<float> least = first;
       std::vector<float> most = first;
-      ASSERT_TRUE(c.run({Op::kAllReduce, least.data(), least.data(), kCount, DataType::kFp32,
-                         ReduceOp::kMin, 0, 0})
+      ASSERT_TRUE(c.operations()
+                      .run({Op::kAllReduce, least.data(), least.data(), kCount, DataType::kFp32,
+                            ReduceOp::kMin, 0, 0})
                       .ok());
-      ASSERT_TRUE(c.run({Op::kAllReduce, most.data(), most.data(), kCount, DataType::kFp32,
-                         ReduceOp::kMax, 0, 0})
+      ASSERT_TRUE(c.operations()
+                      .run({Op::kAllReduce, most.data(), most.data(), kCount, DataType::kFp32,
+                            ReduceOp::kMax, 0, 0})
                       .ok());
       EXPECT_EQ(least, most) << "ranks differ";
     });
@@ -398,7 +403,7 @@ TEST(Collectives, BarrierHoldsEverybodyBack) {
   world.run([&](Communicator& c) {
     for (int round = 1; round <= 100; ++round) {
       arrived[static_cast<std::size_t>(c.rank())] = round;
-      ASSERT_TRUE(c.run({}).ok());
+      ASSERT_TRUE(c.operations().run({}).ok());
       for (const auto& each : arrived) {
         if (threads) {
           ASSERT_GE(each.load(), round);
@@ -420,16 +425,19 @@ TEST(Collectives, GroupsOfSomeRanksWorkBesideTheWorld) {
     auto group = c.group(c.rank() % 2 == 0 ? "even" : "odd", ranks, 0);
     ASSERT_TRUE(group.ok()) << group.status().message();
     Communicator& g = **group;
-    EXPECT_EQ(g.ranks()[static_cast<std::size_t>(g.rank())], c.rank());
+    EXPECT_EQ(g.membership().ranks[static_cast<std::size_t>(g.rank())], c.rank());
     int sum = c.rank();
-    ASSERT_TRUE(
-        g.run({Op::kAllReduce, &sum, &sum, 1, DataType::kInt32, ReduceOp::kSum, 0, 0}).ok());
+    ASSERT_TRUE(g.operations()
+                    .run({Op::kAllReduce, &sum, &sum, 1, DataType::kInt32, ReduceOp::kSum, 0, 0})
+                    .ok());
     int expected = 0;
     for (const int r : ranks) expected += r;
     EXPECT_EQ(sum, expected);
     int whole = 1;
     ASSERT_TRUE(
-        c.run({Op::kAllReduce, &whole, &whole, 1, DataType::kInt32, ReduceOp::kSum, 0, 0}).ok());
+        c.operations()
+            .run({Op::kAllReduce, &whole, &whole, 1, DataType::kInt32, ReduceOp::kSum, 0, 0})
+            .ok());
     EXPECT_EQ(whole, c.size());
   });
 }

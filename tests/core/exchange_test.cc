@@ -141,7 +141,7 @@ void all_gather_v(Communicator& c, const Counts& counts, DataType type, bool in_
   in.fill({0, own.count}, mine);
   const Bytes before = in.bytes();
   const void* const from = in_place ? out.at(own) : in.data();
-  const Status status = c.run(
+  const Status status = c.operations().run(
       call_of(Op::kAllGatherV, from, out.data(), own.count, type, ReduceOp::kSum, {}, blocks));
   ASSERT_TRUE(status.ok()) << status.message();
   for (int r = 0; r < c.size(); ++r) {
@@ -164,8 +164,8 @@ void reduce_scatter_v(Communicator& c, const Counts& counts, DataType type, Redu
     in.fill(blocks[index(r)], [&](std::uint64_t i) { return value(type, c.rank(), r, i); });
   }
   const Bytes before = in.bytes();
-  const Status status =
-      c.run(call_of(Op::kReduceScatterV, in.data(), out.data(), own.count, type, op, blocks, {}));
+  const Status status = c.operations().run(
+      call_of(Op::kReduceScatterV, in.data(), out.data(), own.count, type, op, blocks, {}));
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_TRUE(
       out.holds_all(own, [&](std::uint64_t i) { return reduced(type, op, c.rank(), i, c.size()); }))
@@ -186,8 +186,8 @@ void all_to_all_v(Communicator& c, const Counts& counts, DataType type) {
   for (int r = 0; r < c.size(); ++r) {
     in.fill(out_of[index(r)], [&](std::uint64_t i) { return value(type, c.rank(), r, i); });
   }
-  const Status status =
-      c.run(call_of(Op::kAllToAllV, in.data(), out.data(), 0, type, ReduceOp::kSum, out_of, into));
+  const Status status = c.operations().run(
+      call_of(Op::kAllToAllV, in.data(), out.data(), 0, type, ReduceOp::kSum, out_of, into));
   ASSERT_TRUE(status.ok()) << status.message();
   for (int r = 0; r < c.size(); ++r) {
     EXPECT_TRUE(
@@ -287,11 +287,13 @@ TEST_P(Exchange, RoundedSumsAreThoseOfAFoldInRankOrder) {
     }
     std::vector<float> sums(kCount);
     std::vector<std::uint16_t> short_sums(kCount);
-    ASSERT_TRUE(c.run(call_of(Op::kReduceScatterV, floats.data(), sums.data(), kCount,
-                              DataType::kFp32, ReduceOp::kSum, blocks, {}))
+    ASSERT_TRUE(c.operations()
+                    .run(call_of(Op::kReduceScatterV, floats.data(), sums.data(), kCount,
+                                 DataType::kFp32, ReduceOp::kSum, blocks, {}))
                     .ok());
-    ASSERT_TRUE(c.run(call_of(Op::kReduceScatterV, halves.data(), short_sums.data(), kCount,
-                              DataType::kBfp16, ReduceOp::kSum, blocks, {}))
+    ASSERT_TRUE(c.operations()
+                    .run(call_of(Op::kReduceScatterV, halves.data(), short_sums.data(), kCount,
+                                 DataType::kBfp16, ReduceOp::kSum, blocks, {}))
                     .ok());
     for (std::size_t i = 0; i < kCount; ++i) {
       float sum = inexact(0, c.rank(), i);
@@ -331,7 +333,7 @@ TEST_P(Exchange, ARingOfSendsNeedsNoOrderInABatch) {
       std::vector<int> out = letter(c.rank(), next, 0, count);
       std::vector<int> in(count, -1);
       std::vector<Transfer> batch{sending(next, out), receiving(before, in)};
-      const Status status = c.exchange(batch);
+      const Status status = c.operations().exchange(batch);
       ASSERT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(in, letter(before, c.rank(), 0, count));
     }
@@ -364,7 +366,7 @@ TEST_P(Exchange, ManyItemsBetweenAllPairsAndToOneself) {
           batch.push_back(receiving(peer, in[index(peer) * kLetters + index(k)]));
         }
       }
-      const Status status = c.exchange(batch);
+      const Status status = c.operations().exchange(batch);
       ASSERT_TRUE(status.ok()) << status.message();
       for (int peer = 0; peer < c.size(); ++peer) {
         for (int k = 0; k < kLetters; ++k) {
@@ -385,7 +387,7 @@ TEST_P(Exchange, ABatchPairsWithSingleSendsAndReceives) {
     std::vector<int> x(1000), y(2000);
     if (c.rank() == 0) {
       std::vector<Transfer> batch{sending(1, a), sending(1, b), receiving(1, x), receiving(1, y)};
-      ASSERT_TRUE(c.exchange(batch).ok());
+      ASSERT_TRUE(c.operations().exchange(batch).ok());
     } else {
       ASSERT_TRUE(send_one(c, 0, a.data(), a.size(), DataType::kInt32).ok());
       ASSERT_TRUE(recv_one(c, 0, x.data(), x.size(), DataType::kInt32).ok());
@@ -421,8 +423,9 @@ std::vector<Disagreement> disagreements() {
        [=](Communicator& c) {
          const Blocks mine = blocks(c, c.rank() == 0 ? 11 : 12);
          std::vector<float> in(64), out(4096);
-         return c.run(call_of(Op::kAllGatherV, in.data(), out.data(), mine[index(c.rank())].count,
-                              DataType::kFp32, ReduceOp::kSum, {}, mine));
+         return c.operations().run(call_of(Op::kAllGatherV, in.data(), out.data(),
+                                           mine[index(c.rank())].count, DataType::kFp32,
+                                           ReduceOp::kSum, {}, mine));
        },
        {"allgather_v", "displacements"}},
       {"allgatherv: same counts elsewhere",
@@ -430,16 +433,17 @@ std::vector<Disagreement> disagreements() {
          Blocks mine = blocks(c, 10);
          if (c.rank() == 0) mine.back().at += 1;
          std::vector<float> in(64), out(4096);
-         return c.run(call_of(Op::kAllGatherV, in.data(), out.data(), 10, DataType::kFp32,
-                              ReduceOp::kSum, {}, mine));
+         return c.operations().run(call_of(Op::kAllGatherV, in.data(), out.data(), 10,
+                                           DataType::kFp32, ReduceOp::kSum, {}, mine));
        },
        {"allgather_v", "displacements"}},
       {"reducescatterv: reduction",
        [=](Communicator& c) {
          const Blocks mine = blocks(c, 10);
          std::vector<float> in(4096), out(64);
-         return c.run(call_of(Op::kReduceScatterV, in.data(), out.data(), 10, DataType::kFp32,
-                              c.rank() == 0 ? ReduceOp::kSum : ReduceOp::kMax, mine, {}));
+         return c.operations().run(
+             call_of(Op::kReduceScatterV, in.data(), out.data(), 10, DataType::kFp32,
+                     c.rank() == 0 ? ReduceOp::kSum : ReduceOp::kMax, mine, {}));
        },
        {"reduce_scatter_v", "sum", "max"}},
       {"alltoallv: one pair",
@@ -448,8 +452,8 @@ std::vector<Disagreement> disagreements() {
          Blocks out_blocks = in_blocks;
          if (c.rank() == 0) out_blocks[1].count = 17;
          std::vector<float> in(4096), out(4096);
-         return c.run(call_of(Op::kAllToAllV, in.data(), out.data(), 0, DataType::kFp32,
-                              ReduceOp::kSum, in_blocks, out_blocks));
+         return c.operations().run(call_of(Op::kAllToAllV, in.data(), out.data(), 0,
+                                           DataType::kFp32, ReduceOp::kSum, in_blocks, out_blocks));
        },
        {"alltoall_v", "17", "20"}},
       {"alltoallv against allreduce",
@@ -457,11 +461,11 @@ std::vector<Disagreement> disagreements() {
          const Blocks all = spread(std::vector<std::uint64_t>(index(c.size()), 20), false);
          std::vector<float> in(4096), out(4096);
          if (c.rank() == 0) {
-           return c.run(
+           return c.operations().run(
                {Op::kAllReduce, in.data(), out.data(), 64, DataType::kFp32, ReduceOp::kSum, 0, 0});
          }
-         return c.run(call_of(Op::kAllToAllV, in.data(), out.data(), 0, DataType::kFp32,
-                              ReduceOp::kSum, all, all));
+         return c.operations().run(call_of(Op::kAllToAllV, in.data(), out.data(), 0,
+                                           DataType::kFp32, ReduceOp::kSum, all, all));
        },
        {"alltoall_v", "allreduce"}},
   };
@@ -495,7 +499,7 @@ TEST(Exchanges, ItemsThatDoNotPairAreAnErrorOfBothSides) {
     for (std::vector<int>* data : {&good, &other}) {
       batch.push_back(c.rank() == 0 ? sending(peer, *data) : receiving(peer, *data));
     }
-    const Status status = c.exchange(batch);
+    const Status status = c.operations().exchange(batch);
     EXPECT_EQ(status.code(), Code::kPara) << status.message();
     for (const char* word : {"send #2 (count 8", "recv #2 (count 9"}) {
       EXPECT_NE(status.message().find(word), std::string::npos) << status.message();

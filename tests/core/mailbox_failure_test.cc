@@ -191,10 +191,10 @@ TEST(MailboxOpening, ARankThatLeavesMeanwhileIsNamed) {
           const std::string address =
               ByteWriter().put(std::uint16_t{9}).put_text("127.0.0.1").take();
           const AbortFlag never;
-          static_cast<void>(
-              member.control->exchange(core::identity(among->id(), "mailbox exchange 0"), kSize, 2,
-                                       ByteWriter().put(std::int32_t{0}).put_text(address).take(),
-                                       Deadline::after(seconds(60)), never));
+          static_cast<void>(member.control->exchange(
+              core::identity(among->membership().id, "mailbox exchange 0"), kSize, 2,
+              ByteWriter().put(std::int32_t{0}).put_text(address).take(),
+              Deadline::after(seconds(60)), never));
           ++board.progress[2];
         }
         ++board.progress[static_cast<std::size_t>(rank)];

@@ -161,7 +161,7 @@ TEST_P(Mailboxes, MessagesBeforeTheirReceivesWait) {
         messages.push_back(c.mailbox().send(1, i, each.data(), 2000, {}));
       }
     }
-    ASSERT_TRUE(c.run({}).ok());
+    ASSERT_TRUE(c.operations().run({}).ok());
     if (c.rank() == 1) {
       for (int i = kMessages; i-- > 0;) {
         messages.push_back(
@@ -191,7 +191,7 @@ TEST_P(Mailboxes, ShortMessagesDoNotWaitForTheirReceivesInTheLongRun) {
       }
       out = content(c.rank(), peer, 2, 0, bytes);
       expect_ok(c.mailbox().send(peer, 2, out.data(), bytes, {}));
-      ASSERT_TRUE(c.run({}).ok());  // both are sent, and none is asked for
+      ASSERT_TRUE(c.operations().run({}).ok());  // both are sent, and none is asked for
       expect_ok(c.mailbox().recv(peer, 2, in.data(), bytes, {}));
       EXPECT_EQ(in, content(peer, c.rank(), 2, 0, bytes));
     }
@@ -219,7 +219,7 @@ TEST_P(Mailboxes, SizesThatDifferFailBothAndNothingElse) {
           EXPECT_NE(text.find(std::to_string(bytes)), std::string::npos) << text;
           EXPECT_NE(text.find(std::to_string(bytes + 8)), std::string::npos) << text;
         }
-        ASSERT_TRUE(c.run({}).ok());
+        ASSERT_TRUE(c.operations().run({}).ok());
       }
     }
   });
@@ -242,7 +242,7 @@ TEST_P(Mailboxes, AnAbortEndsWhatWaitsOnAllRanks) {
     EXPECT_EQ(waits->status().code(), Code::kUnavail);
     EXPECT_NE(waits->status().message().find("rank 1"), std::string::npos);
     EXPECT_NE(waits->status().message().find("because"), std::string::npos);
-    EXPECT_FALSE(c.run({}).ok());
+    EXPECT_FALSE(c.operations().run({}).ok());
     const MessagePtr later = c.mailbox().send(0, 1, data.data(), 10, {});
     EXPECT_TRUE(later->done());
     EXPECT_EQ(later->status().code(), Code::kUnavail);
@@ -314,7 +314,7 @@ TEST(Mailbox, CallbacksMayPostMessages) {
     const Deadline patience = soon();
     while (!over && !patience.expired()) std::this_thread::sleep_for(milliseconds(1));
     EXPECT_TRUE(over);
-    ASSERT_TRUE(c.run({}).ok());  // both have answered
+    ASSERT_TRUE(c.operations().run({}).ok());  // both have answered
   });
 }
 
@@ -340,8 +340,9 @@ TEST(Mailbox, ThreadsAndCollectivesDoNotMeet) {
     }
     for (int i = 0; i < 500; ++i) {
       std::int64_t one = 1;
-      ASSERT_TRUE(
-          c.run({Op::kAllReduce, &one, &one, 1, DataType::kInt64, ReduceOp::kSum, 0, 0}).ok());
+      ASSERT_TRUE(c.operations()
+                      .run({Op::kAllReduce, &one, &one, 1, DataType::kInt64, ReduceOp::kSum, 0, 0})
+                      .ok());
       ASSERT_EQ(one, 2);
     }
     for (auto& each : threads) each.join();
@@ -512,9 +513,10 @@ TEST(Abort, EndsAnOperationThatWaits) {
         c.abort("the user said so");
       }
       std::vector<float> data(1000);
-      const Status status = c.rank() == 2 ? c.run({})
-                                          : c.run({Op::kAllReduce, data.data(), data.data(), 1000,
-                                                   DataType::kFp32, ReduceOp::kSum, 0, 0});
+      const Status status = c.rank() == 2
+                                ? c.operations().run({})
+                                : c.operations().run({Op::kAllReduce, data.data(), data.data(),
+                                                      1000, DataType::kFp32, ReduceOp::kSum, 0, 0});
       EXPECT_EQ(status.code(), Code::kUnavail) << status.message();
       EXPECT_NE(status.message().find("rank 2 aborted"), std::string::npos) << status.message();
       EXPECT_NE(status.message().find("the user said so"), std::string::npos);
@@ -529,14 +531,14 @@ TEST(Timeout, CanBeSetForTheOperationsThatFollow) {
     std::atomic<bool> over{false};
     world.run([&](Communicator& c) {
       EXPECT_EQ(c.settings().timeout(), seconds(30));
-      ASSERT_TRUE(c.run({}).ok());
+      ASSERT_TRUE(c.operations().run({}).ok());
       c.settings().set_timeout(milliseconds(300));
       if (c.rank() == 1) {  // never comes
         while (!over) std::this_thread::sleep_for(milliseconds(1));
         return;
       }
       const auto begun = Deadline::Clock::now();
-      EXPECT_EQ(c.run({}).code(), Code::kTimeout);
+      EXPECT_EQ(c.operations().run({}).code(), Code::kTimeout);
       EXPECT_LT(Deadline::Clock::now() - begun, seconds(30)) << "the limit before";
       EXPECT_GE(Deadline::Clock::now() - begun, milliseconds(300));
       over = true;

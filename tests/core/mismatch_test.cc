@@ -113,11 +113,11 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
       Call call = communicator.rank() == odd ? deviating : common;
       call.in = buffers.in.data();
       call.out = call.op == Op::kBroadcast ? buffers.in.data() : buffers.out.data();
-      mine.status = communicator.run(call);
+      mine.status = communicator.operations().run(call);
       mine.took = Deadline::Clock::now() - begun;
       call = common;
       call.in = call.out = buffers.in.data();
-      mine.later = communicator.run(call);
+      mine.later = communicator.operations().run(call);
     });
     const std::string odd_words = to_string(sent);
     const std::string common_words = to_string(envelope(common, 1, 0));
@@ -164,7 +164,7 @@ TEST_P(PointToPointMismatch, IsAParameterErrorOnAllRanks) {
         if (rank == 0) mine.status = send_one(communicator, 1, buffers.in.data(), count, type);
         if (rank == 1) mine.status = recv_one(communicator, 0, buffers.out.data(), count, type);
         Call barrier;
-        mine.later = communicator.run(barrier);
+        mine.later = communicator.operations().run(barrier);
         if (rank == 2) mine.status = mine.later;
         mine.took = Deadline::Clock::now() - begun;
       });

@@ -81,7 +81,7 @@ void check(Communicator& c, Call call, const std::vector<T>& in, const Expected&
     call.out = takes ? out.data() : nullptr;
     call.count = elements;
     call.root = op == Op::kReduce ? c.size() - 1 : 0;
-    const Status status = c.run(call);
+    const Status status = c.operations().run(call);
     ASSERT_TRUE(status.ok()) << status.message();
     for (std::size_t i = 0; takes && i < elements; ++i) {
       ASSERT_TRUE(expected(first + i, out[i]))
@@ -95,7 +95,7 @@ void check(Communicator& c, Call call, const std::vector<T>& in, const Expected&
   call.op = Op::kAllReduce;
   call.in = call.out = same.data();
   call.count = same.size();
-  ASSERT_TRUE(c.run(call).ok());
+  ASSERT_TRUE(c.operations().run(call).ok());
   for (std::size_t i = 0; i < same.size(); ++i) {
     ASSERT_TRUE(expected(i, same[i])) << "in place, element " << i;
   }
@@ -196,8 +196,9 @@ TEST_P(Reductions, AverageInsideAHostAccumulatesInFp32) {
   world_.run([](Communicator& c) {
     for (const std::size_t count : kCounts) {
       std::vector<std::uint16_t> data(count, 0x7BFF);
-      ASSERT_TRUE(c.run({Op::kAllReduce, data.data(), data.data(), count, DataType::kFp16,
-                         ReduceOp::kAvg, 0, 0})
+      ASSERT_TRUE(c.operations()
+                      .run({Op::kAllReduce, data.data(), data.data(), count, DataType::kFp16,
+                            ReduceOp::kAvg, 0, 0})
                       .ok());
       EXPECT_EQ(data, std::vector<std::uint16_t>(count, 0x7BFF));
     }
@@ -219,7 +220,7 @@ TEST_P(Reductions, AverageOfBlocksOfManyLengths) {
     Call call{Op::kReduceScatterV, in.data(),       out.data(),
               own.count,           DataType::kFp32, ReduceOp::kAvg};
     call.in_blocks = blocks;
-    ASSERT_TRUE(c.run(call).ok());
+    ASSERT_TRUE(c.operations().run(call).ok());
     for (std::size_t i = 0; i < own.count; ++i) {
       ASSERT_EQ(out[i],
                 static_cast<float>((own.at + i) % 64) * static_cast<float>(c.size() - 1) / 2);

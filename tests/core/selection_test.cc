@@ -42,14 +42,15 @@ class TuneFile : public ::testing::Test {
       std::mutex mutex;
       world.run([&](Communicator& c) {
         std::vector<float> data(count, static_cast<float>(c.rank() + 1));
-        const Status status = c.run({Op::kAllReduce, data.data(), data.data(), count,
-                                     DataType::kFp32, ReduceOp::kSum, 0, 0});
+        const Status status = c.operations().run({Op::kAllReduce, data.data(), data.data(), count,
+                                                  DataType::kFp32, ReduceOp::kSum, 0, 0});
         EXPECT_TRUE(status.ok()) << status.message();
         const float expected = static_cast<float>(c.size() * (c.size() + 1)) / 2;
         EXPECT_EQ(data.front(), expected);
         EXPECT_EQ(data.back(), expected);
         const std::lock_guard lock(mutex);
-        if (algorithms != nullptr) algorithms->insert(c.selection().algorithm(Op::kAllReduce));
+        if (algorithms != nullptr)
+          algorithms->insert(c.operations().selection().algorithm(Op::kAllReduce));
       });
     }
     return ::testing::internal::GetCapturedStderr();
@@ -198,11 +199,12 @@ TEST_F(TuneFile, GroupsTakeTheNearestAndMeasureNothing) {
       ASSERT_TRUE(group.ok()) << group.status().message();
       std::vector<float> data(16, 1);
       ASSERT_TRUE((*group)
-                      ->run({Op::kAllReduce, data.data(), data.data(), 16, DataType::kFp32,
-                             ReduceOp::kSum, 0, 0})
+                      ->operations()
+                      .run({Op::kAllReduce, data.data(), data.data(), 16, DataType::kFp32,
+                            ReduceOp::kSum, 0, 0})
                       .ok());
       EXPECT_EQ(data[0], 4);
-      EXPECT_EQ((*group)->selection().algorithm(Op::kAllReduce), "one_shot");
+      EXPECT_EQ((*group)->operations().selection().algorithm(Op::kAllReduce), "one_shot");
     });
   }
   const std::string log = ::testing::internal::GetCapturedStderr();
@@ -221,8 +223,9 @@ TEST_F(TuneFile, EachChoiceIsToldOnce) {
         std::vector<float> data(100'000, 1);
         for (int round = 0; round < 20; ++round) {
           for (const std::size_t count : {2u, 3u, 1000u, 100'000u}) {
-            ASSERT_TRUE(c.run({Op::kAllReduce, data.data(), data.data(), count, DataType::kFp32,
-                               ReduceOp::kMax, 0, 0})
+            ASSERT_TRUE(c.operations()
+                            .run({Op::kAllReduce, data.data(), data.data(), count, DataType::kFp32,
+                                  ReduceOp::kMax, 0, 0})
                             .ok());
           }
         }

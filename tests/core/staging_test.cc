@@ -98,7 +98,7 @@ Status take_part(Communicator& c, Op op, std::size_t elements, Buffers& buffers)
     if (op != Op::kAllGatherV) call.in_blocks = buffers.blocks;
     if (op != Op::kReduceScatterV) call.out_blocks = buffers.blocks;
   }
-  return c.run(call);
+  return c.operations().run(call);
 }
 
 struct Setting {

@@ -57,16 +57,18 @@ TEST_P(Strict, BitsAreThoseOfTheFoldInRankOrder) {
     const std::vector<float> expected = in_rank_order(setting.size, count);
     world.run([&](Communicator& c) {
       std::vector<float> data = numbers(c.rank(), count);
-      ASSERT_TRUE(c.run({Op::kAllReduce, data.data(), data.data(), count, DataType::kFp32,
-                         ReduceOp::kSum, 0, 0})
+      ASSERT_TRUE(c.operations()
+                      .run({Op::kAllReduce, data.data(), data.data(), count, DataType::kFp32,
+                            ReduceOp::kSum, 0, 0})
                       .ok());
       EXPECT_EQ(std::memcmp(data.data(), expected.data(), count * sizeof(float)), 0)
           << count << " elements";
       // A part of the vector alone: fusing or not fusing must not show.
       const std::size_t part = count / 3;
       data = numbers(c.rank(), count);
-      ASSERT_TRUE(c.run({Op::kReduce, data.data() + part, data.data() + part, count - part,
-                         DataType::kFp32, ReduceOp::kSum, c.size() - 1, 0})
+      ASSERT_TRUE(c.operations()
+                      .run({Op::kReduce, data.data() + part, data.data() + part, count - part,
+                            DataType::kFp32, ReduceOp::kSum, c.size() - 1, 0})
                       .ok());
       if (c.rank() == c.size() - 1) {
         EXPECT_EQ(
@@ -100,7 +102,7 @@ TEST_P(Strict, BitsOfScaledAveragesAreThoseOfTheFoldInRankOrder) {
       std::vector<float> out(count);
       Call call{Op::kAllReduce, in.data(), out.data(), count, DataType::kFp32, ReduceOp::kAvg};
       call.scale = {0.3, 1.7};
-      ASSERT_TRUE(c.run(call).ok());
+      ASSERT_TRUE(c.operations().run(call).ok());
       EXPECT_EQ(std::memcmp(out.data(), expected.data(), count * sizeof(float)), 0)
           << count << " elements";
       EXPECT_EQ(in, numbers(c.rank(), count)) << "the input was written";
@@ -108,7 +110,7 @@ TEST_P(Strict, BitsOfScaledAveragesAreThoseOfTheFoldInRankOrder) {
       const std::size_t block = count / n;
       call.op = Op::kReduceScatter;
       call.count = block;
-      ASSERT_TRUE(c.run(call).ok());
+      ASSERT_TRUE(c.operations().run(call).ok());
       EXPECT_EQ(
           std::memcmp(out.data(), expected.data() + block * static_cast<std::size_t>(c.rank()),
                       block * sizeof(float)),
@@ -136,8 +138,9 @@ TEST(Strict, ARingWithoutItGivesOtherBits) {
   const std::vector<float> expected = in_rank_order(4, kCount);
   world.run([&](Communicator& c) {
     std::vector<float> data = numbers(c.rank(), kCount);
-    ASSERT_TRUE(c.run({Op::kAllReduce, data.data(), data.data(), kCount, DataType::kFp32,
-                       ReduceOp::kSum, 0, 0})
+    ASSERT_TRUE(c.operations()
+                    .run({Op::kAllReduce, data.data(), data.data(), kCount, DataType::kFp32,
+                          ReduceOp::kSum, 0, 0})
                     .ok());
     EXPECT_NE(std::memcmp(data.data(), expected.data(), kCount * sizeof(float)), 0);
   });
@@ -150,8 +153,8 @@ TEST(Strict, OnOneRankAloneIsRefused) {
   world.run([](Communicator& c) {
     if (c.rank() == 1) c.settings().set_deterministic(Deterministic::kStrict);
     std::vector<float> data(1000, 1.0F);
-    const Status status = c.run({Op::kAllReduce, data.data(), data.data(), data.size(),
-                                 DataType::kFp32, ReduceOp::kSum, 0, 0});
+    const Status status = c.operations().run({Op::kAllReduce, data.data(), data.data(), data.size(),
+                                              DataType::kFp32, ReduceOp::kSum, 0, 0});
     EXPECT_EQ(status.code(), Code::kPara);
     EXPECT_NE(status.message().find("HCCL_DETERMINISTIC"), std::string::npos) << status.message();
   });

@@ -76,8 +76,9 @@ TEST_P(Suspicion, AStoppedRankIsSuspectedLongBeforeThePeerTimeout) {
     std::vector<float> in(1 << 12, 1), out(1 << 12);
     for (float all = 1; all != 0;) {
       float more = rank == 1 && !board().finish ? 1 : 0;
-      HCCL_RETURN_IF_ERROR(world.run({Op::kAllReduce, &more, &all, 1}));
-      HCCL_RETURN_IF_ERROR(world.run({Op::kAllReduce, in.data(), out.data(), in.size()}));
+      HCCL_RETURN_IF_ERROR(world.operations().run({Op::kAllReduce, &more, &all, 1}));
+      HCCL_RETURN_IF_ERROR(
+          world.operations().run({Op::kAllReduce, in.data(), out.data(), in.size()}));
       if (std::count(out.begin(), out.end(), 3.0f) != static_cast<int>(out.size())) {
         return Status(Code::kInternal, "a wrong sum");
       }

@@ -52,7 +52,8 @@ TEST_P(Trials, AreNoOperations) {
     if (rank == 0) std::this_thread::sleep_for(kLong);
     const std::array<float, 2> mine{1, 2};
     std::array<float, 2> sum{};
-    const Status status = (*world)->run({Op::kAllReduce, mine.data(), sum.data(), mine.size()});
+    const Status status =
+        (*world)->operations().run({Op::kAllReduce, mine.data(), sum.data(), mine.size()});
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(sum, (std::array<float, 2>{2, 4}));
     (*world)->leave();

@@ -31,7 +31,7 @@ struct Member {
     transport::OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
     args.hosts.clear();
     for (int r = 0; r < rank.size(); ++r) args.hosts.push_back(r / ranks_per_host);
-    args.area_bytes = &LocalEngine::region_bytes;
+    args.area_bytes = &local::Region::bytes;
     args.heap = heap;
     mesh = transport::open_routed(args).value();
     const Waiter waiter{.timeout = seconds(20), .abort = &abort, .policy = {.shared_cores = true}};

@@ -50,7 +50,7 @@ class Work {
       Call call = allreduce(long_in_, long_out_);
       call.op = Op::kAllToAll;
       call.count = long_in_.size() / static_cast<std::size_t>(world_.size());
-      const Status status = world_.run(call);
+      const Status status = world_.operations().run(call);
       return status.ok() ? checked(long_out_, 1) : status;
     }
     if (turn == 2) {
@@ -60,12 +60,12 @@ class Work {
                 .count = broadcast_.size(),
                 .root = turn_ % world_.size()};
       if (world_.rank() == call.root) broadcast_.assign(broadcast_.size(), 5);
-      const Status status = world_.run(call);
+      const Status status = world_.operations().run(call);
       return status.ok() ? checked(broadcast_, 5) : status;
     }
     std::vector<float>& in = turn == 0 ? long_in_ : short_in_;
     std::vector<float>& out = turn == 0 ? long_out_ : short_out_;
-    const Status status = world_.run(allreduce(in, out));
+    const Status status = world_.operations().run(allreduce(in, out));
     return status.ok() ? checked(out, static_cast<float>(world_.size())) : status;
   }
 

@@ -43,7 +43,7 @@ TEST(Groups, SurvivorsMayFormAGroupButNotWithTheDead) {
       board.later[me].set(member.world->group("all", {0, 1, 2}, 1).status());
       auto pair = member.world->group("pair", {2, 0}, 1);
       std::vector<float> data(1000, 1.0F);
-      status = pair.ok() ? (*pair)->run(sum(data)) : pair.status();
+      status = pair.ok() ? (*pair)->operations().run(sum(data)) : pair.status();
       if (status.ok() && data != std::vector<float>(1000, 2.0F)) {
         status = Status(Code::kInternal, "a wrong sum");
       }

@@ -151,7 +151,7 @@ void expect_all_hear_of_lack(int size, int scarce, std::size_t spare,
 TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
   const auto alltoall = [](core::Communicator& world) {
     std::vector<float> in(16), out(16);
-    return world.run({Op::kAllToAll, in.data(), out.data(), 1});
+    return world.operations().run({Op::kAllToAll, in.data(), out.data(), 1});
   };
   for (const int scarce : {0, 5}) {
     for (const std::size_t spare : {0, 1, 6}) expect_all_hear_of_lack(16, scarce, spare, alltoall);
@@ -162,7 +162,7 @@ TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
 TEST(Join, AllRanksHearWhichProcessLacksADescriptorForALink) {
   const auto from_rank_1 = [](core::Communicator& world) {
     std::vector<float> data(16);
-    return world.run(
+    return world.operations().run(
         {.op = Op::kBroadcast, .in = data.data(), .out = data.data(), .count = 16, .root = 1});
   };
   for (const int scarce : {0, 1}) expect_all_hear_of_lack(3, scarce, 0, from_rank_1);
@@ -218,7 +218,7 @@ TEST(Leave, IsQuickInAnyOrder) {
         Member member;
         Status status = processes.enter(member, kSize, r, config_of(seconds(60)));
         std::vector<float> data(1000, 1.0F);
-        if (status.ok()) status = member.world->run(sum(data));
+        if (status.ok()) status = member.world->operations().run(sum(data));
         std::this_thread::sleep_for(milliseconds(100) * order[me]);
         const Load load;
         begun[me] = static_cast<std::uint64_t>(now_ns());
@@ -394,7 +394,7 @@ TEST(Leave, FiftyCyclesLeaveNoDescriptorAndNoThread) {
     ASSERT_TRUE(world.ok());
     world.run([](core::Communicator& communicator) {
       std::vector<float> data(10, 1.0F);
-      EXPECT_TRUE(communicator.run(sum(data)).ok());
+      EXPECT_TRUE(communicator.operations().run(sum(data)).ok());
     });
   };
   cycle(0);

@@ -35,7 +35,7 @@ TEST(Join, SixtyFourProcessesJoinAndSum) {
       Status status = processes.enter(member, kSize, r, config_of(kPatience));
       if (status.ok()) {
         std::vector<float> data(100, 1.0F);
-        status = member.world->run(sum(data));
+        status = member.world->operations().run(sum(data));
         if (status.ok() && data != std::vector<float>(100, kSize)) {
           status = Status(Code::kInternal, "a wrong sum");
         }
@@ -390,7 +390,8 @@ TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
         Member member;
         Status status = processes.enter(member, kSize, r, config_of(kPatience));
         std::vector<float> data(100, 1.0F);
-        for (int i = 0; i < 20 && status.ok(); ++i) status = member.world->run(sum(data));
+        for (int i = 0; i < 20 && status.ok(); ++i)
+          status = member.world->operations().run(sum(data));
         board.first[me].set(status);
         Processes::leave(member);
         return 0;
@@ -429,7 +430,7 @@ TEST(Join, StrangersDuringAJobChangeNothing) {
       // Rank 0 ends the test, as no rank may stop alone.
       while (seen[r].ok() && go[0] != 0) {
         go[0] = r == 0 && go_on ? 1.0F : 0.0F;
-        seen[r] = (*world)->run(sum(go));
+        seen[r] = (*world)->operations().run(sum(go));
       }
       (*world)->leave();
     });

@@ -36,7 +36,7 @@ class LocalRanks {
       : size_(setting.size) {
     constexpr std::size_t kPage = 4096;
     heap_ = memory::Heap::create(std::size_t{512} << 20).value();
-    region_.resize(Engine::region_bytes(size_) + kPage);
+    region_.resize(local::Region::bytes(size_) + kPage);
     const auto start = reinterpret_cast<std::uintptr_t>(region_.data());
     const std::size_t skipped = (0 - start) % kPage;
     memories_.resize(static_cast<std::size_t>(size_));
@@ -45,7 +45,7 @@ class LocalRanks {
     for (int local_rank = 0; local_rank < size_; ++local_rank) {
       auto& memory = memories_[static_cast<std::size_t>(local_rank)];
       memory.local_rank = local_rank;
-      memory.area = {region_.data() + skipped, Engine::region_bytes(size_)};
+      memory.area = {region_.data() + skipped, local::Region::bytes(size_)};
       for (int rank = 0; rank < size_; ++rank) {
         memory.ranks.push_back(rank);
         memory.peers.push_back({heap_->base(), heap_->reserve(), false, ::getpid()});

@@ -1,12 +1,17 @@
 // Runs the operations of a communicator in their order: inside a host, over several hosts, or as
 // messages.
+#include "hccl/core/operations.h"
+
+#include <algorithm>
 #include <cstring>
 
-#include "hccl/core/communicator.h"
+#include "hccl/base/auth.h"
 #include "hccl/kernels/folding.h"
 
 namespace hccl::core {
 namespace {
+
+constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
 
 // The longest time from the deadline of an operation, or a failure of the communicator, to the
 // operation's end, even on a busy machine. The time includes the wait for the root's
@@ -16,19 +21,32 @@ constexpr std::chrono::seconds kEndAfterFailure{2};
 
 }  // namespace
 
-Status Communicator::run(const Call& call) {
+Operations::Operations(const Membership& is, const RunSettings& settings, Opening& opening,
+                       Failure& failure, const Selection* parent)
+    : is_(is),
+      settings_(settings),
+      opening_(opening),
+      failure_(failure),
+      recorder_(failure.recorder()),
+      local_timeout_(is.config.exec_timeout),
+      selection_(is, parent),
+      sends_(is.ranks.size()),
+      recvs_(is.ranks.size()),
+      suspicion_(is.log, is.name, is.rank) {}
+
+Status Operations::run(const Call& call) {
   if (const WorkQueue::Turn turn(queue_); turn) return execute(call);
   if (queue_.runs_here()) return refused_inside();
   // A copy, because the thread may leave the call by longjmp.
   return queue_.wait(queue_.defer([this, call] { return execute(call); }));
 }
 
-Status Communicator::run(const Call& call, const WorkQueue::Ticket& place) {
+Status Operations::run(const Call& call, const WorkQueue::Ticket& place) {
   return queue_.run(place, [this, &call] { return execute(call); });
 }
 
-WorkQueue::Ticket Communicator::submit(const Call& call, bool deferred,
-                                       std::function<void()> before, std::function<void()> after) {
+WorkQueue::Ticket Operations::submit(const Call& call, bool deferred, std::function<void()> before,
+                                     std::function<void()> after) {
   auto work = [this, call, before = std::move(before), after = std::move(after)] {
     before();
     Status status = execute(call);
@@ -38,14 +56,51 @@ WorkQueue::Ticket Communicator::submit(const Call& call, bool deferred,
   return deferred ? queue_.defer(std::move(work)) : queue_.submit(std::move(work));
 }
 
-Status Communicator::execute(const Call& call, bool scaled) try {
+Status Operations::open(Deadline deadline, const std::function<void()>& waits) try {
+  recorder_.take_memory();
+  HCCL_ASSIGN_OR_RETURN(mesh_, opening_.mesh(deadline, waits));
+  executor_ = std::make_unique<exec::Executor>(
+      *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{is_.config.buffer_mb} << 20),
+      is_.placement.order);
+  Waiter waiter = limits(false);
+  waiter.deadline = Deadline::never();
+  waiter.timeout = is_.config.exec_timeout;
+  HCCL_ASSIGN_OR_RETURN(local_, opening_.local(*mesh_, std::move(waiter), deadline));
+  if (local_ != nullptr && local_->ranks() < is_.size())
+    two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *local_, is_.placement.even_hosts);
+  is_.log->info("communicator {} ({}): rank {} of {}, transport {}{}", is_.name,
+                short_name(view(is_.id)), is_.rank, is_.size(), mesh_->name(),
+                local_ == nullptr       ? ""
+                : two_level_ == nullptr ? ", collectives in the host's memory"
+                                        : ", each host's part of collectives in its memory");
+  failure_.interrupt_with([this](const Status& why, int dead) {
+    mesh_->abort(why);
+    if (local_ != nullptr) {
+      local_->lost(dead);
+      local_->waits().wake();
+    }
+  });
+  const HostMemory* const memory = mesh_->host_memory();
+  memory::Heap* const shared =
+      memory != nullptr && memory->heaps_shared() ? is_.heap.get() : nullptr;
+  const Selection::Engines engines{mesh_->name(), *executor_, local_.get(), two_level_.get(),
+                                   shared};
+  const Status chosen = selection_.open(engines, limits(false));
+  if (!chosen.ok()) return failure_.fail(chosen);
+  open_.store(true, std::memory_order_release);
+  return {};
+} catch (...) {
+  return failure_.thrown();
+}
+
+Status Operations::execute(const Call& call, bool scaled) try {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   if (settings_.suspended()) return refused_suspended();
   if (!is_open()) HCCL_RETURN_IF_ERROR(open_for(envelope(call, 1, 0), true));
   if (call.scale.before != 1 && !scaled) return execute_scaled(call);
   if (local_ != nullptr && local_timeout_ != settings_.timeout()) {
     local_timeout_ = settings_.timeout();
-    local_->set_timeout(local_timeout_);
+    local_->waits().set_timeout(local_timeout_);
   }
   const bool strict = settings_.deterministic() == Deterministic::kStrict && reduces(call.op);
   const std::uint64_t sequence = ++sequence_;
@@ -64,8 +119,8 @@ Status Communicator::execute(const Call& call, bool scaled) try {
     if (!selection_.lost_kernel_copies(*local_) || failure_.raised()) {
       return failure_.fail(std::move(status), envelope);
     }
-    log_->error("{}: {}", name_, status.message());
-    return status.with_context(name_);
+    is_.log->error("{}: {}", is_.name, status.message());
+    return status.with_context(is_.name);
   }
   selection_.ran(call, sequence, *choice);
   return {};
@@ -73,7 +128,7 @@ Status Communicator::execute(const Call& call, bool scaled) try {
   return failure_.thrown();
 }
 
-Status Communicator::execute_remotely(const Call& call, std::uint64_t sequence, bool strict) {
+Status Operations::execute_remotely(const Call& call, std::uint64_t sequence, bool strict) {
   const NotCancelled not_cancelled;
   const bool blocks = has_blocks(call.op);
   const schedule::Choice* const choice = blocks ? nullptr : &selection_.choose(call, strict);
@@ -94,11 +149,11 @@ Status Communicator::execute_remotely(const Call& call, std::uint64_t sequence, 
 
 // Opens the group at its first operation. While other ranks are late, compares a collective (`all`)
 // with their calls, as a running collective does.
-Status Communicator::open_for(const Envelope& call, bool all) {
+Status Operations::open_for(const Envelope& call, bool all) {
   const NotCancelled not_cancelled;
-  std::vector<int> others = ranks_;
-  others.erase(others.begin() + rank_);
-  const auto waits = [&] { control_->stalled(id_, call.sequence, to_string(call), others); };
+  std::vector<int> others = is_.ranks;
+  others.erase(others.begin() + is_.rank);
+  const auto waits = [&] { is_.control->stalled(is_.id, call.sequence, to_string(call), others); };
   Status opened = open(limits(false).deadline, all ? waits : std::function<void()>());
   if (opened.ok()) return opened;
   recorder_.end(recorder_.begin(call, "not begun"), opened.code());
@@ -106,8 +161,8 @@ Status Communicator::open_for(const Envelope& call, bool all) {
 }
 
 // Rounds the products once, here, for every algorithm, so that strict bits do not depend on it.
-Status Communicator::execute_scaled(Call call) {
-  const auto ranks = call.op == Op::kReduceScatter ? static_cast<std::uint64_t>(size()) : 1;
+Status Operations::execute_scaled(Call call) {
+  const auto ranks = call.op == Op::kReduceScatter ? static_cast<std::uint64_t>(is_.size()) : 1;
   const std::uint64_t count = call.count * ranks;
   std::byte* products = static_cast<std::byte*>(call.out);
   if (call.op != Op::kAllReduce) {
@@ -121,17 +176,17 @@ Status Communicator::execute_scaled(Call call) {
   return execute(call, true);
 }
 
-Status Communicator::exchange(std::span<exec::Transfer> transfers) {
+Status Operations::exchange(std::span<exec::Transfer> transfers) {
   if (const WorkQueue::Turn turn(queue_); turn) return run_transfers(transfers);
   if (queue_.runs_here()) return refused_inside();
   return queue_.wait(queue_.defer([this, transfers] { return run_transfers(transfers); }));
 }
 
-Status Communicator::exchange(std::span<exec::Transfer> transfers, const WorkQueue::Ticket& place) {
+Status Operations::exchange(std::span<exec::Transfer> transfers, const WorkQueue::Ticket& place) {
   return queue_.run(place, [this, transfers] { return run_transfers(transfers); });
 }
 
-Status Communicator::run_transfers(std::span<exec::Transfer> transfers) try {
+Status Operations::run_transfers(std::span<exec::Transfer> transfers) try {
   if (transfers.empty()) return {};
   const NotCancelled not_cancelled;
   if (settings_.suspended() && !failure_.raised()) return refused_suspended();
@@ -158,19 +213,20 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) try {
   return failure_.thrown();
 }
 
-Status Communicator::refused_suspended() const {
-  return Status(Code::kSuspending, name_ + " is suspended: resume it, then repeat the operation");
+Status Operations::refused_suspended() const {
+  return Status(Code::kSuspending,
+                is_.name + " is suspended: resume it, then repeat the operation");
 }
 
-Status Communicator::refused_inside() const {
+Status Operations::refused_inside() const {
   return Status(Code::kAgain,
-                name_ +
+                is_.name +
                     ": this thread is inside an earlier operation of the communicator. A signal "
                     "handler or a callback of the operation must not call it. If the program has "
                     "left the operation by longjmp, only HcclCommAbort helps");
 }
 
-WorkQueue::Bound Communicator::bound() {
+WorkQueue::Bound Operations::bound() {
   WorkQueue::Bound bound;
   bound.patience = [this]() -> std::chrono::nanoseconds {
     if (failure_.raised()) return kEndAfterFailure;
@@ -179,10 +235,10 @@ WorkQueue::Bound Communicator::bound() {
   };
   bound.overdue = [this] {
     failure_.abort(Status(Code::kTimeout,
-                          name_ + ": rank " + std::to_string(rank_) +
+                          is_.name + ": rank " + std::to_string(is_.rank) +
                               ": an operation before this one does not end, even at its deadline: "
                               "its thread has left it by longjmp, or has died",
-                          ranks_[static_cast<std::size_t>(rank_)]));
+                          is_.of_world(is_.rank)));
     return failure_.reason();
   };
   return bound;
@@ -191,79 +247,70 @@ WorkQueue::Bound Communicator::bound() {
 // Limits how long a running call may hold up the submitted calls behind it. Only an operation
 // inside the running call counts, because the program's own code may take long. After a failure the
 // whole running call counts.
-WorkQueue::Bound Communicator::bound_of_requests() {
+WorkQueue::Bound Operations::bound_of_requests() {
   WorkQueue::Bound bound = this->bound();
   bound.of = [this] { return failure_.raised() ? requests_.get() : &queue_; };
   return bound;
 }
 
-Waiter Communicator::limits(bool background) {
+Waiter Operations::limits(bool background) {
   Waiter limits;
   const auto timeout = settings_.timeout();
   limits.deadline = timeout.count() == 0 ? Deadline::never() : Deadline::after(timeout);
   limits.abort = &failure_.flag();
-  limits.policy = background ? placement_.worker_policy : placement_.policy;
-  if (size() > 1) {
+  limits.policy = background ? is_.placement.worker_policy : is_.placement.policy;
+  if (is_.size() > 1) {
     limits.stalled = [this](const WaitingCall& pending) { stalled(pending); };
   }
   return limits;
 }
 
-void Communicator::stalled(const WaitingCall& pending) {
+void Operations::stalled(const WaitingCall& pending) {
   suspicion_.report(pending);
   std::vector<int> awaited = pending.late;
-  for (int& peer : awaited) peer = ranks_[static_cast<std::size_t>(peer)];
-  control_->stalled(id_, pending.sequence, pending.call, awaited);
+  for (int& peer : awaited) peer = is_.of_world(peer);
+  is_.control->stalled(is_.id, pending.sequence, pending.call, awaited);
 }
 
 // Each order of messages has its own scope, made from the pair of ranks, the direction, and which
 // of the two ranks waits. The first half of each scope is that of the communicator (see Failure).
-Uuid Communicator::scope_of(const exec::Transfer& message, bool receiver_waits) const {
-  const auto me = static_cast<std::uint32_t>(rank_);
+Uuid Operations::scope_of(const exec::Transfer& message, bool receiver_waits) const {
+  const auto me = static_cast<std::uint32_t>(is_.rank);
   const auto peer = static_cast<std::uint32_t>(message.peer);
   const std::uint32_t pair[] = {message.sending ? me : peer,
                                 (message.sending ? peer : me) << 1 | (receiver_waits ? 1 : 0)};
-  Uuid scope = id_;
+  Uuid scope = is_.id;
   static_assert(sizeof pair == Failure::kScopeBytes);
   std::memcpy(scope.data() + scope.size() - sizeof pair, pair, sizeof pair);
   return scope;
 }
 
-void Communicator::stalled_in(const exec::Transfer& message, const std::string& call) {
-  control_->stalled(scope_of(message, !message.sending), message.sequence, call,
-                    {ranks_[static_cast<std::size_t>(message.peer)]});
+void Operations::stalled_in(const exec::Transfer& message, const std::string& call) {
+  is_.control->stalled(scope_of(message, !message.sending), message.sequence, call,
+                       {is_.of_world(message.peer)});
 }
 
-void Communicator::end_of_program() {
-  if (size() == 1 || !has_groups() || failure_.raised()) return;
-  control_->ended(queue_.busy() ? "an unfinished operation" : recorder_.last());
+void Operations::refused(const std::string& text) {
+  in_order([this, text] { is_.control->refused(is_.id, sequence_ + 1, text); });
 }
 
-void Communicator::refused(const std::string& text) {
-  in_order([this, text] { control_->refused(id_, sequence_ + 1, text); });
-}
-
-void Communicator::refused(std::vector<exec::Transfer> messages, const std::string& text) {
+void Operations::refused(std::vector<exec::Transfer> messages, const std::string& text) {
   in_order([this, messages = std::move(messages), text] {
     for (const exec::Transfer& each : messages) {
-      if (each.peer == rank_) continue;
+      if (each.peer == is_.rank) continue;
       const auto& numbers = each.sending ? sends_ : recvs_;
       // Both ends may wait. If both ranks have refused equally often, there is no error.
       for (const bool receiver_waits : {false, true}) {
-        control_->refused(scope_of(each, receiver_waits),
-                          numbers[static_cast<std::size_t>(each.peer)] + 1, text);
+        is_.control->refused(scope_of(each, receiver_waits),
+                             numbers[static_cast<std::size_t>(each.peer)] + 1, text);
       }
     }
   });
 }
 
-void Communicator::refused_group(const std::string& text) {
-  if (size() > 1) control_->refused_group(text);
-}
-
 // Runs `tell` after the operations that were issued before.
-void Communicator::in_order(std::function<void()> tell) {
-  if (size() == 1 || failure_.raised()) return;
+void Operations::in_order(std::function<void()> tell) {
+  if (is_.size() == 1 || failure_.raised()) return;
   if (const WorkQueue::Turn turn(queue_); turn) {
     tell();
   } else {

@@ -1,0 +1,53 @@
+// A communicator and this rank's place in it: all that stays the same while the communicator lives.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/config.h"
+#include "hccl/base/log.h"
+#include "hccl/core/placement.h"
+#include "hccl/join/world.h"
+
+namespace hccl::memory {
+class Heap;
+}
+namespace hccl::transport {
+class Doors;
+class Siblings;
+}  // namespace hccl::transport
+
+namespace hccl::core {
+
+/// The identity of something that belongs to `parent`; the same on all ranks.
+Uuid identity(const Uuid& parent, std::string_view what);
+/// The scope of the messages with tags of a communicator: the key of the first exchange in which
+/// its ranks open connections for these messages.
+Uuid messages_of(const Uuid& communicator);
+
+struct Membership {
+  std::shared_ptr<join::World> control;
+  std::string name;
+  std::vector<int> ranks;  ///< world ranks, by rank of the communicator
+  int rank;                ///< this rank's number in the communicator
+  Uuid id;                 ///< the same on all ranks, and different from every other communicator's
+  Config config;
+  Logger log;
+  std::shared_ptr<memory::Heap> heap;       ///< this process's; may be null
+  std::shared_ptr<transport::Doors> doors;  ///< of the world
+  std::shared_ptr<transport::Siblings> siblings;
+  bool shrunk = false;  ///< Communicator::shrink() made it
+  Placement placement{control->members(), ranks, rank, config.spin};
+
+  int size() const { return static_cast<int>(ranks.size()); }
+  /// The world rank of a rank.
+  int of_world(int peer) const { return ranks[static_cast<std::size_t>(peer)]; }
+  /// Whether this is the communicator of all ranks that joined, not a group.
+  bool is_world() const { return id == identity(control->info().id, "world"); }
+  /// Whether groups of the ranks can be made: this is the world, or shrink() made it.
+  bool has_groups() const { return shrunk || is_world(); }
+};
+
+}  // namespace hccl::core

@@ -1,0 +1,129 @@
+// Runs the operations of a communicator in their order: inside a host, over several hosts, or as
+// messages.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/work_queue.h"
+#include "hccl/core/failure.h"
+#include "hccl/core/membership.h"
+#include "hccl/core/opening.h"
+#include "hccl/core/run_settings.h"
+#include "hccl/core/selection.h"
+#include "hccl/core/suspicion.h"
+#include "hccl/exec/executor.h"
+#include "hccl/exec/local_engine.h"
+#include "hccl/exec/two_level.h"
+
+namespace hccl::core {
+
+class Operations {
+ public:
+  /// All but `parent` must outlive the object. `parent`: as for Selection.
+  Operations(const Membership& is, const RunSettings& settings, Opening& opening, Failure& failure,
+             const Selection* parent);
+
+  /// Opens the meshes and engines. Collective. `waits` is called while other ranks are late.
+  Status open(Deadline deadline, const std::function<void()>& waits = {});
+  /// Whether the communicator has everything that operations need. A group may get it with its
+  /// first operation. Any thread.
+  bool is_open() const { return open_.load(std::memory_order_acquire); }
+  /// The possible algorithms of an operation, the chosen one, and predicted times; see Selection.
+  /// May be called once the communicator is open.
+  Selection& selection() { return selection_; }
+  const Selection& selection() const { return selection_; }
+  /// The name of the transport; "" before the communicator is open.
+  std::string_view transport() const { return is_open() ? mesh_->name() : std::string_view(); }
+
+  /// Runs a collective on the caller's thread, after all operations issued before. The caller has
+  /// checked the arguments. Failures of peers and deadlines end the communicator.
+  Status run(const Call& call);
+
+  /// The queue that keeps operations in order. An operation on a stream takes its place in the
+  /// queue when it is issued, and runs when its stream comes to it.
+  WorkQueue& queue() { return queue_; }
+  /// As run(call), at the reserved place.
+  Status run(const Call& call, const WorkQueue::Ticket& place);
+
+  /// Runs `before`, the call and, if the call succeeded, `after` on the communicator's worker
+  /// thread, or, if `deferred`, inside wait().
+  WorkQueue::Ticket submit(const Call& call, bool deferred, std::function<void()> before,
+                           std::function<void()> after);
+
+  /// Runs sends and receives together: those with one peer in one direction in their order, the
+  /// others concurrently. exec::pair_self() must hold. Fills in the sequence numbers.
+  Status exchange(std::span<exec::Transfer> transfers);
+  /// As exchange(transfers), at the reserved place.
+  Status exchange(std::span<exec::Transfer> transfers, const WorkQueue::Ticket& place);
+
+  /// A call in place of the next collective was refused, before it took a number. Tells the other
+  /// ranks if they wait for this rank. `text` has the function and the reason.
+  void refused(const std::string& text);
+  /// As refused(text), for messages, which have an order of their own. Tells each peer if it waits
+  /// for the next message from, or to, this rank.
+  void refused(std::vector<exec::Transfer> messages, const std::string& text);
+
+  /// The queue of submitted calls; the calls run the operations.
+  const std::shared_ptr<WorkQueue>& requests() { return requests_; }
+
+  /// Ends the running operation and the later ones with this reason.
+  void abort(Status why) {
+    if (mesh_) mesh_->abort(std::move(why));
+  }
+
+ private:
+  // ---- Running, on the thread whose turn it is in the queue ----
+  Status open_for(const Envelope& call, bool all);
+  /// `scaled`: the inputs have been multiplied by scale.before.
+  Status execute(const Call& call, bool scaled = false);
+  Status execute_scaled(Call call);
+  Status execute_remotely(const Call& call, std::uint64_t sequence, bool strict);
+  Status run_transfers(std::span<exec::Transfer> transfers);
+  void stalled_in(const exec::Transfer& message, const std::string& call);
+  Uuid scope_of(const exec::Transfer& message, bool receiver_waits) const;
+  Status refused_suspended() const;
+  Status refused_inside() const;
+  WorkQueue::Bound bound();
+  WorkQueue::Bound bound_of_requests();
+  void in_order(std::function<void()> tell);
+  Waiter limits(bool background);
+  void stalled(const WaitingCall& pending);
+
+  const Membership& is_;
+  const RunSettings& settings_;
+  Opening& opening_;
+  Failure& failure_;
+  FlightRecorder& recorder_;
+  std::chrono::milliseconds local_timeout_;  // the timeout that local_ has now
+
+  // Parts that run operations.
+  std::atomic<bool> open_ = false;  // set by the thread that runs operations
+  std::unique_ptr<transport::Mesh> mesh_;
+  std::unique_ptr<exec::Executor> executor_;
+  std::unique_ptr<exec::LocalEngine> local_;   // may be null; see Opening
+  std::unique_ptr<exec::TwoLevel> two_level_;  // null on one host, or without local_
+  Selection selection_;
+
+  // Numbers of operations so far.
+  std::uint64_t sequence_ = 0;
+  std::vector<std::uint64_t> sends_;  // point to point, by peer
+  std::vector<std::uint64_t> recvs_;
+
+  Suspicion suspicion_;  // about the operation that waits
+
+  std::vector<std::byte> products_;  // scaled inputs; kept for the next operation
+
+  const std::shared_ptr<WorkQueue> requests_ =
+      std::make_shared<WorkQueue>("hccl-requests", bound_of_requests());
+
+  WorkQueue queue_{"hccl-operations", bound()};  // last: its thread ends first
+};
+
+}  // namespace hccl::core
