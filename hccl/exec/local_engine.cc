@@ -81,7 +81,7 @@ void LocalEngine::choose_eager() {
   if (!call.in_blocks.empty() || !call.out_blocks.empty()) return;
   Case here{call.op, call.type, op_->bytes, one_process_, one_process_};
   if (forced_ != nullptr && call.op != Op::kBarrier) {
-    if (!forced_->eager || !forced_->refuse(here, topology_).empty()) return;
+    if (!forced_->eager() || !forced_->refuse(here, topology_).empty()) return;
     by_force_ = {forced_, "asked for"};
     choice_ = &by_force_;
     return;
@@ -97,7 +97,7 @@ void LocalEngine::choose_eager() {
                      selector_.choose(here).algorithm != before.choice.algorithm;
   }
   if (before.depends) expectation_ = &before;
-  if (before.choice.algorithm->eager) choice_ = &before.choice;
+  if (before.choice.algorithm->eager()) choice_ = &before.choice;
 }
 
 void LocalEngine::expect(bool inputs_reachable, bool outputs_reachable) {
@@ -156,7 +156,7 @@ Status LocalEngine::run_rendezvous() {
   op.store = streams_.store(
       (op.blocks.output_extent() + (op.in() == op.out() ? 0 : op.blocks.input_extent())) *
       op.element);
-  if (forced_ != nullptr && !forced_->eager && forced_->refuse(here, topology_).empty()) {
+  if (forced_ != nullptr && !forced_->eager() && forced_->refuse(here, topology_).empty()) {
     by_force_ = {forced_, "asked for"};
     choice_ = &by_force_;
   } else {

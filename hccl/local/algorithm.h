@@ -52,20 +52,21 @@ struct Algorithm {
   std::string_view name;     ///< as in HCCL_ALGO and hccl_perf --algo
   std::string_view summary;  ///< one sentence
   Operations operations;
-  /// Data travels with the announcement, before this rank knows its peers' buffers, so the
-  /// algorithm must run with any memory. Otherwise (rendezvous) it waits for the Descriptors of all
-  /// ranks.
-  bool eager;
   /// Returns the reason if the algorithm cannot run this case, "" if it can. For eager algorithms
   /// the reason does not depend on reachability.
   std::string (*refuse)(const Case&, const Topology&);
-  /// Runs before the peers are known to have arrived and ends with Region::announce(). Only for
-  /// eager algorithms.
-  void (*announce)(Region&, Operation&);
-  /// Runs at every check of the slot of a rank that is late; may be null.
-  void (*prefetch)(const Region&, const Operation&, int peer);
   /// Runs after all ranks have announced the operation.
   Status (*run)(Region&, const Operation&);
+  /// For eager algorithms: runs before the peers are known to have arrived, and ends with
+  /// Region::announce().
+  void (*announce)(Region&, Operation&) = nullptr;
+  /// Runs at every check of the slot of a rank that is late; may be null.
+  void (*prefetch)(const Region&, const Operation&, int peer) = nullptr;
+
+  /// Data travels with the announcement, before this rank knows its peers' buffers, so the
+  /// algorithm must run with any memory. Otherwise (rendezvous) it waits for the Descriptors of all
+  /// ranks.
+  constexpr bool eager() const { return announce != nullptr; }
 };
 
 /// All algorithms. Names are unique for each operation.

@@ -30,7 +30,7 @@ LocalSelector::Best LocalSelector::best(const LocalCosts& costs, const local::Ca
                                         bool with_eager) const {
   Best best;
   for (const local::Algorithm& each : local::algorithms()) {
-    if ((each.eager && !with_eager) || !each.operations.contains(c.op)) continue;
+    if ((each.eager() && !with_eager) || !each.operations.contains(c.op)) continue;
     if (!each.refuse(c, topology_).empty()) continue;
     const Curve* const curve = costs.find(each.name, kind_of(c.op));
     const double ns = curve == nullptr ? HUGE_VAL : curve->ns(c.bytes);
@@ -51,7 +51,7 @@ LocalChoice LocalSelector::choose(const local::Case& c, bool with_eager) const {
     const local::Algorithm* const found = local::find(c.op, name);
     const std::string why = found == nullptr ? "" : found->refuse(c, topology_);
     wish = "HCCL_ALGO asks for " + name;
-    if (found != nullptr && why.empty() && (with_eager || !found->eager)) return {found, wish};
+    if (found != nullptr && why.empty() && (with_eager || !found->eager())) return {found, wish};
     wish += found == nullptr ? ", which " + std::string(hccl::to_string(c.op)) + " does not have; "
                              : ", but " + why + "; ";
   }

@@ -50,7 +50,7 @@ TEST(LocalSelector, AlwaysFindsOneThatCanRunAndSaysWhy) {
             }
             const LocalChoice choice = selector.choose(c, false);
             ASSERT_NE(choice.algorithm, nullptr) << to_string(c.op) << " " << bytes;
-            ASSERT_FALSE(choice.algorithm->eager);
+            ASSERT_FALSE(choice.algorithm->eager());
             ASSERT_EQ(choice.algorithm->refuse(c, topology), "");
             ASSERT_FALSE(choice.reason.empty());
           }
