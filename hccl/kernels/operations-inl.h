@@ -19,20 +19,11 @@ namespace hccl::kernels::HWY_NAMESPACE {
 // ---- Operations: `enter` on every input, `join` from left to right, `leave` on the result. ----
 
 struct AsIs {
-  template <class V>
-  static HWY_INLINE V enter(V v) {
-    return v;
-  }
-  template <class V>
-  static HWY_INLINE V leave(V v, const Finish&) {
-    return v;
-  }
+  static HWY_INLINE auto enter(auto v) { return v; }
+  static HWY_INLINE auto leave(auto v, const Finish&) { return v; }
 };
 struct Sum : AsIs {
-  template <class V>
-  static HWY_INLINE V join(V a, V b) {
-    return hn::Add(a, b);
-  }
+  static HWY_INLINE auto join(auto a, auto b) { return hn::Add(a, b); }
 };
 /// Multiplies and divides always: a factor or a divisor of 1 changes nothing.
 struct SumFinished : Sum {
@@ -45,10 +36,7 @@ struct SumFinished : Sum {
   }
 };
 struct Prod : AsIs {
-  template <class V>
-  static HWY_INLINE V join(V a, V b) {
-    return hn::Mul(a, b);
-  }
+  static HWY_INLINE auto join(auto a, auto b) { return hn::Mul(a, b); }
 };
 /// Products of bytes, two bytes in each 16-bit element.
 struct ProdOfBytes : AsIs {
@@ -60,24 +48,15 @@ struct ProdOfBytes : AsIs {
   }
 };
 struct MaxOfIntegers : AsIs {
-  template <class V>
-  static HWY_INLINE V join(V a, V b) {
-    return hn::Max(a, b);
-  }
+  static HWY_INLINE auto join(auto a, auto b) { return hn::Max(a, b); }
 };
 struct MinOfIntegers : AsIs {
-  template <class V>
-  static HWY_INLINE V join(V a, V b) {
-    return hn::Min(a, b);
-  }
+  static HWY_INLINE auto join(auto a, auto b) { return hn::Min(a, b); }
 };
 /// Computes "a if a < b, else b" in both orders. They agree on ordinary numbers. Where they differ,
 /// the `or` of their bits is the right result: -0 for -0 and +0, a NaN for a NaN and any number.
 struct MinOfFloats : AsIs {
-  template <class V>
-  static HWY_INLINE V join(V a, V b) {
-    return hn::Or(lesser(a, b), lesser(b, a));
-  }
+  static HWY_INLINE auto join(auto a, auto b) { return hn::Or(lesser(a, b), lesser(b, a)); }
 
  private:
   template <class V>
@@ -91,37 +70,19 @@ struct MinOfFloats : AsIs {
 };
 /// The maximum is the negated minimum of the negated inputs.
 struct MaxOfFloats {
-  template <class V>
-  static HWY_INLINE V enter(V v) {
-    return hn::Neg(v);
-  }
-  template <class V>
-  static HWY_INLINE V leave(V v, const Finish&) {
-    return hn::Neg(v);
-  }
-  template <class V>
-  static HWY_INLINE V join(V a, V b) {
-    return MinOfFloats::join(a, b);
-  }
+  static HWY_INLINE auto enter(auto v) { return hn::Neg(v); }
+  static HWY_INLINE auto leave(auto v, const Finish&) { return hn::Neg(v); }
+  static HWY_INLINE auto join(auto a, auto b) { return MinOfFloats::join(a, b); }
 };
 
 struct And : AsIs {
-  template <class V>
-  static HWY_INLINE V join(V a, V b) {
-    return hn::And(a, b);
-  }
+  static HWY_INLINE auto join(auto a, auto b) { return hn::And(a, b); }
 };
 struct Or : AsIs {
-  template <class V>
-  static HWY_INLINE V join(V a, V b) {
-    return hn::Or(a, b);
-  }
+  static HWY_INLINE auto join(auto a, auto b) { return hn::Or(a, b); }
 };
 struct Xor : AsIs {
-  template <class V>
-  static HWY_INLINE V join(V a, V b) {
-    return hn::Xor(a, b);
-  }
+  static HWY_INLINE auto join(auto a, auto b) { return hn::Xor(a, b); }
 };
 /// The bitwise operation on each input's truth value, 1 or 0.
 template <class Bitwise>
