@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "hccl/base/deadline.h"
@@ -25,7 +26,13 @@ namespace hccl::transport::mpi {
 
 class MpiMesh final : public Mesh {
  public:
-  static Result<std::unique_ptr<Mesh>> open(const OpenArgs& args);
+  MpiMesh(Process& process, std::shared_ptr<Group> group, RankMap rank_map, int rank, int size)
+      : process_(process),
+        group_(std::move(group)),
+        rank_map_(std::move(rank_map)),
+        rank_(rank),
+        size_(size),
+        peers_(static_cast<std::size_t>(size)) {}
   ~MpiMesh() override;
 
   std::string_view name() const override { return "mpi"; }
@@ -57,7 +64,6 @@ class MpiMesh final : public Mesh {
     std::unique_ptr<std::byte[]> scratch;  ///< takes a message of another size
   };
 
-  MpiMesh(Process& process, std::shared_ptr<Group> group, RankMap rank_map, int rank, int size);
   struct PeerState {
     bool contacted = false;  ///< something was sent to the peer or awaited from it
     Status gone;             ///< success while the peer is there
@@ -95,5 +101,8 @@ class MpiMesh final : public Mesh {
   std::vector<MPI_Status> statuses_;
   NapSleeper sleeper_;
 };
+
+/// Opens a mesh of processes that are in MPI_COMM_WORLD.
+Result<std::unique_ptr<Mesh>> open(const OpenArgs& args);
 
 }  // namespace hccl::transport::mpi

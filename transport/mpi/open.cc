@@ -34,7 +34,7 @@ Result<std::shared_ptr<Group>> make_group(Process& process, const RankMap& rank_
 
 }  // namespace
 
-Result<std::unique_ptr<Mesh>> MpiMesh::open(const OpenArgs& args) {
+Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
   Result<Process*> process = Process::get();
   const auto introduce = [&]() -> Result<std::string> {
     if (!process.ok()) return process.status();
@@ -89,14 +89,5 @@ Result<std::unique_ptr<Mesh>> MpiMesh::open(const OpenArgs& args) {
   return std::unique_ptr<Mesh>(
       new MpiMesh(**process, *group, std::move(rank_map), args.rank, args.size));
 }
-
-MpiMesh::MpiMesh(Process& process, std::shared_ptr<Group> group, RankMap rank_map, int rank,
-                 int size)
-    : process_(process),
-      group_(std::move(group)),
-      rank_map_(std::move(rank_map)),
-      rank_(rank),
-      size_(size),
-      peers_(static_cast<std::size_t>(size)) {}
 
 }  // namespace hccl::transport::mpi
