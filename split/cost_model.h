@@ -3,12 +3,10 @@
 // the times of training. Pure: engine/agreement.h reads those costs.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <span>
-#include <vector>
 
 #include "hccl/base/status.h"
 #include "split/planner.h"

@@ -1,7 +1,6 @@
 #include "split/priority.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <string>
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "hccl/base/plugin.h"
 #include "transport/agree.h"

@@ -1,8 +1,6 @@
 #include "hccl/acl/stream.h"
 
-#include <exception>
 #include <limits>
-#include <string>
 #include <system_error>
 
 #include "hccl/acl/failure.h"

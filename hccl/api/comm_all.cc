@@ -1,6 +1,5 @@
 // One process, all ranks: HcclCommInitAll.
 #include <algorithm>
-#include <exception>
 #include <string>
 #include <vector>
 

@@ -1,11 +1,8 @@
 #include "hccl/api/comm_config.h"
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cstring>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>

@@ -1,5 +1,4 @@
 // Messages with tags: hccl/hccl_framework.h.
-#include <string>
 
 #include "hccl/api/checks.h"
 #include "hccl/api/guard.h"

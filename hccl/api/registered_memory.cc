@@ -1,6 +1,5 @@
 #include "hccl/api/registered_memory.h"
 
-#include <algorithm>
 #include <limits>
 
 namespace hccl::api {

@@ -3,7 +3,6 @@
 #include <sys/random.h>
 
 #include <cerrno>
-#include <string>
 
 #include "hccl/base/error_text.h"
 

@@ -1,6 +1,5 @@
 #include "hccl/exec/transfer.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace hccl::exec {

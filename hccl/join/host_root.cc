@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>

@@ -1,8 +1,6 @@
 // Versions 1.0 and 1.2: server_list[].device[], and in 1.2 super_pod_list[].
-#include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "hccl/join/rank_table_item.h"
 

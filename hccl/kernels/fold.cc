@@ -1,7 +1,6 @@
 // fold() and copy(): the choice of a part by type, short and 128-bit sums, and copies for each
 // instruction set.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>

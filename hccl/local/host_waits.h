@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <functional>
-#include <string>
 #include <utility>
 
 #include "hccl/base/call.h"

@@ -1,8 +1,6 @@
 // The loops over pieces: compiled once for every instruction set that Highway knows here; the set
 // is chosen at run time.
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 
 #include "hccl/base/vector_targets.h"

@@ -1,7 +1,6 @@
 // A table of spans. It is cut into pieces, and into shares with equal numbers of bytes.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -24,7 +24,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "hccl/base/types.h"

@@ -1,6 +1,5 @@
 #include "hccl/select/local_selector.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "hccl/select/remote_selector.h"

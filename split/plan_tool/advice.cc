@@ -1,6 +1,5 @@
 #include "split/plan_tool/advice.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "split/plan_tool/words.h"

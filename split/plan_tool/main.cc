@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
-#include <limits>
 
 #include "split/plan_tool/report.h"
 #include "split/trace.h"

@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cmath>
-#include <map>
 #include <random>
 #include <set>
 #include <string>

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 

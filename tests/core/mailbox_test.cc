@@ -11,7 +11,6 @@
 #include <future>
 #include <map>
 #include <new>
-#include <numeric>
 #include <random>
 #include <span>
 #include <string>

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
-#include <optional>
 
 #include "hccl/base/call.h"
 #include "tests/support/config.h"

@@ -4,11 +4,8 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <mutex>
-#include <numeric>
 #include <set>
 
 #include "hccl/join/host.h"

@@ -5,12 +5,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <functional>
-#include <mutex>
-#include <optional>
 #include <regex>
 #include <set>
 #include <thread>

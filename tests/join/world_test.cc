@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <iostream>
-#include <mutex>
 
 #include "hccl/base/random.h"
 #include "tests/support/config.h"

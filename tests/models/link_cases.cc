@@ -1,5 +1,4 @@
 // Links of the shm transport over their rings.
-#include <array>
 #include <cstring>
 
 #include "hccl/base/waiter.h"

@@ -5,10 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <random>
-#include <sstream>
 
 #include "hccl/files/codecs.h"
 #include "hccl/select/cost_file.h"

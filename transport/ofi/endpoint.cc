@@ -5,7 +5,6 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "hccl/base/thread.h"
 

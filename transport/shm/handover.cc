@@ -10,7 +10,6 @@
 #include <chrono>
 #include <memory>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -2,7 +2,6 @@
 
 #include <sys/epoll.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "hccl/base/error_text.h"

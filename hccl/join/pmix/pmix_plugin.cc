@@ -3,7 +3,6 @@
 #include <pmix.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
