@@ -65,7 +65,7 @@ struct alignas(kApart) BasicControlBlock {
   Counter refused{0};
 };
 
-/// One rank's access to the region. Used by one thread at a time, except lost() and wake().
+/// One rank's access to the region. Used by one thread at a time, except lost().
 /// Allocates nothing in an operation.
 template <class Atomics = StdAtomics>
 class BasicRegion {

@@ -1,5 +1,7 @@
 #include "hccl/optim/table.h"
 
+#include <algorithm>
+
 namespace hccl::optim {
 namespace {
 

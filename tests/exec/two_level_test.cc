@@ -164,7 +164,7 @@ TEST(TwoLevel, RanksThatDisagreeAllFail) {
     results[at] = member.run(call, 1);
     // As in a communicator: the first failure reaches all ranks.
     for (Member* each : members) {
-      if (each->abort.raise(results[at])) each->local->wake();
+      if (each->abort.raise(results[at])) each->local->waits().wake();
     }
     rank.barrier();
   });
