@@ -40,7 +40,7 @@ class Place {
     const auto ticket = std::exchange(ticket_, nullptr);
     try {
       return job.run(ticket);
-    } catch (...) {  // an empty place would hold up all that follow
+    } catch (...) {  // an unused place would block all later calls
       comm_->operations().queue().cancel(ticket);
       throw;
     }

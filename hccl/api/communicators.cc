@@ -55,8 +55,8 @@ void* Communicators::add(const Object& communicator, About about) {
 
 void Communicators::enter(const void* handle, Entry entry) {
   const MutexLock lock(mutex_);
-  // Registers this once for each transport, after the transport's own handler, so that this handler
-  // runs first.
+  // Registers the exit handler once for each transport, after the transport's own handler: so this
+  // one runs first.
   if (transports_.insert(std::string(entry.communicator.lock()->operations().transport())).second) {
     static_cast<void>(std::atexit(State::say_end));
   }

@@ -140,7 +140,7 @@ Status Groups::close(const Group& group) {
   HCCL_ASSIGN_OR_RETURN(const CommunicatorPtr closed, communicators_.take(group.handle, idle));
   try {
     if (!closed->membership().is_world()) closed->leave();  // a world leaves last
-  } catch (...) {  // NOLINT(bugprone-empty-catch): leave() has told the others
+  } catch (...) {  // NOLINT(bugprone-empty-catch): leave() has told the other ranks
   }
   return {};
 }

@@ -32,7 +32,7 @@ class BasicHostWaits {
   void set_timeout(std::chrono::nanoseconds timeout) {
     waiter_.timeout = background_.timeout = timeout;
   }
-  /// Sets Waiter::progress for every wait until the next call.
+  /// Sets Waiter::progress for every wait until it is set again.
   void set_progress(const std::function<Status()>& progress) {
     waiter_.progress = background_.progress = progress;
   }
