@@ -4,6 +4,7 @@ platform takes its collectives from here; without it vLLM stays as it is. vLLM i
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def _platform() -> type:
     from hccl.torch import _register
 
     _register.register()
+    # A rank with a core of its own waits for the others' part of a layer without sleep, because a
+    # wake-up costs more than a collective. Ranks that share cores yield them all the same.
+    os.environ.setdefault("HCCL_SPIN_US", "3000")
 
     class Platform(resolve_obj_by_qualname(cpu)):  # type: ignore[misc]
         """vLLM's CPU platform with the process groups and the communicator of hccl."""
@@ -55,7 +59,10 @@ def _platform() -> type:
 
 def _communicator() -> type:
     import torch
+    from torch._C._distributed_c10d import AllgatherOptions
     from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
+
+    from hccl.torch import _module
 
     class Communicator(CpuCommunicator):  # type: ignore[misc]
         """The collectives of one group of vLLM's ranks; called by one thread of a rank.
@@ -67,12 +74,19 @@ def _communicator() -> type:
             own_memory = unique_name.startswith(("tp", "pp"))
             super().__init__(*arguments, unique_name="" if own_memory else unique_name, **named)
             self.unique_name = unique_name
-            self._options = torch.distributed.AllreduceOptions()
+            # Not through torch.distributed: between two calls a model's weights displace the caches,
+            # and torch's way to a backend would then take longer than the collective.
+            backend = _module.backend_of(self.device_group)
+            here = AllgatherOptions()
+            here.asyncOp = False
 
-        def all_reduce(self, input_: torch.Tensor) -> torch.Tensor:
-            """The sum, in place. Not through torch.distributed.all_reduce, which takes longer than
-            hccl for the sizes of a decoding step."""
-            self.device_group.allreduce([input_], self._options).wait()
-            return input_
+            def all_gather_into_tensor(output: torch.Tensor, tensor: torch.Tensor, group: Any) -> None:
+                backend._allgather_base(output, tensor, here).wait()
+
+            self.dist_module = SimpleNamespace(
+                all_reduce=lambda tensor, group: backend.sum_in_place(tensor),
+                all_gather_into_tensor=all_gather_into_tensor,
+                gather=torch.distributed.gather,
+            )
 
     return Communicator

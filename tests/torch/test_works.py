@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import on_ranks
+from hccl.torch import _module
 
 
 def test_order_of_operations_that_nobody_waits_for():
@@ -83,6 +84,27 @@ def test_a_failure_reaches_the_future():
         dist.destroy_process_group()
 
     on_ranks(2, work)
+
+
+def test_a_sum_in_place_takes_its_turn():
+    def work(rank):
+        backend = _module.backend_of(dist.group.WORLD)
+        tensor = torch.ones(1000)
+        for _ in range(50):
+            dist.all_reduce(tensor, async_op=True)
+            backend.sum_in_place(tensor)
+            tensor /= 4
+        across = torch.arange(6.0).reshape(2, 3).t()
+        backend.sum_in_place(across)
+        assert across.tolist() == [[0.0, 6.0], [2.0, 8.0], [4.0, 10.0]]
+        with pytest.raises(Exception, match="(?i)dense|layout"):
+            backend.sum_in_place(torch.ones(3).to_sparse())
+        with pytest.raises(dist.DistBackendError, match="all_?reduce"):
+            backend.sum_in_place(torch.ones(3 + rank))
+        dist.destroy_process_group()
+        return tensor.unique().tolist()
+
+    assert on_ranks(2, work) == [[1.0], [1.0]]
 
 
 def test_several_threads():

@@ -151,6 +151,9 @@ class ProcessGroup(dist.ProcessGroup):
         self._single("allreduce", tensors)
         return self.allreduce_coalesced(tensors, opts or dist.AllreduceOptions())
 
+    def sum_in_place(self, tensor: Tensor) -> None:
+        self.allreduce([tensor]).wait()
+
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Any:
         if len(tensors) != 1:
             self._check("allreduce_coalesced", tensors, tensors)

@@ -43,6 +43,9 @@ class ProcessGroupHccl final : public c10d::Backend {
   // reductions.cc
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  /// The sum, in the tensor; waits. It has no Work, and Python calls it without torch's dispatcher:
+  /// for callers whose other work displaces the caches between calls.
+  void sum_in_place(const at::Tensor& tensor);
   WorkPtr allreduce_coalesced(Tensors& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "error.h"
-#include "hccl/hccl_framework.h"
 #include "interpreter.h"
 #include "interrupt.h"
 #include "joining.h"
@@ -224,6 +224,35 @@ void Communicator::abort(const char* reason) noexcept {
   if (handle_ != nullptr) static_cast<void>(HcclCommAbort(handle_, reason));
 }
 
+HcclResult Communicator::submit_and_wait(HcclCall call, void* arg, milliseconds limit) {
+  HcclRequest request = nullptr;
+  HcclResult result = HcclSubmit(call, handle_, true, nullptr, arg, &request);
+  if (result == HCCL_SUCCESS && request != nullptr) {  // null: it ran on this thread
+    result = HcclRequestWait(request, limit.count(), nullptr);
+    static_cast<void>(HcclRequestFree(request));
+  }
+  return result;
+}
+
+void Communicator::run(const std::function<void()>& function) {
+  struct Task {
+    const std::function<void()>& function;
+    std::exception_ptr failure;
+  } task{function, nullptr};
+  const auto call = [](void* arg) {
+    auto& task = *static_cast<Task*>(arg);
+    try {
+      task.function();
+    } catch (...) {
+      task.failure = std::current_exception();
+    }
+    return HCCL_SUCCESS;
+  };
+  static_cast<void>(handle());  // throws if the group has left
+  check(submit_and_wait(call, &task, milliseconds(0)), "submit");
+  if (task.failure) std::rethrow_exception(task.failure);
+}
+
 HcclComm Communicator::begin_message() {
   const std::lock_guard lock(mutex_);
   const HcclComm comm = handle();
@@ -239,14 +268,8 @@ void Communicator::end_message() {
 
 bool Communicator::drain(milliseconds limit) noexcept {
   if (handle_ == nullptr) return true;
-  HcclRequest last = nullptr;
   const auto nothing = [](void*) { return HCCL_SUCCESS; };
-  if (HcclSubmit(nothing, handle_, true, nullptr, nullptr, &last) != HCCL_SUCCESS) return false;
-  if (last != nullptr) {  // null: there was nothing to wait for
-    const HcclResult waited = HcclRequestWait(last, limit.count(), nullptr);
-    static_cast<void>(HcclRequestFree(last));
-    if (waited != HCCL_SUCCESS) return false;
-  }
+  if (submit_and_wait(nothing, nullptr, limit) != HCCL_SUCCESS) return false;
   std::unique_lock lock(mutex_);
   const auto none = [this] { return messages_ == 0; };
   if (limit.count() > 0) return message_ended_.wait_for(lock, limit, none);

@@ -5,13 +5,14 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "hccl/hccl_comm.h"
+#include "hccl/hccl_framework.h"
 
 namespace hccl::pytorch {
 
@@ -53,6 +54,9 @@ class Communicator {
   void set_timeout(std::chrono::milliseconds timeout);
   /// Ends running operations on all ranks. Any thread, at any time.
   void abort(const char* reason) noexcept;
+  /// Runs the function in the order of submitted operations and waits for it; on this thread if no
+  /// operation is before it. Throws what it throws.
+  void run(const std::function<void()>& function);
   /// Called around each message. Messages are independent of collectives, and have no order.
   HcclComm begin_message();
   void end_message();
@@ -73,6 +77,7 @@ class Communicator {
   static std::shared_ptr<Shared> shrink(Communicator& parent,
                                         const std::vector<uint32_t>& excluded);
   void leave(std::chrono::milliseconds limit) noexcept;
+  HcclResult submit_and_wait(HcclCall call, void* arg, std::chrono::milliseconds limit);
 
   const char* const missing_ = "the process group has been shut down or aborted";
   std::timed_mutex ending_;  // one thread at a time ends the group

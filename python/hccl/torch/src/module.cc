@@ -37,6 +37,8 @@ PYBIND11_MODULE(_backend, module) {
       .def("shrink_to_living", &hccl::pytorch::ProcessGroupHccl::shrink_to_living,
            py::arg("excluded"), py::arg("flags"), py::arg("options").none(true),
            py::call_guard<hccl::pytorch::WithoutInterpreterLock>())
+      .def("sum_in_place", &hccl::pytorch::ProcessGroupHccl::sum_in_place, py::arg("tensor"),
+           py::call_guard<hccl::pytorch::WithoutInterpreterLock>())
       .def("_set_default_timeout", &hccl::pytorch::ProcessGroupHccl::setTimeout)
       .def("pack_tensors", &hccl::pytorch::ProcessGroupHccl::pack_tensors, py::arg("bytes"));
   module.def("create", &hccl::pytorch::create, py::arg("store"), py::arg("rank"), py::arg("size"),

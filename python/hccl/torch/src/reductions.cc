@@ -1,5 +1,6 @@
 // The collectives that compute.
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <c10/util/irange.h>
 
 #include <torch/csrc/distributed/c10d/Utils.hpp>
@@ -110,6 +111,24 @@ WorkPtr ProcessGroupHccl::allreduce(Tensors& tensors, const c10d::AllreduceOptio
     own = packed(own);
     reduction.all_reduce(own, comm);
     for (const at::Tensor& each : tensors) unpack(own, each);
+  });
+}
+
+void ProcessGroupHccl::sum_in_place(const at::Tensor& tensor) {
+  RECORD_USER_SCOPE("hccl:all_reduce");
+  fork_.check();
+  const Refusal refuse = refusal("allreduce");
+  c10d::assertCPU(refuse, {tensor});
+  c10d::assertDense(refuse, {tensor});
+  const auto reduction = Reduction::of(c10d::ReduceOp::SUM, tensor.scalar_type(), refuse);
+  ++operations_;
+  const auto communicator = current();
+  communicator->run([&] {
+    const at::AutoDispatchBelowADInplaceOrView no_autograd;
+    communicator->set_timeout(options_->timeout);
+    const at::Tensor memory = packed(tensor);
+    reduction.all_reduce(memory, communicator->handle());
+    unpack(memory, tensor);
   });
 }
 
