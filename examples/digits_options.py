@@ -91,7 +91,7 @@ def parse_options():
     add("--epochs", type=int, default=12, help="how often to go through the training images")
     add("--batch", type=int, default=96, help="images in a batch, over all ranks together")
     add("--lr", type=float, default=0.05, help="learning rate; falls evenly to 0 at the end")
-    add("--seed", type=int, default=1, help="of the first weights and of the order of the images")
+    add("--seed", type=int, default=1, help="seed of the first weights and of the order of the images")
     add("--hcom-parallel", action="store_true", help="reduce segments while backward goes on")
     add("--split-by-size", help="cut the gradients at these percentages of their bytes: 80,20")
     add("--split-by-idx", help="cut the gradients after these indices: 0,7")

@@ -94,7 +94,8 @@ std::optional<int> parse_options(int argc, char** argv, uint32_t tensor_count, O
   app.add_option("--epochs", options->epochs, "how often to go through the training images");
   app.add_option("--batch", options->batch, "images in a batch, over all ranks together");
   app.add_option("--lr", options->lr, "learning rate; it falls evenly to 0 after the last epoch");
-  app.add_option("--seed", options->seed, "of the first weights and of the order of the images");
+  app.add_option("--seed", options->seed,
+                 "seed of the first weights and of the order of the images");
   app.add_flag("--hcom-parallel", options->hcom_parallel,
                "reduce segments while backward computes the next gradients");
   auto* split_by_size = app.add_option("--split-by-size", by_size,

@@ -118,7 +118,7 @@ Result<CostModel> cost_model(const Profile& profile) {
   const double speed = profile.contention ? profile.contention->communication : 1;
   for (CostSample& each : samples) each.seconds *= speed;
   if (samples.empty()) {
-    return Status(Code::kPara, "the trace has no segment with a time: nothing to tell costs from");
+    return Status(Code::kPara, "the trace has no segment with a time, so it shows no costs");
   }
   return CostModel::create(samples);
 }

@@ -14,9 +14,11 @@ Result<TableCost> TableCost::create(std::vector<Point> points) {
                              std::to_string(points[i].bytes) + " bytes, " +
                              std::to_string(points[i].seconds) + " s) ";
     if (points[i].bytes <= before.bytes)
-      return Status(Code::kPara, name + "must have more bytes than the one before it, or than 0");
+      return Status(Code::kPara,
+                    name + "must have more bytes than the point before it (more than 0)");
     if (!is_time(points[i].seconds) || points[i].seconds < before.seconds)
-      return Status(Code::kPara, name + "must take at least as long as the one before it, or 0 s");
+      return Status(Code::kPara,
+                    name + "must take at least as long as the point before it (at least 0 s)");
   }
   return TableCost(std::move(points));
 }

@@ -168,8 +168,7 @@ Result<Trace> read_trace(const std::string& path) {
   }
   if (content.empty()) return Status(Code::kPara, path + ": not a trace: the file is empty");
   if (content.starts_with("rank,iteration,"))
-    return Status(Code::kPara,
-                  path + " is a trace as a table, which is only written: " + kReadable);
+    return Status(Code::kPara, path + " is a trace as a table, which cannot be read: " + kReadable);
   auto form = files::Form::kBinary;
   const std::size_t first = content.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && content[first] == '{') {

@@ -52,7 +52,7 @@ void add_what(CLI::App& app, Options& o, Raw& raw) {
       ->capture_default_str();
   app.add_option("-b,--min", raw.low, "Smallest size in bytes (K, M, G)")->capture_default_str();
   app.add_option("-e,--max", raw.high, "Largest size")->capture_default_str();
-  app.add_option("-f,--factor", o.factor, "From one size to the next")
+  app.add_option("-f,--factor", o.factor, "Factor from one size to the next")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
   app.add_option("-d,--type", o.type, "Element type")
@@ -63,7 +63,7 @@ void add_what(CLI::App& app, Options& o, Raw& raw) {
       ->capture_default_str();
   raw.root = app.add_option(
       "-r,--root", o.root,
-      "Root of broadcast, reduce and scatter (default: moves on by one each iteration)");
+      "Root of broadcast, reduce and scatter (default: the next rank in each iteration)");
   app.add_option("-a,--algo", o.algo,
                  "Use this algorithm (level0:NAME inside a host, level1:NAME between hosts); all: "
                  "time each that is eligible, and mark the one that the library chooses");
@@ -80,10 +80,10 @@ void add_how(CLI::App& app, Options& o, Raw& raw) {
       ->check(CLI::IsMember({"private", "heap", "window"}))
       ->capture_default_str();
   app.add_flag("--cold", o.cold, "Empty the caches before each iteration (with --barrier)");
-  app.add_option("-n,--iterations", o.iterations, "Timed iterations a size")
+  app.add_option("-n,--iterations", o.iterations, "Timed iterations for each size")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
-  app.add_option("-w,--warmup", o.warmup, "Iterations before them")
+  app.add_option("-w,--warmup", o.warmup, "Iterations before the timed ones")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   app.add_flag("--no-check", raw.no_check, "Do not compare results");

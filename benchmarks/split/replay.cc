@@ -254,13 +254,14 @@ int run(int argc, char** argv) {
   app.add_option("--shrink", options.shrink, "Divide gradients and times by this")
       ->check(CLI::Range(1.0, 1e6));
   app.add_option("--seconds", options.seconds,
-                 "Begin no further round after so long, 0: never mind")
+                 "Begin no further round after this time; 0: no limit")
       ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--share", options.share, "Of a core that each rank has while all compute")
+  app.add_option("--share", options.share, "Share of a core that a rank has while all compute")
       ->check(CLI::Range(0.001, 1.0));
-  app.add_option("-n,--iterations", options.iterations, "Of each strategy")
+  app.add_option("-n,--iterations", options.iterations, "Timed iterations of each strategy")
       ->check(CLI::Range(1, 10000));
-  app.add_option("-w,--warmup", options.warmup, "Before them")->check(CLI::Range(0, 10000));
+  app.add_option("-w,--warmup", options.warmup, "Iterations before the timed ones")
+      ->check(CLI::Range(0, 10000));
   app.add_option("--learning", options.learning,
                  "Iterations that the automatic plan may learn from")
       ->check(CLI::Range(0, 100000));

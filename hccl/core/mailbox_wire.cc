@@ -227,7 +227,7 @@ void Mailbox::take(int peer) {
     case HeaderKind::kCredit:
       return take_answer(peer, header);
   }
-  corrupt(peer, "a message of no kind");
+  corrupt(peer, "a message of an unknown kind");
 }
 
 void Mailbox::take_eager(int peer, const Header& header) {
@@ -294,13 +294,14 @@ void Mailbox::take_ask(int peer, const Header& header) {
 void Mailbox::take_answer(int peer, const Header& header) {
   PeerRecord& from = *peers_[static_cast<std::size_t>(peer)];
   if (header.kind == HeaderKind::kCredit) {
-    if (header.bytes > window_ - from.credit) return corrupt(peer, "more credit than it was lent");
+    if (header.bytes > window_ - from.credit)
+      return corrupt(peer, "more credit than this rank has used");
     from.credit += header.bytes;
     return;
   }
   const auto at = asking_.find(header.id);
   if (at == asking_.end() || at->second->peer_ != peer) {
-    return corrupt(peer, "an answer to nothing");
+    return corrupt(peer, "an answer to no message");
   }
   const MessagePtr message = at->second;
   asking_.erase(at);

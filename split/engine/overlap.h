@@ -69,7 +69,7 @@ class Overlap {
   /// and before the next ready(). kPara: called at another time; or as order_together.
   Result<Order> newest_first() {
     if (!recording_.over())
-      return Status(Code::kPara, "an order is planned between two iterations");
+      return Status(Code::kPara, "an order can be planned only between two iterations");
     return order_together(*communicator_, recording_.trace(), size_of(type_));
   }
 

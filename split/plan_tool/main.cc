@@ -95,7 +95,7 @@ std::optional<int> parse(int argc, char** argv, Arguments& a) {
       "  hccl-plan trace.pb --html report.html     the same as a page with time lines",
       "hccl-plan"};
   app.add_option("trace", a.traces,
-                 "Traces of HcclFusionTraceWrite, one a rank, in any form but .csv")
+                 "Traces of HcclFusionTraceWrite, one for each rank, in any form but .csv")
       ->required()
       ->type_name("FILE");
   app.add_option("-k,--max-segments", a.options.max_segments, "Most segments of a plan")
