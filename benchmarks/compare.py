@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Two builds of this library in one run: old time / new time of each operation, size, kind of memory
+"""Compares two builds of this library in one run. Prints old time / new time for each operation, size, kind of memory
 and transport.
 
     cmake --build --preset release --target hccl_bench && benchmarks/compare.py OLD NEW
 
-OLD and NEW name a libhccl.so, or a build or install tree that holds one. Both are timed by the same
-program through the public C interface, in turn: old, new, new, old, ... A ratio compares the medians
-of all rounds; a case that falls below its bar is timed once more, and the second time counts. The
-method is in rivals/method.h. Exit status: 0 the bars are met, 1 they are not, 2 it could not be told.
+OLD and NEW name a libhccl.so, or a build or install tree that holds one. Both are timed by the same program through the
+public C interface, in turn: old, new, new, old, ... A ratio compares the medians of all rounds; a case that falls below
+its bar is timed once more, and the second time counts. The method is in rivals/method.h. Exit status: 0 if the bars are
+met, 1 if they are not met, 2 if the run could not decide.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def arguments():
 
 
 def run(a, folder, transport, memory, ops, sizes):
-    """One launch: {(op, bytes): us}, and what a cache line took around each figure."""
+    """Launches the ranks once. Returns {(op, bytes): us}, and the times of a cache line around each figure."""
     command = [a.program, "--pin", "--ops", ops, "--sizes", sizes, "--type", a.type]
     command += ["--memory", memory, "--seconds", str(a.seconds), "--limit", "120"]
     if a.realtime:
@@ -131,7 +131,7 @@ def ratio(times):
 
 
 def table(found, floor):
-    """Markdown: a row an operation, a column a size."""
+    """Markdown: a row for each operation, a column for each size."""
     sizes = sorted({case[3] for case in found if case[3]})
     text = ["| transport, memory, operation | " + " | ".join(map(size_text, sizes)) + " |"]
     text.append("|---|" + "---:|" * len(sizes))
@@ -182,7 +182,7 @@ def main():
         say(f"{len(again)} cases below {a.floor:.2f} are timed once more")
         plan = []
         for head in dict.fromkeys(case[:3] for case in again):
-            sizes = [case[3] or 4 for case in again if case[:3] == head]  # a barrier has none
+            sizes = [case[3] or 4 for case in again if case[:3] == head]  # a barrier has no size
             plan.append((*head, ",".join(map(size_text, sizes))))
         second, more = rounds(a, folders, plan, say)
         found.update(second)

@@ -12,7 +12,7 @@ def size_bytes(text):
 
 
 def draw(title, lines):
-    """lines: (label, colour, [(bytes, ratio), ...]); a ratio below 1 is marked as a rival's lead."""
+    """lines: (label, colour, [(bytes, ratio), ...]); a ratio below 1, where a rival is faster, is marked."""
     sizes = [size for _, _, points in lines for size, _ in points]
     ratios = [ratio for _, _, points in lines for _, ratio in points]
     top, bottom = max(ratios), min(1.0, *ratios) / 1.1

@@ -15,7 +15,7 @@
 
 #include "hccl/kernels/kernels.h"
 
-// The plain loops stand for the machine, so the compiler may use all of it.
+// The plain loops show the limits of the machine, so the compiler may use all of its instructions.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define HCCL_FOR_THIS_MACHINE \
   __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
@@ -26,10 +26,11 @@
 namespace hccl::kernels {
 namespace {
 
-// One for each cache, and memory.
+// A size for each cache, and one for memory.
 constexpr std::int64_t kSizes[] = {8 << 10, 128 << 10, 4 << 20, 64 << 20};
 
-/// Page-aligned, and touched: every 32-bit word a small number in all the types measured here.
+/// Page-aligned memory that has been written. Every 32-bit word is a small number in all types that
+/// are measured here.
 class Block {
  public:
   explicit Block(std::size_t bytes) : data_(static_cast<std::byte*>(::operator new(bytes, kPage))) {

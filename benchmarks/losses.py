@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long ranks take to hear that one of them has died, and to go on without it.
+"""Times how long ranks take to hear that a rank has died, and to go on without that rank.
 
     benchmarks/losses.py [--ranks 12] [--times 30] [--transports shm,tcp]
 
@@ -79,7 +79,8 @@ class Job:
             process.stdout.close()
 
     def next(self, word, apart=()):
-        """The next line of each rank, which begins with this word: its fields."""
+        """Reads the next line of each rank, which must begin with this word. Returns the fields of
+        the lines."""
         lines = {}
         for rank, process in self.ranks.items():
             if rank in apart:
@@ -91,7 +92,7 @@ class Job:
         return lines
 
     def kill(self, rank, apart=()):
-        """Milliseconds until the last survivor has heard of it."""
+        """Kills a rank. Returns the milliseconds until the last survivor has heard of its death."""
         time.sleep(0.02)
         killed = time.monotonic_ns()
         self.ranks.pop(rank).kill()

@@ -1,8 +1,8 @@
 """The time of JAX's psum on hccl and on JAX's own Gloo: python benchmarks/seams_jax.py [--ranks N] [--rounds N]
 
-Needs hccl and JAX in this Python. Starts the ranks of both in turn, and a world of one, whose psum
-moves nothing, beside them: its time is JAX's own. Prints a table of the median call in
-microseconds, of the rank that is slower, and of the rounds the least and the greatest."""
+Needs hccl and JAX in this Python. Starts the ranks of both in turn. Also starts a world of one rank, whose psum moves
+no data and takes only JAX's own time. Prints a table of the median call of the slower rank in microseconds, with the
+least and the greatest of all rounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-SIZES = {"64 B": 64, "64 KiB": 1 << 16, "1 MiB": 1 << 20}  # bytes of a process, float32
+SIZES = {"64 B": 64, "64 KiB": 1 << 16, "1 MiB": 1 << 20}  # bytes in each process, float32
 
 
 def measure() -> None:
@@ -25,7 +25,7 @@ def measure() -> None:
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P
 
-    if os.environ["IMPLEMENTATION"] == "gloo":  # JAX's default on CPUs
+    if os.environ["IMPLEMENTATION"] == "gloo":  # Gloo is JAX's default on CPUs
         address, ranks, rank = (os.environ[name] for name in ("ADDRESS", "WORLD_SIZE", "RANK"))
         jax.distributed.initialize(address, int(ranks), int(rank))
     mesh = Mesh(np.array(jax.devices()), "i")

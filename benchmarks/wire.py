@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What protecting data costs: allreduce over tcp of two ranks with HCCL_WIRE=plain, crc and tls in turn.
+"""Measures the cost of protected data: allreduce of two ranks over tcp with HCCL_WIRE=plain, crc and tls in turn.
 
     benchmarks/wire.py build/release/benchmarks/hccl_perf
     benchmarks/wire.py HCCL_PERF --old DIR      # and another build of the library, plain
     benchmarks/wire.py HCCL_PERF --line 10gbit  # between two namespaces (hosts.sh; root)
 
-The figure of a size is the median of the rounds; the ratio is that to plain. GB/s: bytes that a rank
-sends and receives a second.
+The figure of a size is the median of the rounds; the ratio is the time divided by that of plain. GB/s: the bytes that a
+rank sends and receives per second.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def once(a, name, size, iterations):
     if name != "old":
         env["HCCL_WIRE"] = name
     elif a.line:
-        env["HCCL_WIRE"] = "plain"  # a library that does not know it does not read it
+        env["HCCL_WIRE"] = "plain"  # older libraries ignore the variable
     if name == "old":
         env["LD_LIBRARY_PATH"] = os.path.abspath(a.old)
     command = [a.program, *options, "--threads", "2"]

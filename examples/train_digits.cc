@@ -49,7 +49,7 @@ class Training {
 
   bool is_done() const { return step_ == static_cast<size_t>(options_.epochs) * (batches_ + 1); }
 
-  // Throws HcclFailure; go_on() makes it possible to call it again.
+  // Throws HcclFailure. After go_on(), run() may be called again.
   void run() {
     for (; !is_done(); ++step_) {
       const int epoch = static_cast<int>(step_ / (batches_ + 1)) + 1;
@@ -62,8 +62,8 @@ class Training {
     }
   }
 
-  // A rank has died. The others make a smaller world, and all take the weights of one that has made
-  // the most steps: some may have finished a step that others could not.
+  // A rank has died. The other ranks make a smaller world, and all take the weights of a rank that
+  // has made the most steps: some ranks may have finished a step that others could not finish.
   void go_on() {
     world_.shrink([this](HcclComm smaller) { gradients_.rebind(smaller); });
     const auto own = static_cast<int64_t>(step_ * world_.size() + world_.rank());
@@ -153,15 +153,15 @@ class Training {
   std::vector<float> velocity_;
   const size_t batch_limit_;
   const size_t batches_;  // of an epoch
-  size_t step_ = 0;       // the next one; all before it are in the weights
-  int epoch_ = 0;         // the one that order_ is of
+  size_t step_ = 0;       // the next step; the weights contain all earlier steps
+  int epoch_ = 0;         // the epoch of order_
   std::vector<uint32_t> order_;
   Images mine_;
   double loss_ = 0;  // of this rank, in this epoch
   int64_t seen_ = 0;
 };
 
-// Runs `body` until no rank dies meanwhile.
+// Runs `body` again until no rank dies while it runs.
 void survive(const std::function<void()>& body, const std::function<void()>& between) {
   for (bool failed = false;;) {
     try {

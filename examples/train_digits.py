@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-# One thread a rank: the ranks are the parallelism. Must be set before numpy loads its library.
+# One thread for each rank: the ranks are the parallelism. Must be set before numpy loads its library.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -28,7 +28,7 @@ WIDTHS = [PIXELS, 128, 512, 288, CLASSES]
 TENSOR_COUNT = 2 * (len(WIDTHS) - 1)
 MOMENTUM = np.float32(0.9)
 SPLIT_SEED = 1797
-A_RANK_DIED = 21  # the code of such an HcclError
+A_RANK_DIED = 21  # the code of an HcclError after a rank's death
 
 
 # ---- random numbers: the same ones as in random.h ----
@@ -196,8 +196,8 @@ class Training:
         )
         self.batches = -(-len(self.labels) // options.batch)
         self.steps = options.epochs * (self.batches + 1)
-        self.step = 0  # the next one; all before it are in the weights
-        self.epoch = 0  # the one that `order` is of
+        self.step = 0  # the next step; the weights contain all earlier steps
+        self.epoch = 0  # the epoch of `order`
         self.loss, self.seen = 0.0, 0  # of this rank, in this epoch
 
     def say(self, text):
@@ -254,8 +254,9 @@ class Training:
         self.say(f"epoch {epoch}: loss {loss:.6f} test accuracy {right:.4f}")
 
     def go_on(self):
-        """A rank has died. The others make a smaller world, and all take the weights of one that
-        has made the most steps: some may have finished a step that others could not."""
+        """A rank has died. The other ranks make a smaller world, and all take the weights of a rank
+        that has made the most steps: some ranks may have finished a step that others could not
+        finish."""
         smaller = self.comm.shrink()
         self.fusion.rebind(smaller)
         self.comm.destroy()

@@ -46,7 +46,7 @@ class World {
   void broadcast(std::vector<float>* data, uint32_t root) const;
 
   /// After a rank has died: goes on with the ranks that live. `rebind` moves the users of the old
-  /// communicator to the new one, before the old one ends.
+  /// communicator to the new communicator, before the old communicator ends.
   void shrink(const std::function<void(HcclComm)>& rebind);
 
   /// Leaves; must be the last call. The destructor leaves too, but cannot report a failure.

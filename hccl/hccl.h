@@ -102,8 +102,9 @@ HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void
                          const void* rdispls, HcclDataType recvType, HcclComm comm,
                          aclrtStream stream);
 
-/** The same with a matrix of size * size uint64_t, equal on all ranks: element i * size + j is the
- * number of elements that rank i sends to rank j. Blocks are contiguous, in rank order. */
+/** As HcclAlltoAllV, with a matrix of size * size uint64_t that is equal on all ranks: element i *
+ * size + j is the number of elements that rank i sends to rank j. Blocks are contiguous, in rank
+ * order. */
 HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
                           const void* recvBuf, HcclDataType recvType, HcclComm comm,
                           aclrtStream stream);

@@ -3,11 +3,11 @@
  * Threads: functions may be called from any thread. One communicator is used by one thread at a
  * time; different communicators may be used at the same time. Ranks may be threads of one process.
  *
- * File descriptors: 0 to 2 belong to the program. Joining opens closed ones of these on /dev/null.
- * If the program closes a descriptor of the library (closefrom, dup2), later calls fail and say so.
- * If a file gets the number of such a descriptor, the library neither writes nor closes the file. A
- * socket with such a number looks to the library like its own: the library may send bytes to this
- * socket or take bytes from it.
+ * File descriptors: 0 to 2 belong to the program. If one of these is closed, joining opens it on
+ * /dev/null. If the program closes a descriptor of the library (closefrom, dup2), later calls fail,
+ * and the error text gives that reason. If a file gets the number of such a descriptor, the library
+ * neither writes nor closes the file. The library takes a socket with such a number for its own,
+ * and may send bytes to this socket or take bytes from it.
  *
  * Errors: any failure leaves a readable text in HcclGetLastErrorText(). HCCL_E_PTR for a null
  * pointer or a null communicator; HCCL_E_PARA for an invalid or destroyed communicator. */
@@ -32,16 +32,16 @@ extern "C" {
  * Needs no current device. */
 HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo);
 
-/** On every rank, with the same rootInfo: joins nRanks ranks and returns when all of them are
- * there. HCCL_E_TIMEOUT after HCCL_CONNECT_TIMEOUT, with the list of absent ranks in the text.
+/** On every rank, with the same rootInfo: joins nRanks ranks and returns when all of them have
+ * joined. HCCL_E_TIMEOUT after HCCL_CONNECT_TIMEOUT, with the list of absent ranks in the text.
  * HCCL_E_PARA: nRanks is 0, or rank >= nRanks, or two ranks disagree on version or configuration.
  * The caller destroys *comm with HcclCommDestroy. */
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                 HcclComm* comm);
 
-/** The same with a configuration; COMPATIBILITY.md marks the fields that must be equal on all
- * ranks. HCCL_E_PARA, naming the field: an invalid value, or a name that a living communicator of
- * this process has. */
+/** As HcclCommInitRootInfo, with a configuration; COMPATIBILITY.md marks the fields that must be
+ * equal on all ranks. HCCL_E_PARA, naming the field: an invalid value, or a name that a living
+ * communicator of this process has. */
 HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                       const HcclCommConfig* config, HcclComm* comm);
 
@@ -49,7 +49,7 @@ HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootI
  * rank_id. HCCL_E_UNAVAIL while this rank of the same file is joined already. */
 HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclComm* comm);
 
-/** The same with a configuration, as HcclCommInitRootInfoConfig. */
+/** As HcclCommInitClusterInfo, with a configuration as for HcclCommInitRootInfoConfig. */
 HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank,
                                          HcclCommConfig* config, HcclComm* comm);
 
@@ -59,10 +59,10 @@ HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank,
  * thread of its own, or on a stream of its own. */
 HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms);
 
-/** Joins the ranks that a launcher started, without configuration: the rank table that
- * RANK_TABLE_FILE names, or mpirun (PMIx), torchrun, Slurm, or, inside a host, hydra (mpiexec of
- * MPICH and Intel). Of nested launchers the innermost counts. A program started alone is a world of
- * one. An addition to HCCL's interface. */
+/** Joins the ranks that a launcher started; the program configures nothing. The library reads the
+ * rank table that RANK_TABLE_FILE names, or the values that the launcher gives: mpirun (PMIx),
+ * torchrun, Slurm or, inside a host, hydra (mpiexec of MPICH and Intel). Of nested launchers the
+ * innermost counts. A program started alone is a world of one. An addition to HCCL's interface. */
 HcclResult HcclCommInitLauncher(HcclComm* comm);
 
 /** Makes a communicator of rankNum ranks of *comm, which must be a world. Rank i of the new
@@ -118,8 +118,9 @@ uint32_t HcclGetCommConfigCapability(void);
  * HCCL_E_PARA: another value. */
 HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue);
 HcclResult HcclGetConfig(HcclConfig config, HcclConfigValue* configValue);
-/** The same for one communicator, between operations; later calls of HcclSetConfig do not change
- * it. It takes precedence over the environment. All ranks set the same. */
+/** As HcclSetConfig, for one communicator, between operations; later calls of HcclSetConfig do not
+ * change that communicator. The value takes precedence over the environment. All ranks set the same
+ * value. */
 HcclResult HcclSetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue configValue);
 HcclResult HcclGetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue* configValue);
 
@@ -147,7 +148,8 @@ typedef enum {
 } HcclConfigType;
 
 /** The communicator's configuration. The expansion mode is the configured one, HOST by default.
- * HCCL_E_PARA: infoLen is not the size of the requested value (or less, for the text). */
+ * HCCL_E_PARA: infoLen is not the size of the requested value or, for the text, is less than that
+ * size. */
 HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t infoLen, void* info);
 
 /* ---- Queries ---- */

@@ -219,7 +219,7 @@ typedef struct {
   size_t inUse;      /**< bytes of blocks that the program has, as rounded up */
   size_t cached;     /**< bytes of free blocks that are kept */
   size_t cacheLimit; /**< of `cached` */
-  size_t heapUsed;   /**< bytes of the device heap in use, these and others */
+  size_t heapUsed;   /**< bytes of the device heap in use, by anything */
   size_t heapTotal;  /**< bytes that the device heap can have */
   uint64_t reused;   /**< allocations that took a kept block */
   uint64_t fresh;    /**< allocations that took new memory of the heap */
@@ -240,42 +240,43 @@ HcclResult HcclMemGetInfo(HcclMemInfo* info);
  * HCCL_E_AGAIN.
  *
  * HCCL_E_PARA: `world` is a group, or a living communicator has the name. HCCL_E_UNAVAIL: the other
- * ranks take this one for dead, so it can have no more groups. */
+ * ranks take this rank for dead, so this rank can make no more groups. */
 HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,
                                const char* name, uint64_t timeoutMs, HcclComm* comm);
 
-/** As HcclCommCreateGroup, but each rank may give the group a name of its own. An error that all
- * ranks get has the name of the rank that noticed it. The members make all groups of exactly these
- * rankIds in one order: the n-th call of each of them makes the same group. A call whose arguments
- * are refused does not count; one that fails later does. Other functions' groups do not count. */
+/** As HcclCommCreateGroup, but each rank may give the group a name of its own. An error on all
+ * ranks has the group's name on the rank that noticed the error. The members make all groups of
+ * exactly these rankIds in the same order: the n-th call of each member makes the n-th group. A
+ * call with refused arguments does not count; a call that fails later counts. Groups that other
+ * functions make do not count. */
 HcclResult HcclCommCreateNextGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,
                                    const char* name, uint64_t timeoutMs, HcclComm* comm);
 
 /** Makes a communicator of the ranks of `comm` that live, so that a program goes on after a loss.
- * They make the call with the same arguments, once for each loss. `comm` is a world, a group or
- * itself such a communicator, and may have failed or been aborted. The new ranks have the order of
- * the old ones. excludeIds: ranks that live and are left out; they make no call. It may be null if
- * excludeNum is 0. `config` may be null: then the configuration is that of `comm`, and the name
- * "<name of comm>_shrunk".
+ * These ranks make the call with the same arguments, once for each loss. `comm` is a world, a group
+ * or the result of an earlier HcclCommShrink, and may have failed or been aborted. The ranks keep
+ * their order. excludeIds: ranks that live and are left out; these ranks make no call. excludeIds
+ * may be null if excludeNum is 0. `config` may be null: then the configuration is that of `comm`,
+ * and the name "<name of comm>_shrunk".
  *
  * The call waits HCCL_CONNECT_TIMEOUT for ranks that live and have not called yet, and for no rank
  * that has died or left its world. All callers get the same ranks, or an error. If another rank
- * dies after that, operations of the new communicator fail and name it, and the program shrinks the
- * new one. The first operation opens connections, as with HcclCommCreateGroup. Both communicators
- * are independent: `comm` may be destroyed at any time, which does not wait for another rank. The
- * new communicator may have groups.
+ * dies after that, operations of the new communicator fail, their error names the rank, and the
+ * program shrinks the new communicator. The first operation opens connections, as with
+ * HcclCommCreateGroup. Both communicators are independent: `comm` may be destroyed at any time,
+ * which does not wait for another rank. The new communicator may have groups.
  *
  * HCCL_E_PARA: a bad list, or the ranks' lists differ. HCCL_E_TIMEOUT: names the ranks that have
  * not called, or that may be cut off. HCCL_E_UNAVAIL: other ranks are silent (HCCL_PEER_TIMEOUT),
- * but their processes may live, cut off from these; of two parts of a network only the one with
- * more ranks may go on, of equal parts the one with the lowest rank. */
+ * but their processes may live in another part of a broken network. Of two parts only the part with
+ * more ranks may go on; of equal parts, the part with the lowest rank. */
 HcclResult HcclCommShrink(HcclComm comm, const uint32_t* excludeIds, uint32_t excludeNum,
                           const HcclCommConfig* config, HcclComm* smaller);
 
 /** Writes the world rank of each rank of `comm`: its rank in the world that `comm` was made from,
- * directly or in several steps. worldRanks has room for as many ranks as HcclGetRankSize returns.
- * The ranks that HcclCommShrink left out are those that only the parent has. Needs no other rank,
- * and `comm` may have failed. */
+ * directly or in several steps. worldRanks has room for as many ranks as HcclGetRankSize returns. A
+ * world rank that the parent has and `comm` lacks was left out by HcclCommShrink. Needs no other
+ * rank, and `comm` may have failed. */
 HcclResult HcclCommGetWorldRanks(HcclComm comm, uint32_t* worldRanks);
 
 /* ---- Ending and limits ---- */

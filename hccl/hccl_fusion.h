@@ -48,7 +48,7 @@ typedef struct {
 typedef struct {
   HcclDataType dataType;
   HcclReduceOp op;
-  /** Not 0: hcom_parallel, the communicator's worker thread reduces a ready segment while the
+  /** Not 0 (hcom_parallel): the communicator's worker thread reduces a ready segment while the
    * caller computes. 0 (default): segments run in order inside HcclFusionWait. */
   int hcomParallel;
   /** At most one of lastIndices and percentages may be given. Without either, the strategy that
@@ -57,7 +57,7 @@ typedef struct {
   const uint32_t* lastIndices; /**< last gradient of each segment */
   const float* percentages;    /**< of the bytes, per segment; sum 100 within 1e-3 */
   uint32_t segmentNum;         /**< length of the given list */
-  const char* group;           /**< its HCOM strategy applies; null: the world group */
+  const char* group;           /**< the group whose HCOM strategy applies; null: the world */
 } HcclFusionOptions;
 
 /** gradients: gradientNum entries, in the order in which backward completes them. Null options mean
@@ -69,10 +69,10 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
 
 /** Goes on in another communicator, such as one of HcclCommShrink: gradients, segments and options
  * stay, and an automatic plan measures anew. The iteration begins again: no gradient is marked, and
- * the gradients have undefined values if a segment had started. All ranks of `comm` call it between
- * their iterations. If the old communicator has not failed, finishes there as HcclFusionDestroy
- * does. The old communicator is destroyed after this call. Local: no communication. A failure
- * changes nothing. */
+ * the gradients have undefined values if a segment had started. All ranks of `comm` call this
+ * between their iterations. If the old communicator has not failed, the call first finishes the
+ * segments whose gradients are all ready, as HcclFusionDestroy does. The old communicator is
+ * destroyed after this call. Local: no communication. A failure changes nothing. */
 HcclResult HcclFusionRebind(HcclFusion fusion, HcclComm comm);
 
 /** Marks gradient `index` as complete. HCCL_E_PARA (the text names the gradient): index out of
@@ -130,8 +130,8 @@ typedef enum {
 /** Records the time of a point of the iteration in the trace. */
 HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
 
-/** The trace of the last complete iteration as text, one point a line: "<microseconds from the
- * first point> <name>". The names are fp_start, bp_end, allreduce1_start, allreduce1_end, ...,
+/** The trace of the last complete iteration as text, one point on each line: "<microseconds from
+ * the first point> <name>". The names are fp_start, bp_end, allreduce1_start, allreduce1_end, ...,
  * iteration_end. The fusion object owns the text; it is valid until the next call with the object.
  */
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);

@@ -59,7 +59,7 @@ typedef struct {
   double dampening;
   double delta;    /* AdamP */
   double wd_ratio; /* AdamP */
-  double step;     /* from 1 */
+  double step;     /* counted from 1 */
   double factor;   /* multiplies the gradient first, to unscale, clip or maximize (-1) */
   uint32_t flags;
 } HcclOptimNumbers;

@@ -33,7 +33,7 @@ struct model_feature {
 /** Joins the world that a rank table file (.json) describes. identify is this rank's rank_id in
  * decimal digits. HCCL_E_UNAVAIL if the world exists. */
 HcclResult HcomInitByFile(const char* rankTablePath, const char* identify);
-/** The same from the table's text. */
+/** As HcomInitByFile, from the table's text. */
 HcclResult HcomInitByString(const char* rankTable, const char* identify);
 /** Joins the world that the launcher started; see HcclCommInitLauncher. An addition to HCCL's
  * interface. */
@@ -116,7 +116,8 @@ HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
 HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const float* sizeList);
 /** If the group has no setting by index or by size, cuts its gradients by a plan that is computed
  * from measured times of the training (see hccl_fusion.h), for all ranks at once. All ranks must
- * call it. HCCL_SPLIT=auto has the same effect for every group. An addition to HCCL's interface. */
+ * call this function. HCCL_SPLIT=auto has the same effect for every group. An addition to HCCL's
+ * interface. */
 HcclResult HcomSetGradFusionAuto(const char* group);
 /** Computes the last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]:
  * free it with HcomFreeSplitStrategy (or delete[]). *configured is false if the user's strategy was

@@ -31,11 +31,11 @@ double time_of(const AffineCost& line, double bytes) {
   return std::max(line.start + line.per_byte * bytes, kLeastTime);
 }
 
-// Returns the line with the least sum of squared errors, without negative parts. xx and xy are sums
-// over rows (1, bytes / kUnit).
+// Returns the line with the least sum of squared errors among the lines without negative
+// coefficients. xx and xy are sums over rows (1, bytes / kUnit).
 AffineCost solve(const double (&xx)[3], const double (&xy)[2]) {
   const AffineCost only_start{xy[0] / xx[0], 0};
-  if (xx[2] <= 0) return only_start;  // nothing but empty vectors
+  if (xx[2] <= 0) return only_start;  // all vectors are empty
   const AffineCost only_bytes{0, xy[1] / xx[2] / kUnit};
   const double determinant = xx[0] * xx[2] - xx[1] * xx[1];
   if (determinant <= 1e-9 * xx[0] * xx[2]) return only_bytes;  // one size does not separate start
@@ -162,7 +162,7 @@ TableCost CostModel::table_of(const Points& points, const AffineCost& line) {
   auto next = table.begin();
   for (const Step& step : steps)
     for (std::size_t i = 0; i < step.points; ++i) (next++)->seconds = step.seconds();
-  // Beyond the measured sizes, the line.
+  // Beyond the measured sizes, the line gives the time.
   if (table.empty()) table.push_back({1, line(1)});
   if (table.front().bytes > 1 && line(1) < table.front().seconds)
     table.insert(table.begin(), {1, line(1)});

@@ -1,6 +1,6 @@
-// Learns the cost of an allreduce by its size from measurements: a line (start + per_byte * n), and
-// a table for sizes that the line does not fit. Begins with the communicator's costs, goes on with
-// the times of training. Pure: engine/agreement.h reads those costs.
+// Learns from measurements how the time of an allreduce depends on its size: a line (start +
+// per_byte * n), and a table for sizes that the line does not fit. The first samples are the
+// communicator's costs, which engine/agreement.h reads; later samples are times of training. Pure.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class CostModel {
     double seconds = 0;
   };
   using Points = std::map<int, Point>;                    // by the power of two
-  using Samples = std::map<int, std::deque<CostSample>>;  // the last ones of each
+  using Samples = std::map<int, std::deque<CostSample>>;  // the last samples, by the power of two
 
   static Points points_of(const Samples& samples, const AffineCost& line);
   static AffineCost line_through(const Points& points);
@@ -64,7 +64,7 @@ class CostModel {
   AffineCost line_{0, 1e-9};
   Samples first_;
   AffineCost first_line_;
-  Samples learnt_;  // since
+  Samples learnt_;  // samples of training
 };
 
 }  // namespace hccl::split

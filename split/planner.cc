@@ -202,7 +202,7 @@ class Hull {
 
 double lower_bound(const Model& model, const TableCost& cost, std::size_t max_segments) {
   const Hull hull(cost, std::max<std::uint64_t>(model.sum.back(), 1));
-  std::vector<std::uint64_t> largest(model.size() + 1, 0);  // of the gradients i..
+  std::vector<std::uint64_t> largest(model.size() + 1, 0);  // of gradient i and later ones
   for (std::size_t i = model.size(); i-- > 0;)
     largest[i] = std::max(largest[i + 1], model.sum[i + 1] - model.sum[i]);
   return bound(model, [&](std::size_t i) {
@@ -268,7 +268,8 @@ Result<Plan> plan_with(const Problem& problem, const C& cost) {
   plan.best_end = *std::min_element(ends.begin(), ends.end());
   if (!std::isfinite(plan.best_end))
     return Status(Code::kPara, "the predicted times exceed the range of a double");
-  // One more segment must gain more than the sums' rounding; with contention they are longer.
+  // One more segment must gain more than the rounding error of the sums; with contention the sums
+  // are longer.
   const double rounding = problem.contention.none() ? 1e-12 : 1e-10;
   const double enough = (1 + problem.slack + rounding) * plan.best_end;
   const auto chosen =

@@ -96,9 +96,10 @@ struct Plan {
   double end = 0;         ///< when the last segment of this plan ends
   double best_end =
       0;  ///< the earliest possible end with max_segments; end <= (1 + slack) * best_end
-  /// No plan ends before this (except for rounding), whatever the number of segments.
+  /// No plan with any number of segments ends before this time (except for rounding).
   double lower_bound = 0;
-  /// The most that a better cut could save of the end, as a fraction of lower_bound; 0 is optimal.
+  /// How much earlier another cut could end at most, as a fraction of lower_bound. 0: no cut ends
+  /// earlier.
   double gap() const { return lower_bound > 0 ? std::max(0.0, end / lower_bound - 1) : 0; }
 };
 

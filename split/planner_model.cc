@@ -7,7 +7,7 @@
 namespace hccl::split {
 namespace {
 
-constexpr double kLeastOverlap = 0.05;  // of compute
+constexpr double kLeastOverlap = 0.05;  // a share of compute
 constexpr double kSlowest = 0.05;
 constexpr double kFull = 0.98;  // above this speed a loss cannot be told from noise
 

@@ -26,17 +26,17 @@ struct Model {
 Result<Model> make_model(const Problem& problem);
 
 Status check(const AffineCost& cost);
-inline Status check(const TableCost&) { return {}; }  // checked when it was made
+inline Status check(const TableCost&) { return {}; }  // create() has checked the table
 
 /// A segment that runs during compute.
 struct Run {
   double end = 0;
-  double apart = 0;  ///< the time until which compute ran beside it
+  double apart = 0;  ///< the time until which compute ran beside the segment
   double lost = 0;   ///< time that compute has lost to all segments so far
 };
 
-/// Runs a segment of `work` seconds (alone) that starts when compute has lost `lost`. Both are
-/// slowed down until one of them ends.
+/// Runs a segment that takes `work` seconds alone. When it starts, compute has lost `lost` seconds.
+/// The segment and compute slow each other down until one of them ends.
 inline Run run_beside(const Model& model, double start, double lost, double work) {
   const Contention& speed = model.contention;
   if (speed.none()) return {start + work, start + work, lost};

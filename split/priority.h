@@ -1,6 +1,6 @@
-// The second mode, for training whose optimizer updates weights segment by segment, without a norm
-// over all gradients. It sends first the gradients that the next forward needs first. Pure
-// functions; times in seconds from the start of the iteration.
+// The newest-first order, for training whose optimizer updates weights segment by segment, without
+// a norm over all gradients. This order sends first the gradients that the next forward needs
+// first. Pure functions; times in seconds from the start of the iteration.
 //
 // Backward computes last the gradients that the next forward needs first. So whenever the network
 // is free, the newest ready gradient goes next, in chunks. A newer gradient then waits for at most

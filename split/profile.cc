@@ -91,7 +91,7 @@ Result<Profile> profile(std::span<const Trace> ranks) {
     }));
   }
   out.compute_end = median_of(undisturbed, compute_end);
-  // The iterations with overlap, of those with the last segments; all of those if none has overlap.
+  // Of the iterations with the last segments, those with overlap; if none has overlap, all of them.
   Iterations typical;
   std::copy_if(like_last.begin(), like_last.end(), std::back_inserter(typical),
                [](const TraceIteration* each) { return each->overlapped; });

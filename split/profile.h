@@ -30,16 +30,17 @@ struct Profile {
   Segments last_indices;
   std::vector<Prediction::Times> segments;
   double measured_compute_end = 0;
-  double measured_end = 0;                     ///< of the last segment
+  double measured_end = 0;                     ///< end of the last segment
   std::vector<CostSample> samples;             ///< pure costs of segments without overlap
   std::vector<CostSample> overlapped_samples;  ///< segments that began during backward
-  /// Nothing if the traces do not show it (too little overlap, or no iteration without overlap).
+  /// Empty if the traces do not show contention (too little overlap, or no iteration without
+  /// overlap).
   std::optional<Contention> contention;
 };
 
-/// Makes a profile from the traces of all ranks, or from one that stands for all of them (see
-/// merge_ranks). The first iteration is not typical, so it is left out if there are more. kPara: as
-/// merge_ranks; or no iteration has a time.
+/// Makes a profile from the traces of all ranks, or from one trace that stands for all ranks (see
+/// merge_ranks). The first iteration is not typical, and is left out unless it is the only one.
+/// kPara: as merge_ranks; or no iteration has a time.
 Result<Profile> profile(std::span<const Trace> ranks);
 
 /// The cost model of a profile's samples. If there are no other samples, uses those that ran during

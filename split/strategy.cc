@@ -123,8 +123,8 @@ Result<Cutter> cutter_of(std::span<const std::uint64_t> bytes,
   return Cutter(std::move(ends), static_cast<double>(buffer - kBufferReserve));
 }
 
-/// `shares` are percentages. The last share takes all remaining gradients, whatever the sum, so no
-/// gradient is lost.
+/// `shares` are percentages. The last share takes all remaining gradients, for any sum of the
+/// shares, so no gradient is lost.
 Segments cut_by_shares(Cutter cutter, std::span<const double> shares) {
   for (std::size_t k = 0; k < shares.size() && !cutter.done(); ++k) {
     const bool final_share = k + 1 == shares.size();

@@ -15,13 +15,14 @@
 namespace hccl::split {
 namespace {
 
-// HcclFusionTraceWrite writes less than a quarter of each limit. A parsed message takes up to a
-// hundred times its bytes, or kilobytes for each object of a text.
+// HcclFusionTraceWrite writes less than a quarter of each limit. Parsing needs more memory than the
+// file has bytes: up to a hundred times as much for a binary message, and kilobytes for each object
+// of a text.
 constexpr std::size_t kLargestText = std::size_t{256} << 20;
 constexpr std::size_t kLargestMessage = std::size_t{32} << 20;
 constexpr std::ptrdiff_t kMostObjects = 1 << 20;
-// The last member of a trace in Chrome's form is the whole trace; viewers ignore it. In JSON these
-// characters cannot be part of a text.
+// The last member of a trace in Chrome's form is the whole trace; viewers ignore it. A string in
+// JSON cannot contain these characters.
 constexpr std::string_view kMessageKey = ",\"hcclTrace\":";
 constexpr const char* kReadable = "write it to a name like trace.pb or trace.pb.json";
 

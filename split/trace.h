@@ -81,7 +81,7 @@ struct Trace {
 /// times keep the order of a normal iteration.
 std::vector<TracePoint> points(const TraceIteration& iteration);
 
-/// One point a line, sorted by time: "<whole microseconds from the first point> <name>\n".
+/// One point on each line, sorted by time: "<whole microseconds from the first point> <name>\n".
 std::string timeline_text(const TraceIteration& iteration);
 
 /// Chrome's trace format, which Perfetto (https://ui.perfetto.dev) opens. Each rank is a process

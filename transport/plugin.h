@@ -10,9 +10,9 @@
 
 namespace hccl::transport {
 
-/// Loads a plugin (once a process; it stays loaded) and returns its table, which stays valid for
-/// ever. kNotSupport names the file and the reason if there is no plugin or its version differs;
-/// kPara for an invalid name or plugin_path.
+/// Loads a plugin (once in each process; it stays loaded) and returns its table, which stays valid
+/// for ever. kNotSupport names the file and the reason if there is no plugin or its version
+/// differs; kPara for an invalid name or plugin_path.
 Result<const hccl_transport_plugin*> load_plugin(std::string_view name,
                                                  std::string_view plugin_path);
 

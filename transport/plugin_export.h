@@ -54,7 +54,8 @@ class PluginSession {
     *moved = mesh_->progress() ? 1 : 0;
     reported_.clear();  // the texts of the last call stay valid until now
     std::uint32_t count = 0;
-    // A few requests are outstanding at a time, so a walk costs less than a queue of finished ones.
+    // A few requests are outstanding at a time, so a walk costs less than a queue of finished
+    // requests.
     for (std::size_t i = 0; i < busy_.size() && count < capacity;) {
       Slot* slot = busy_[i];
       if (!slot->request.done()) {

@@ -17,7 +17,7 @@ struct Entry {
   OpenFunction open;
 };
 
-// One line a backend.
+// One line for each backend.
 constexpr std::array kEntries{
     Entry{{"shm", "Rings in shared memory between the ranks of one host.", false}, &open_shm},
     Entry{{"tcp", "Sockets between all ranks, within a host and between hosts.", false}, &open_tcp},

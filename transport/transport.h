@@ -102,7 +102,7 @@ class Mesh {
   virtual void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) = 0;
 
   /// Optional: says that sends to this peer follow soon. A backend that opens links on demand opens
-  /// this one now. Never blocks.
+  /// this link now. Never blocks.
   virtual void expect(int /*peer*/) {}
 
   /// Moves bytes and completes requests, without blocking. True if bytes moved or a request

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
-// Older libraries, without this call, can be timed, too.
+// The function is weak, so that older libraries, which lack it, can be timed, too.
 // NOLINTNEXTLINE(readability-redundant-declaration): weak here
 extern "C" HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes,
                                                  bool deviceMemory, HcclAlgorithmInfo* infos,
@@ -25,7 +25,7 @@ bool can_describe() { return HcclCommDescribeAlgorithms != nullptr; }
 
 std::vector<HcclAlgorithmInfo> describe(HcclComm comm, std::string op, std::uint64_t bytes,
                                         bool shared, int rank) {
-  std::erase(op, '_');  // as HCCL_ALGO has its words
+  std::erase(op, '_');  // names in HCCL_ALGO have no underscore
   std::uint32_t number = 0;
   std::vector<HcclAlgorithmInfo> infos;
   const auto ask = [&] {

@@ -1,4 +1,5 @@
-// The algorithms that a communicator may choose from, and a communicator that always takes one.
+// Lists the algorithms that a communicator may choose, and makes a communicator that always takes
+// one of them.
 #pragma once
 
 #include <cstdint>

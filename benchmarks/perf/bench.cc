@@ -12,8 +12,8 @@
 namespace hccl_perf {
 namespace {
 
-/// The processor time of this rank: of its process, or of its thread if ranks are threads. Then the
-/// library's own threads, which serve all ranks, do not count.
+/// The processor time of this rank: of its process or, if ranks are threads, of its thread. The
+/// time of a thread does not include the library's own threads, which serve all ranks.
 double cpu_seconds(bool threads) {
   timespec now{};
   ::clock_gettime(threads ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -123,8 +123,8 @@ std::vector<Row> Bench::measure_all(std::uint64_t count) {
   return one ? std::vector{measure_with(count, o_.algo, false)} : measure_each(count);
 }
 
-/// The algorithms that are eligible for the memory of this run. Below them, the reasons for which
-/// others are not.
+/// Measures the algorithms that are eligible for the memory of this run. Prints the others with the
+/// reasons for which they are not eligible.
 std::vector<Row> Bench::measure_each(std::uint64_t count) {
   const std::uint64_t bytes = count * size_of(o_.data_type);
   const std::uint64_t input = operation_.send_count(count, ranks_) * size_of(o_.data_type);
@@ -147,7 +147,7 @@ std::vector<Row> Bench::measure_each(std::uint64_t count) {
       std::fprintf(stderr, "hccl_perf: %s has no algorithm %s, only%s\n", o_.op.c_str(),
                    o_.algo.c_str(), names.c_str());
     }
-    check(HcclBarrier(world_, nullptr), "HcclBarrier");  // no thread exits before rank 0 has told
+    check(HcclBarrier(world_, nullptr), "HcclBarrier");  // rank 0 prints before any thread exits
     std::_Exit(2);
   }
   for (const HcclAlgorithmInfo& each : refused) {
@@ -225,8 +225,8 @@ void Bench::operate(Task& t) {
   check(operation_.run(o_, t.send, t.recv, t.count, rank_, ranks_, t.comm), o_.op.c_str());
 }
 
-/// Microseconds of an iteration without the operation, while all ranks run it. It ends when all
-/// ranks are done, because ranks that share a core rewrite one after another.
+/// Microseconds of an iteration without the operation, while all ranks run it. The time ends when
+/// all ranks are done, because ranks that share a core rewrite one after another.
 double Bench::rewrite_us(Task& t, double& cpu) {
   std::vector<double> times;
   const double cpu_start = cpu_seconds(o_.threads > 0);

@@ -21,10 +21,10 @@ class Bench {
   int run();
 
  private:
-  struct Task;  // one size
+  struct Task;  // the work for one size
   struct Times {
     double p50 = 0, p99 = 0, min = 0;  // us
-    double cpu = 0;                    // processor seconds a second
+    double cpu = 0;                    // processor seconds in each second
   };
 
   std::vector<std::uint64_t> counts() const;

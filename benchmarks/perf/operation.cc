@@ -122,7 +122,7 @@ constexpr std::array kOperations{
                 return HcclBarrier(c, nullptr);
               },
               nothing, false, false},
-    // Even ranks send to their odd neighbour, and it sends back: a ping-pong.
+    // Even ranks send to their odd neighbours, and the neighbours send back: a ping-pong.
     Operation{
         "sendrecv", whole, whole, one,
         [](const Options& o, void* s, void* r, std::uint64_t n, int rank, int ranks, HcclComm c) {

@@ -19,13 +19,13 @@ struct Operation {
   std::uint64_t (*recv_count)(std::uint64_t count, int ranks);
   /// Bytes on the busiest link per byte of the larger buffer: busbw = algbw * factor.
   double (*bus_factor)(int ranks);
-  /// `count` as above, a multiple of `ranks` where blocks are one a rank.
+  /// `count` as above; a multiple of `ranks` if `blocks` is true.
   HcclResult (*run)(const Options&, void* send, void* recv, std::uint64_t count, int rank,
                     int ranks, HcclComm comm);
   /// Element i of rank `rank`'s receive buffer as a whole number.
   std::uint64_t (*expect)(const Options&, std::uint64_t i, std::uint64_t count, int rank,
                           int ranks);
-  bool blocks;        ///< the larger buffer is one block a rank
+  bool blocks;        ///< the larger buffer has one block for each rank
   bool recv_on_root;  ///< only the root has a result
 };
 
@@ -34,7 +34,7 @@ const Operation& find_operation(const std::string& name);
 /// Small whole numbers, exact in every type, that differ by rank, element and iteration.
 void write_input(const Options& options, void* buffer, std::uint64_t elements, int rank, int ranks,
                  int round);
-/// The number of wrong elements from `begin` to before `end`.
+/// The number of wrong elements in [begin, end).
 std::uint64_t count_wrong(const Options& options, const Operation& operation, const void* buffer,
                           std::uint64_t begin, std::uint64_t end, std::uint64_t count, int rank,
                           int ranks, int round);

@@ -44,7 +44,7 @@ struct Raw {
   bool no_check = false;
 };
 
-/// The operations to time.
+/// Adds the options that choose operations.
 void add_what(CLI::App& app, Options& o, Raw& raw) {
   app.add_option("--op", o.op, "The collective")
       ->check(CLI::IsMember({"allreduce", "broadcast", "reduce_scatter", "allgather", "reduce",
@@ -69,7 +69,7 @@ void add_what(CLI::App& app, Options& o, Raw& raw) {
                  "time each that is eligible, and mark the one that the library chooses");
 }
 
-/// The way of timing, and the outputs.
+/// Adds the options of the timing and of the outputs.
 void add_how(CLI::App& app, Options& o, Raw& raw) {
   app.add_flag("--barrier", o.barrier, "Time each call alone, after a barrier");
   app.add_flag("--out-of-place,!--in-place", raw.out_of_place,

@@ -16,7 +16,7 @@ struct Options {
   std::string type = "fp32";
   std::string reduce = "sum";
   std::uint32_t root = 0;
-  bool fixed_root = false;  ///< otherwise another rank is the root in each iteration
+  bool fixed_root = false;  ///< if false, the root changes with each iteration
   std::string algo;         ///< "": the library's choice; all; NAME; level0:NAME
   bool barrier = false;     ///< each operation is timed alone, after a barrier
   bool in_place = true;

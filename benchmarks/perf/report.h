@@ -10,10 +10,10 @@
 
 namespace hccl_perf {
 
-/// One size, with one algorithm. Times are of the slowest rank.
+/// The result of one size with one algorithm. Times are those of the slowest rank.
 struct Row {
   std::string algorithm;  ///< "": the library's choice
-  bool chosen = false;    ///< the library chooses this one
+  bool chosen = false;    ///< the library chooses this algorithm
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
   double p50_us = 0;
@@ -21,7 +21,7 @@ struct Row {
   double min_us = 0;
   double algbw = 0;  ///< GB/s: bytes / p50
   double busbw = 0;
-  double cpu = 0;           ///< processor seconds that a rank burns a second, the mean of all ranks
+  double cpu = 0;           ///< processor seconds of a rank in each second, the mean of all ranks
   double wait = 0;          ///< the part of its time that a rank sleeps, the mean of all ranks
   std::int64_t wrong = -1;  ///< elements; -1: not checked
 };

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """picture.py [RATIOS.md ...]: draws picture.svg beside each table that scripts/bench.sh wrote.
 
-A curve is an fp32 allreduce of the table: the ratio of the fastest rival's time to ours, by size.
-Standard library only. Without arguments: every ratios.md in this folder and below.
+Each curve shows an fp32 allreduce of the table: the fastest rival's time divided by the time of
+this library, by size. Standard library only. Without arguments: every ratios.md in this folder and
+below.
 """
 
 import pathlib

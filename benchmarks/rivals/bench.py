@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ours against the rivals in one run; started by scripts/bench.sh. See benchmarks/README.md."""
+"""Times this library and its rivals in one run. scripts/bench.sh starts the program. See benchmarks/README.md."""
 
 import argparse
 import datetime
@@ -18,7 +18,7 @@ from runner import Runner
 from settings import BF16, LIBRARIES, all_settings, our_settings
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-HOPELESS = 1.6  # a setting this much behind the best rival at every size is not run in later rounds
+HOPELESS = 1.6  # later rounds skip a setting that takes this many times the best rival's time at every size
 
 
 def arguments():
@@ -60,13 +60,13 @@ def arguments():
     a.seconds = a.seconds or (0.06 if a.quick else 0.3)
     partial = a.quick or a.only or a.libraries
     a.out = a.out or f"{ROOT}/" + ("build/bench" if partial else "benchmarks/results")
-    a.raw = a.report or f"{ROOT}/build/bench/raw.json"  # never in the tree
+    a.raw = a.report or f"{ROOT}/build/bench/raw.json"  # the build folder, because raw results never belong in the tree
     a.rivals, a.build = os.path.abspath(a.rivals), os.path.abspath(a.build)
     return a
 
 
 def plan(a, chosen, state):
-    """[(field, setting, ops, sizes)]: what one round runs, in the order in which it does."""
+    """Returns the launches of one round in their order: [(field, setting, ops, sizes)]."""
     wanted = a.libraries.split(",") if a.libraries else list(LIBRARIES)
     present = [
         s
@@ -128,7 +128,7 @@ def write(a, results, chosen):
 
 
 def rivals(a):
-    """{library: whether it is present, and which version}, of all; installs what is missing."""
+    """Installs the missing libraries. Returns for each library whether it is present, and its version."""
     if a.skip_install:
         state = install.installed(a.rivals)
     else:
@@ -149,7 +149,7 @@ def show(head, field, setting, record):
 
 
 def measure(a, runner, order, results, chosen):
-    """All rounds; results are written after each."""
+    """Runs all rounds, and writes the results after each round."""
     runs, began = results["runs"], time.monotonic()
     for turn in range(a.rounds):
         results["rounds"] = turn + 1
@@ -193,7 +193,7 @@ def main():
     runner = Runner(a.rivals, a.build, machine.processors(), prefix, repeats)
     try:
         measure(a, runner, plan(a, chosen, state), results, chosen)
-    finally:  # who interrupts it has what was timed until then
+    finally:  # after an interrupt, the results so far are kept
         if results["runs"]:
             print("\n" + write(a, results, chosen))
             print(f"bench: written: {a.out}/ratios.md, {a.out}/ratios.svg, {a.raw}")

@@ -1,5 +1,5 @@
-"""What is compared: each case is one operation, size, number of ranks, transport, kind of memory and
-element type."""
+"""The cases of the comparison. A case is one operation, size, number of ranks, transport, kind of memory and element
+type."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @dataclass(frozen=True)
 class Field:
-    """Cases that one launch of a library can answer."""
+    """The cases that one launch of a library can time."""
 
     ranks: int
     transport: str  # shm or tcp
@@ -79,8 +79,8 @@ def all_cases():
 
 
 def selected(only=None, quick=False):
-    """only: words joined by commas; a case is in if its name holds one of them ("2-shm",
-    "alltoall", "heap-allreduce-1M"); words joined by + must all be there ("tcp+64K")."""
+    """only: words joined by commas; a case is selected if its name contains one of these words ("2-shm", "alltoall",
+    "heap-allreduce-1M"). Words joined by + must all be in the name ("tcp+64K")."""
     cases = all_cases()
     if quick:
         cases = [c for c in cases if c.bytes in QUICK_SIZES and c.ranks <= max(4, processors())]

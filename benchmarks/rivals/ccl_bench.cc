@@ -1,5 +1,5 @@
-// oneCCL, by the method of method.h. Needs no launcher: BENCH_RANK and BENCH_SIZE give rank and
-// size. Under a launcher, oneCCL still chooses its own meeting place.
+// Times oneCCL by the method of method.h. Needs no launcher: BENCH_RANK and BENCH_SIZE give rank
+// and size. Under a launcher, oneCCL still chooses the address at which the ranks meet.
 #include <cstdio>
 #include <exception>
 #include <memory>

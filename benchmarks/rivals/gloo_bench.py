@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Gloo through PyTorch (torch.distributed), by the method of method.h: the loop itself is the
-same C code, in the shared library that the variable BENCH_METHOD names; only the operation is
-called back here.
+"""Times Gloo through PyTorch (torch.distributed), by the method of method.h. The loop is the same C
+code as for the other libraries, in the shared library that the variable BENCH_METHOD names. Only
+the operation is a callback into Python.
 
-BENCH_RANK and BENCH_SIZE say who this is, BENCH_STORE names a file that does not exist yet."""
+BENCH_RANK and BENCH_SIZE give rank and size. BENCH_STORE names a file that does not exist yet."""
 
 import ctypes
 import os
@@ -50,7 +50,8 @@ class Library(ctypes.Structure):
 
 
 def reported(function):
-    """No exception may cross the C code: it becomes a message and a failure."""
+    """Turns an exception into a message and a failure, because no exception may pass through C
+    code."""
 
     def call(*arguments):
         try:
@@ -64,8 +65,8 @@ def reported(function):
 
 
 rank, size = int(os.environ["BENCH_RANK"]), int(os.environ["BENCH_SIZE"])
-sent = received = None  # the tensors of the size in hand
-parts = []  # received, one a rank
+sent = received = None  # the tensors of the current size
+parts = []  # the received blocks, one for each rank
 
 
 @reported

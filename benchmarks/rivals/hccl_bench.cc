@@ -1,6 +1,7 @@
-// This project's library, by the method of method.h. Needs no launcher: BENCH_RANK and BENCH_SIZE
-// give rank and size. HCCL_TRANSPORT=tcp gives the tcp cases; --memory heap allocates with
-// aclrtMalloc. Calls only the public interface, so it times the library that LD_LIBRARY_PATH names.
+// Times this project's library by the method of method.h. Needs no launcher: BENCH_RANK and
+// BENCH_SIZE give rank and size. HCCL_TRANSPORT=tcp gives the tcp cases; --memory heap allocates
+// with aclrtMalloc. Calls only the public interface, so it times the library that LD_LIBRARY_PATH
+// names.
 #include <dlfcn.h>
 
 #include <cstdio>

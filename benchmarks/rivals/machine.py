@@ -1,4 +1,4 @@
-"""What the machine is."""
+"""The description of this machine."""
 
 import os
 import platform

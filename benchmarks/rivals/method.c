@@ -16,10 +16,10 @@
 
 enum {
   kBatches = 5,
-  kMostIterations = 100000, /* of one batch */
+  kMostIterations = 100000, /* in one batch */
   kLineWindows = 15,
   kLineTurns = 100,
-  kAttempts = 3 /* for one size, while the machine changes */
+  kAttempts = 3 /* most times that a size is timed while the machine changes */
 };
 
 static const struct bench_library* library;
@@ -42,7 +42,8 @@ static double median(double* values, int count) {
   return values[count / 2];
 }
 
-/* Nanoseconds that a cache line takes from this rank's processor to the other side's. */
+/* The nanoseconds in which a cache line moves from this rank's processor to the other side's
+ * processor. */
 static double line_ns(int side) {
   double times[kLineWindows];
   int i = __atomic_load_n(side == 0 ? &page->ping : &page->pong, __ATOMIC_RELAXED);
@@ -58,8 +59,8 @@ static double line_ns(int side) {
   return median(times, kLineWindows);
 }
 
-/* Collective; good on rank 0. Lines go between rank 0 and the first rank on another processor; 0 if
- * there is none. */
+/* Times a cache line between rank 0 and the first rank on another processor; 0 if there is no such
+ * rank. Collective; the result is valid on rank 0. */
 static double probe(void) {
   double found = 0;
   page->processors[rank] = sched_getcpu();
@@ -72,11 +73,11 @@ static double probe(void) {
 }
 
 static int moved(double a, double b) {
-  const double factor = 1.7; /* as runner.py has it */
+  const double factor = 1.7; /* the same as FACTOR in runner.py */
   return a > factor * b || b > factor * a;
 }
 
-/* Rank 0's word, for all. */
+/* Gives all ranks rank 0's answer. */
 static int agree(int yes) {
   if (rank == 0) page->again = yes;
   barrier();
@@ -104,7 +105,7 @@ static int has_result(const struct task* t) {
   return t->op != BENCH_BARRIER && (t->op != BENCH_REDUCE || rank == root_of(t));
 }
 
-/* How many of the few elements that are looked at in each iteration are wrong. */
+/* The number of wrong elements among the few that each iteration checks. */
 static long look(const struct task* t) {
   return has_result(t) ? values_check_spots(t->type, t->recv, t->round) : 0;
 }
@@ -123,7 +124,8 @@ static void iterate_and_check_all(struct task* t) {
         values_check_all(t->op, t->type, t->recv, t->result, t->count, t->round, root_of(t));
 }
 
-/* Iterations of a batch that fill the time: rank 0's word, so that all ranks agree. */
+/* The number of iterations that fill the time of a batch. Rank 0 decides, so that all ranks
+ * agree. */
 static long agree_on_iterations(struct task* t, long tries, double seconds) {
   barrier();
   const double start = now_us();
@@ -136,8 +138,9 @@ static long agree_on_iterations(struct task* t, long tries, double seconds) {
   return page->iterations;
 }
 
-/* Microseconds of an iteration. No barrier is in the loop: the work that an operation leaves to its
- * caller's next write, such as lines that another rank's processor holds, is part of its time. */
+/* Microseconds of an iteration. The loop has no barrier, so the time includes the work that an
+ * operation leaves to its caller's next write, such as fetching lines that another rank's processor
+ * holds. */
 static double loop_us(struct task* t, long iterations) {
   double times[kBatches];
   barrier();
@@ -152,8 +155,8 @@ static double loop_us(struct task* t, long iterations) {
   return median(times, kBatches);
 }
 
-/* The same without the operation, while all ranks do it. A batch ends when all ranks are done:
- * those that share a processor rewrite one after another. */
+/* As loop_us(), without the operation, while all ranks rewrite. A batch ends when all ranks are
+ * done, because ranks that share a processor rewrite one after another. */
 static double rewrite_us(struct task* t, long iterations) {
   double times[kBatches];
   volatile long unused = 0;
@@ -200,7 +203,7 @@ static long time_size(struct task* t, const char* op, const char* type, double s
     before = probe();
     const double batch = seconds / kBatches;
     iterations = agree_on_iterations(t, 1, batch);
-    iterations = agree_on_iterations(t, iterations, batch); /* warm now */
+    iterations = agree_on_iterations(t, iterations, batch); /* the caches are warm now */
     page->loop_us[rank] = loop_us(t, iterations);
     page->rewrite_us[rank] = rewrite_us(t, iterations);
     after = probe();
@@ -269,7 +272,7 @@ struct plan {
   const char* type_name;
 };
 
-/* False: cannot be understood; the reason is printed. */
+/* False: the arguments are invalid, and the reason has been printed. */
 static int parse(int argc, char** argv, struct bench_options* o, struct plan* plan) {
   for (int i = 1; i < argc; ++i) {
     const char* name = argv[i];
@@ -339,7 +342,7 @@ int bench_main(int argc, char** argv, const struct bench_library* given) {
   library = given;
   join(&o, type);
   void* send = allocate(o.largest < 4096 ? 4096 : o.largest);
-  void* recv = NULL; /* made only when an operation out of place comes */
+  void* recv = NULL; /* allocated by the first operation that is out of place */
   long wrong = 0;
   for (char* op = strtok_r(plan.ops, ",", &rest); op; op = strtok_r(NULL, ",", &rest)) {
     struct task t = {0};

@@ -1,23 +1,24 @@
-/* The method by which every library here is timed: one loop, one check, one statistic, in C, linked
- * into each program (Gloo's calls it from Python). A program gives a bench_library and calls
- * bench_main.
+/* The method that times every library here: one loop, one check and one statistic, in C. Each
+ * program links this code (the program for Gloo calls it from Python), provides a bench_library,
+ * and calls bench_main.
  *
  * For each operation and size, each rank runs this loop, in batches, without a barrier:
  *   1. rewrites its buffer with values that depend on the iteration;
  *   2. runs the operation;
  *   3. looks at a few elements of the result.
- * It then runs the same loop without the operation, while all ranks do. The figure of a size ("us")
- * is the median batch of the first loop less the median batch of the second, on the slowest rank:
- * cache misses that the operation leaves to its caller's next write are part of it. All elements of
- * the result are checked before and after. The root of broadcasts and reductions moves on by one
- * each iteration, so that no rank can run ahead.
+ * Then all ranks run the same loop without the operation. The figure of a size ("us") is the median
+ * batch of the first loop less the median batch of the second, on the slowest rank: the figure
+ * includes cache misses that the operation leaves to its caller's next write. All elements of the
+ * result are checked before and after. The root of broadcasts and reductions moves on by one each
+ * iteration, so that no rank can run ahead.
  *
  * Before and after a size the ranks time how long a cache line takes from one processor to another
- * ("line_ns"): virtual processors move. A size during which that changed is timed again, at most
- * three times in all.
+ * ("line_ns"): virtual processors move. If that time changed during a size, the size is timed
+ * again, at most three times in all.
  *
- * Processes: one a rank, on one host. They share a page file that the driver makes (--page), which
- * carries times, barriers and a little mail (for libraries that need an address to meet at). */
+ * Processes: one for each rank, on one host. The driver makes a file (--page) that the ranks share.
+ * Through this file the ranks exchange times, barriers and short messages (for libraries whose
+ * ranks need an address to meet). */
 #ifndef BENCHMARKS_RIVALS_METHOD_H_
 #define BENCHMARKS_RIVALS_METHOD_H_
 
@@ -43,14 +44,13 @@ enum bench_op {
 
 enum bench_type { BENCH_FP32, BENCH_FP16, BENCH_BF16, BENCH_TYPES };
 
-/** The command line, parsed; see bench_main. It owns its texts, which live as long as the
- * program. */
+/** The parsed command line; see bench_main. Its texts live as long as the program. */
 struct bench_options {
   const char* page;   /**< the file that the ranks share */
   const char* memory; /**< --memory: the memory that the library's allocate returns, "private" or
                          "heap" */
-  size_t largest;     /**< bytes of the largest size asked for */
-  double seconds;     /**< how long one size may be timed, about */
+  size_t largest;     /**< bytes of the largest requested size */
+  double seconds;     /**< about the longest time for one size */
   unsigned limit;     /**< seconds after which the process ends itself */
   int pin;            /**< each rank on a processor of its own (processor = order of arrival) */
 };
@@ -60,23 +60,24 @@ struct bench_options {
 struct bench_library {
   /** Joins; sets *rank and *size and writes the version, at most BENCH_TEXT bytes with its end. */
   int (*open)(const struct bench_options* options, int* rank, int* size, char* version);
-  /** Memory for one buffer; NULL: private pages, filled once. */
+  /** Returns memory for one buffer. If the function is NULL, buffers are private pages, written
+   * once. */
   void* (*allocate)(size_t bytes);
   /** Optional: called on all ranks before a size is timed. */
   int (*prepare)(int op, int type, void* send, void* recv, size_t count);
   /** Runs one operation and returns when this rank's part is done. count: elements of the larger
-   * buffer, of which allgather, reduce-scatter and alltoall have one block a rank. send == recv
-   * when in place. */
+   * buffer, which has one block for each rank in allgather, reduce-scatter and alltoall. In place,
+   * send == recv. */
   int (*run)(int op, int type, void* send, void* recv, size_t count, int root);
   void (*close)(void);
 };
 
-/** --page FILE --ops LIST --sizes LIST [--type fp32|fp16|bf16] [--memory M]
- * [--seconds S] [--limit S] [--pin]. Rank 0 prints lines "BENCH {json}": the library, then one a
- * size. Returns what main returns: 0, 1 a failure, 2 bad arguments, 3 wrong results. */
+/** --page FILE --ops LIST --sizes LIST [--type fp32|fp16|bf16] [--memory M] [--seconds S] [--limit
+ * S] [--pin]. Rank 0 prints lines "BENCH {json}": one for the library, then one for each size.
+ * Returns what main returns: 0, 1 a failure, 2 bad arguments, 3 wrong results. */
 int bench_main(int argc, char** argv, const struct bench_library* library);
 
-/** Rank 0 leaves bytes (at most 8192) for the others; the others wait for them. For use in open. */
+/** Rank 0 stores bytes (at most 8192) for the other ranks, which wait for them. For use in open. */
 void bench_post(const void* bytes, size_t size);
 void bench_fetch(void* bytes, size_t size);
 

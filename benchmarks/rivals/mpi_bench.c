@@ -1,4 +1,5 @@
-/* Any MPI library, by the method of method.h. Build: mpicc -O2 mpi_bench.c method.c page.c values.c
+/* Times any MPI library by the method of method.h. Build: mpicc -O2 mpi_bench.c method.c page.c
+ * values.c
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -27,7 +27,7 @@ void open_page(const char* path) {
 
 void await(const int* word, int unlike) {
   for (unsigned turn = 0; __atomic_load_n(word, __ATOMIC_ACQUIRE) == unlike; ++turn)
-    if (crowded || turn > 100000) sched_yield(); /* the other may have lost its processor */
+    if (crowded || turn > 100000) sched_yield(); /* the writer may have lost its processor */
 }
 
 void barrier(void) {

@@ -1,5 +1,5 @@
-/* The memory that the ranks of a run share: a page, with barriers and mail. Used by method.c
- * only. */
+/* The memory that the ranks of a run share: a page for barriers and short messages. Used by
+ * method.c only. */
 #ifndef BENCHMARKS_RIVALS_PAGE_H_
 #define BENCHMARKS_RIVALS_PAGE_H_
 
@@ -7,8 +7,8 @@
 
 enum { kMail = 8192 };
 
-/* The shared values; they begin as zeros. Each word that is written while others wait has its own
- * lines. */
+/* The shared values; they begin as zeros. Each word that a rank writes while other ranks wait has
+ * its own cache lines. */
 struct page {
   int tickets;
   char pad0[124];
@@ -37,10 +37,11 @@ extern int crowded; /* more ranks than processors: waiting ranks give way at onc
 void open_page(const char* path);
 /* Ends the program. */
 void fail(const char* what);
-/* Until the word is another one. */
+/* Waits until the word differs from `unlike`. */
 void await(const int* word, int unlike);
 void barrier(void);
-/* To a processor of its own: those that the driver may use, in the order in which ranks arrive. */
+/* Binds this rank to a processor of its own. Ranks take the processors that the driver may use, in
+ * the order of their arrival. */
 void pin(void);
 
 #endif /* BENCHMARKS_RIVALS_PAGE_H_ */

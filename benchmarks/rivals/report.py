@@ -1,4 +1,4 @@
-"""From raw results to ratios and their table. Pure: no machine, no files."""
+"""Makes ratios and their table from raw results. Pure: reads neither the machine nor files."""
 
 import statistics
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import cases as c
 from runner import FACTOR
 from settings import LIBRARIES
 
-TIE = 0.97  # a rival that is faster by less is level
+TIE = 0.97  # above this ratio, a faster rival counts as equal
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,14 @@ class Figure:
     spread: float  # slowest round / fastest round
     library: str
     setting: str
-    lines: tuple = ()  # ns that a cache line took from core to core, in each round
+    lines: tuple = ()  # nanoseconds of a cache line from core to core, in each round
 
 
 @dataclass(frozen=True)
 class Row:
     case: c.Case
     ours: Figure = None
-    by_library: dict = None  # library: its best Figure
+    by_library: dict = None  # {library: its best Figure}
     best: Figure = None
 
     @property
@@ -36,7 +36,8 @@ class Row:
 
     @property
     def state(self):
-        """Where the two that are compared were timed: far apart values mean different states."""
+        """The times of a cache line of the two compared figures. Very different times mean that the machine was in
+        different states."""
         lines = [ns for figure in (self.ours, self.best) if figure for ns in figure.lines]
         if not lines:
             return "-"
@@ -54,8 +55,8 @@ class Row:
 
 
 def collect(results):
-    """{(ranks, transport, op, type, bytes): [Figure, ...]}, one a setting. Wrong results never
-    count."""
+    """Returns {(ranks, transport, op, type, bytes): [Figure, ...]}, with one figure for each setting. Wrong results
+    never count."""
     samples = {}
     for run in results["runs"]:
         if run["outcome"] == "wrong results":
@@ -71,8 +72,8 @@ def collect(results):
 
 
 def _one_state(by_setting):
-    """Of every setting the figures of one state of the machine, the one in which most settings were
-    timed; all figures of a setting that has none of it."""
+    """Returns for each setting the figures of one state of the machine: the state in which most settings were timed.
+    For a setting without figures of that state, returns all its figures."""
     lines = {line_of(f) for figures in by_setting.values() for f in figures} - {0.0}
 
     def picked(figures, line):

@@ -1,4 +1,4 @@
-"""Runs one setting of one library once, within a time, and reads what it printed."""
+"""Runs one setting of one library once, within a time limit, and reads the output."""
 
 import contextlib
 import json
@@ -13,11 +13,11 @@ from cases import size_text
 from settings import launch
 
 
-FACTOR = 1.7  # a cache line that takes so much longer: the processors moved, as method.c has it
+FACTOR = 1.7  # if a cache line takes this many times as long, the processors moved; as in method.c
 
 
 def moved(figure):
-    """Whether the machine changed its state while this was timed."""
+    """Whether the machine changed its state while the figure was measured."""
     ns = figure.get("line_ns", [0])
     return max(ns) > FACTOR * min(ns)
 
@@ -28,8 +28,8 @@ class Runner:
         self._prefix, self._repeats = list(prefix), repeats
 
     def run(self, setting, field, ops, sizes, seconds, limit):
-        """A record for the raw results: where it was run, what came of it, a list of figures. It is
-        repeated if the machine changed its state."""
+        """Runs a setting. Returns a record for the raw results: the setting, the outcome and a list of figures. Repeats
+        the run if the machine changed its state."""
         for attempt in range(self._repeats + 1):
             outcome, version, figures = self._once(setting, field, ops, sizes, seconds, limit)
             if outcome != "ok" or not any(map(moved, figures)):
@@ -72,7 +72,7 @@ class Runner:
         return "ok", version, figures
 
     def _execute(self, what, folder, limit):
-        """All output, the exit codes, and whether the time ran out."""
+        """Returns all output, the exit codes, and whether the run exceeded its time."""
         output = os.path.join(folder, "output")
         processes = []
         with open(output, "w") as file:
@@ -94,7 +94,7 @@ class Runner:
                 while any(process.poll() is None for process in processes):
                     if not failed and any(process.poll() for process in processes):
                         failed = True
-                        end = min(end, time.monotonic() + 5)  # the others have little time
+                        end = min(end, time.monotonic() + 5)  # after a failure the other ranks get little time
                     if time.monotonic() > end:
                         late = True
                         break
@@ -109,7 +109,8 @@ class Runner:
 
 
 def end_group(process):
-    """The launcher first hears a polite word, so that it ends its ranks; ranks die with it anyhow."""
+    """Ends the launcher. SIGTERM comes first, so that the launcher can end its ranks; the ranks die with their launcher
+    in any case."""
     for sign, patience in ((signal.SIGTERM, 2), (signal.SIGKILL, 5)):
         if process.poll() is not None:
             return

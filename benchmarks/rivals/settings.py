@@ -1,4 +1,4 @@
-"""The rivals, how each is launched, and the settings in which each is timed. The best setting of a
+"""The rivals, their launchers, and the settings in which each rival is timed. The best setting of a
 rival counts."""
 
 import os
@@ -8,7 +8,7 @@ from cases import KIB, MIB
 from machine import processors
 
 RANKS = (2, 4, 8, 16)
-OWN = tuple(ranks for ranks in RANKS if ranks <= max(2, processors()))  # with a processor each
+OWN = tuple(ranks for ranks in RANKS if ranks <= max(2, processors()))  # a processor for each rank
 CROWDED = tuple(ranks for ranks in RANKS if ranks not in OWN)
 
 
@@ -17,16 +17,16 @@ class Setting:
     library: str
     name: str
     transport: str = "shm"
-    arguments: tuple = ()  # of the launcher
+    arguments: tuple = ()  # arguments of the launcher
     environment: dict = default(default_factory=dict, hash=False)
-    program: tuple = ()  # of the timed program
-    smallest: int = 0  # bytes from which, and up to which, it is timed
+    program: tuple = ()  # arguments of the timed program
+    smallest: int = 0  # the setting is timed from `smallest` to `largest` bytes
     largest: int = 1 << 40
     kinds: tuple = ("allreduce", "others")
     ranks: tuple = RANKS
     pin: bool = True
-    quick: bool = False  # also timed by --quick
-    spins: bool = False  # waits without giving way to ranks on its processor
+    quick: bool = False  # a run with --quick times it, too
+    spins: bool = False  # its ranks wait without yielding their processor
 
     @property
     def key(self):
@@ -42,13 +42,13 @@ LIBRARIES = {  # in the order of the tables
     "ccl": "oneCCL",
     "gloo": "Gloo (PyTorch)",
 }
-BF16 = ("mpich5", "impi", "ccl", "gloo")  # those that reduce this type
+BF16 = ("mpich5", "impi", "ccl", "gloo")  # libraries that reduce bf16
 PROGRAMS = {
     "ccl": "ccl_bench",
     **{mpi: f"mpi_bench_{mpi}" for mpi in ("ompi4", "ompi5", "mpich4", "mpich5", "impi")},
 }
 
-# Open MPI's temporaries from the heap rather than fresh pages each time: half the time at 64 MiB.
+# Makes Open MPI take temporary memory from the heap, not from fresh pages each time. That halves the time at 64 MiB.
 KEEP_PAGES = {
     "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1073741824:"
     "glibc.malloc.trim_threshold=4294967295"
@@ -133,7 +133,7 @@ def _intel_mpi():
     def allreduce(number):
         return {"I_MPI_ADJUST_ALLREDUCE": str(number)}
 
-    waits = {"I_MPI_WAIT_MODE": "1"}  # otherwise its ranks spin without giving way
+    waits = {"I_MPI_WAIT_MODE": "1"}  # without this, ranks spin and do not yield
     # Without I_MPI_COLL_INTRANODE, collectives still go through shared memory.
     tcp = {
         "I_MPI_FABRICS": "ofi",
@@ -206,15 +206,15 @@ def our_settings(ranks, transport, memories):
 
 @dataclass
 class Launch:
-    """One command, or one for each rank, and the variables that are added to the environment."""
+    """One command for all ranks, or one for each rank, and the variables that are added to the environment."""
 
     commands: list
     environment: dict
-    of_rank: list  # variables of each command alone
+    of_rank: list  # additional variables for each command
 
 
 def launch(setting, ranks, program_arguments, page, rivals, build, processors):
-    """The processes of one run. rivals: the folder of install.py; build: of this project."""
+    """Returns the commands of one run. rivals: the folder of install.py. build: the build folder of this project."""
     arguments = [*program_arguments, "--page", page, *setting.program]
     if setting.pin:
         arguments.append("--pin")
@@ -234,7 +234,7 @@ def _launch_open_mpi(setting, ranks, arguments, rivals, crowded):
     environment = _environment(setting)
     newest = setting.library == "ompi5"
     mpirun = f"{rivals}/ompi5/bin/mpirun" if newest else _debian_mpirun()
-    # Ranks pin themselves, all libraries alike.
+    # Ranks pin themselves, in the same way for all libraries.
     command = [mpirun, "--bind-to", "none", "-np", str(ranks)]
     if crowded:
         command += ["--map-by", ":OVERSUBSCRIBE"] if newest else ["--oversubscribe"]
@@ -267,11 +267,11 @@ def _launch_mpich(setting, ranks, arguments, rivals):
 
 
 def _launch_each(setting, ranks, arguments, page, rivals, build):
-    """Without a launcher: one process a rank."""
+    """Commands without a launcher: one process for each rank."""
     environment = _environment(setting, BENCH_SIZE=str(ranks))
     of_rank = [{"BENCH_RANK": str(r)} for r in range(ranks)]
     library = setting.library
-    program = [f"{rivals}/bin/{library}_bench"]  # oneCCL's, and those of torch/engines.py
+    program = [f"{rivals}/bin/{library}_bench"]  # the program for oneCCL, or one of torch/engines.py
     if library == "ccl":
         environment = {**_ccl_environment(f"{rivals}/ccl", ranks), **environment}
         for r in range(ranks):

@@ -40,7 +40,7 @@ static void encode(int type, unsigned number, void* out) {
   }
 }
 
-/* A tile of this rank's values, long enough to begin at any of the period's places. */
+/* A tile of this rank's values, long enough to begin at any position within a period. */
 static char tile[kTile + kPeriod * sizeof(float)];
 
 void values_begin(int type, int own_rank, int all_ranks) {
@@ -88,7 +88,7 @@ long values_check_all(int op, int type, const void* result, size_t elements, siz
       op == BENCH_ALLGATHER || op == BENCH_ALLTOALL ? count / (size_t)ranks : elements;
   long wrong = 0;
   for (size_t begin = 0; begin < elements; begin += block) {
-    /* A block repeats its first period. */
+    /* The values of a block repeat with the period. */
     const char* at = (const char*)result + begin * width;
     const size_t first = block < kPeriod ? block : kPeriod;
     for (size_t i = 0; i < first; ++i) {
@@ -101,7 +101,8 @@ long values_check_all(int op, int type, const void* result, size_t elements, siz
   return wrong;
 }
 
-/* Computed beforehand: the time between operations should be short, and the same on all ranks. */
+/* Expected values are computed in advance, so that the time between operations is short, and the
+ * same on all ranks. */
 enum { kSpots = 3 };
 static struct {
   size_t at[kSpots];

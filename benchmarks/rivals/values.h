@@ -1,7 +1,7 @@
 /* The contents of the ranks' buffers, and the right results: whole numbers, small enough to be
  * exact in every type with sums over 16 ranks, that differ by rank, element and round. A round is
- * an iteration; its root is rank round % ranks. `count` is of the larger buffer, as in method.h.
- * One thread only. */
+ * an iteration; its root is rank round % ranks. `count` is the number of elements of the larger
+ * buffer, as in method.h. One thread only. */
 #ifndef BENCHMARKS_RIVALS_VALUES_H_
 #define BENCHMARKS_RIVALS_VALUES_H_
 
@@ -13,7 +13,7 @@ void values_begin(int type, int own_rank, int all_ranks);
 /** This rank's values of a round. */
 void values_write(int type, void* buffer, size_t bytes, unsigned round);
 
-/** Looks at all elements of the result (`elements` of them); 0: none is wrong. */
+/** Checks all `elements` elements of the result. Returns the number of wrong elements. */
 long values_check_all(int op, int type, const void* result, size_t elements, size_t count,
                       unsigned round, int root);
 

@@ -1,4 +1,5 @@
-"""Times the allreduce of vLLM's tensor-parallel group, its own communicator and hccl in turn: microseconds a call.
+"""Times the allreduce of vLLM's tensor-parallel group with vLLM's own communicator and with hccl, in turn. Prints
+microseconds for each call.
 
 vllm_allreduce.py [--ranks N] [--rounds R], with the Python of .venv-vllm. Sums are checked.
 """
@@ -12,8 +13,8 @@ import subprocess
 import sys
 import time
 
-TOKENS = (1, 8, 64, 512)  # of a hidden size of 2,048 in bf16: 4 KiB a token
-SECONDS = 0.3  # of one size in one round
+TOKENS = (1, 8, 64, 512)  # with a hidden size of 2,048 in bf16, a token has 4 KiB
+SECONDS = 0.3  # for one size in one round
 
 
 def rank_main(rank: int, ranks: int, port: str) -> None:
@@ -38,7 +39,7 @@ def rank_main(rank: int, ranks: int, port: str) -> None:
         assert total.eq(ranks * (ranks + 1) / 2).all()
         data.zero_()
         times = []
-        # All ranks make as many calls: so many that the slowest communicator takes a second or two.
+        # All ranks make the same number of calls. With this number the slowest communicator takes a second or two.
         for _ in range(int(SECONDS / (20e-6 * (1 + tokens / 4)))):
             begin = time.perf_counter()
             group.all_reduce(data)

@@ -1,8 +1,8 @@
 """Generates tokens by a Llama of 16 layers (tests/vllm/generate.py) on vLLM with hccl and with vLLM's own communicator:
-tokens a second, and the time in collectives. The tokens have to be the same.
+tokens a second, and the time in collectives. Both must generate the same tokens.
 
-vllm_tokens.py [--ranks N] [--hosts 2] [--rounds R], with the Python of .venv-vllm. One engine has both
-communicators and takes them in turn. Two hosts are network namespaces (root); vLLM's own is Gloo there.
+vllm_tokens.py [--ranks N] [--hosts 2] [--rounds R], with the Python of .venv-vllm. One engine has both communicators
+and uses them in turn. Two hosts are network namespaces (root); vLLM's own is Gloo there.
 """
 
 import argparse
@@ -32,13 +32,13 @@ def own_communicator(tp: Any, hosts: int) -> Any:
     from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 
     gloo = torch.distributed.new_group(tp.ranks, backend="gloo")
-    # By the name tp it takes its shared memory, which namespaces of one machine share, too.
+    # With the name "tp", vLLM uses shared memory, which the namespaces of one machine would share, too.
     name = "tp_own" if hosts == 1 else ""
     return CpuCommunicator(tp.cpu_group, tp.device, gloo, name)
 
 
 def queued() -> float:
-    """Seconds that this thread has waited for a core which others had."""
+    """Seconds that this thread has waited for a core."""
     return int(pathlib.Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
@@ -66,7 +66,7 @@ def rank_main(a: argparse.Namespace) -> None:
             times.clear()
             begin = queued()
             said = [name, *generate.generate(llm, SIZE, PROMPTS, a.tokens), times]
-            if number:  # the first one warms
+            if number:  # the first round warms up
                 print("said:", json.dumps([*said, queued() - begin]), flush=True)
     os._exit(0)
 
@@ -96,7 +96,7 @@ def run(names: list[str], a: argparse.Namespace) -> list[list[Any]]:
             subprocess.Popen(
                 [*enter, *command, "--rank"],
                 env={**os.environ, **{k: str(v) for k, v in variables.items()}},
-                stdout=outputs[rank],  # a pipe would hold a rank up
+                stdout=outputs[rank],  # not a pipe: a rank would block on a full pipe
                 stderr=subprocess.STDOUT,
             )
         )
@@ -137,7 +137,7 @@ def main() -> None:
         speeds = [count / max(each[2] for each in same) for same in rounds]
         inside = [statistics.mean(sum(each[3]) for each in same) for same in rounds]
         waits = [statistics.mean(each[4] for each in same) for same in rounds]
-        # The last rank to come waits for no other.
+        # The last rank that enters a call waits for no other rank, so its time is the shortest.
         calls = [min(x) for same in rounds for x in zip(*(each[3] for each in same), strict=True)]
         shares = statistics.quantiles(calls, n=10)
         us = ", ".join(f"{shares[i] * 1e6:.0f}" for i in (0, 4, 8))

@@ -19,9 +19,9 @@ struct Model {
   std::vector<Gradient> gradients;
 };
 
-/// The gradients divided by `scale`, but at least one element each; the times stay. `shrink`
-/// divides gradients and times. Throws std::runtime_error, which names the file, if the file is no
-/// model.
+/// Reads a model. `scale` divides the sizes of the gradients (each keeps at least one element) and
+/// leaves the times as they are. `shrink` divides sizes and times. Throws std::runtime_error with
+/// the name of the file if the file is no model.
 Model load_model(const std::string& path, double scale, double shrink);
 
 }  // namespace split_bench

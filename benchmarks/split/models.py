@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """models.py [--check]: writes models/*.json, the gradients of real networks, from their architectures.
 
-Each file lists the gradients in the order in which backward completes them, and when. Parameter counts must be
-the published ones, or nothing is written. --check compares with the files that are there.
+Each file lists the gradients in the order in which backward completes them, with the times of completion. If the
+parameter counts differ from the published counts, nothing is written. --check compares with the existing files.
 
-When a gradient is ready: a layer's backward costs twice its forward (gradient of the weights and of the inputs;
-the first layer has no input to differentiate), counted in multiply-adds; forward and backward together take the
-step time. The step time is published where `source` says so, and otherwise the multiply-adds at the rate which the
-published ResNet-50 time means. It is that of an accelerator that computes by itself; only its proportion to the
-network matters here."""
+When a gradient is ready: a layer's backward costs twice its forward (gradient of the weights and of the inputs; the
+first layer has no input to differentiate), counted in multiply-adds; forward and backward together take the step time.
+The step time is published where `source` says so. Otherwise it follows from the multiply-adds, at the rate of the
+published ResNet-50 time. The step time is that of an accelerator; only its ratio to the network's time matters here."""
 
 import argparse
 import json
@@ -43,7 +42,7 @@ class Network:
         self.layer(name, inputs * outputs * positions, weight=inputs * outputs, bias=outputs)
 
     def work(self, macs):
-        """Work without parameters."""
+        """Adds work without parameters."""
         self.layers.append((macs, []))
 
     def parameters(self):
@@ -121,11 +120,11 @@ def mobilenet_v1():
 
 
 def attention(net, width, tokens):
-    net.work(2 * tokens * tokens * width)  # scores, and the sum of the values they weigh
+    net.work(2 * tokens * tokens * width)  # the scores, and the weighted sum of the values
 
 
 def bert_base(tokens=128):
-    """With the heads of pre-training. The word embedding is the last layer's weight, too: its gradient is complete
+    """BERT with the heads of pre-training. The word embedding is the last layer's weight, too: its gradient is complete
     only when backward reaches the embedding."""
     net = Network()
     width = 768
@@ -171,7 +170,7 @@ def gpt2_small(tokens=1024):
     return net
 
 
-# File: what it is called, the network, its published parameters and tensors, samples a step, published samples/s.
+# File: (name, network, published number of parameters, number of tensors, samples in a step, published samples/s).
 MODELS = {
     "resnet50": ("ResNet-50", resnet50, 25_557_032, 161, 64, 219),
     "bert_base": ("BERT-base", bert_base, 110_106_428, 206, 32, None),

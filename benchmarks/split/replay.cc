@@ -25,7 +25,7 @@ constexpr double kMega = 1 << 20;
 constexpr double kHorovodCycle = 1e-3;
 constexpr std::uint32_t kFew = hccl::split::kDocumentedSegments;
 constexpr std::uint32_t kMany = 32;
-// The least number of rounds, however short the time is.
+// The least number of rounds, even if the time is too short for them.
 constexpr int kLeastRounds = 5;
 
 struct Options {
@@ -33,14 +33,14 @@ struct Options {
   double scale = 1;
   double shrink = 1;
   double share = 1;
-  double seconds = 0;  // after which no further round begins; 0: none
+  double seconds = 0;  // after this time no further round begins; 0: no limit
   int iterations = 10;
   int warmup = 2;
-  int learning = 120;  // iterations before the automatic plan is measured: until it has settled
+  int learning = 120;  // iterations until the automatic plan has settled and is measured
   std::string trace;
 };
 
-/// The strategies, and the predictions for them. All ranks must call it.
+/// Makes the strategies and their predictions. All ranks must call it.
 class Bench {
  public:
   Bench(const World& world, const Model& model, const Options& options)
@@ -105,7 +105,7 @@ class Bench {
     if (!options_.trace.empty()) read_promise(automatic);
   }
 
-  /// Medians over the iterations of the slowest rank's times. All ranks must call it.
+  /// The medians, over the iterations, of the slowest rank's times. All ranks must call it.
   ordered_json result(const Model& model) {
     ordered_json rows = ordered_json::array();
     double compute = 0;
@@ -236,7 +236,7 @@ class Bench {
   std::vector<std::uint64_t> bytes_;
   std::vector<double> ready_;
   hccl::split::AffineCost line_;
-  hccl::split::Cost cost_;  // the line, or a table if it does not fit
+  hccl::split::Cost cost_;  // the line, or a table if the line does not fit
   std::vector<std::pair<std::uint64_t, double>> probe_;
   std::vector<Strategy> strategies_;
   std::mt19937 shuffle_{1};

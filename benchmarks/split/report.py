@@ -1,10 +1,10 @@
-"""What run.py found, as a page: a table of each case, and the bars with what was measured against them."""
+"""Writes the results of run.py as a page: a table for each case, and the bars with the measured values."""
 
 UNLIMITED = "unlimited"
 AUTOMATIC = "ours, measured"
 DEFAULT = "HCCL default (96.54 %)"
-TIE = 0.01  # of the iteration: as good as equal
-DISTURBED = 0.05  # compute takes so much longer than it should: other programs have the cores
+TIE = 0.01  # a smaller share of the iteration counts as equal
+DISTURBED = 0.05  # if compute takes longer by this share, other programs use the cores
 
 
 def limited(case):
@@ -25,7 +25,7 @@ def others(case):
 
 
 def disturbed(case):
-    """How much longer compute took than the model says: on an idle machine next to nothing."""
+    """By which share compute took longer than in the model; almost 0 on an idle machine."""
     return case["strategies"][0]["iteration_ms"] / case["step_ms"] - 1 if case.get("step_ms") else 0
 
 
@@ -51,7 +51,7 @@ def table(case):
 
 
 def least_exposed(case):
-    """In network-limited cases: the automatic plan exposes least, or as good as."""
+    """In network-limited cases: the automatic plan exposes the least time, or almost the least."""
     if not limited(case):
         return None
     ours, best = strategy(case, AUTOMATIC), min(others(case), key=lambda s: s["exposed_ms"])
@@ -87,7 +87,8 @@ def as_predicted(case):
 
 
 def no_worse_on_one_host(case):
-    """On one host with a rank a core at most: the automatic choice is never more than 2 % slower than the best."""
+    """On one host with at most one rank on each core: the automatic choice is never more than 2 % slower than the
+    best."""
     if limited(case) or case["ranks"] > case.get("cores", case["ranks"]):
         return None
     ours, best = strategy(case, AUTOMATIC), min(others(case), key=lambda s: s["iteration_ms"])

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""run.py [options]: what gradient fusion is worth for real networks, by strategy, with real allreduces.
+"""run.py [options]: measures the gain of gradient fusion for real networks, by strategy, with real allreduces.
 
-Each rank is a process. In the limited cases each has a host of its own: a network namespace, joined to the others by
-a bridge, whose line is limited in both directions by tbf (needs root for `ip netns` and `tc`). In the unlimited case
-all are on this host. Prints a table, and writes all figures as JSON."""
+Each rank is a process. In the limited cases each rank has its own host: a network namespace on a bridge. tbf limits the
+line of each host in both directions (needs root for `ip netns` and `tc`). In the unlimited case all ranks are on this
+host. Prints a table, and writes all figures as JSON."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 MODELS = ("resnet50", "bert_base", "vgg16", "gpt2_small", "mobilenet_v1")
 UNLIMITED = report.UNLIMITED
 MTU = 9000
-CONGESTION_CONTROL = "cubic"  # Linux's default, whatever this host is set to
+CONGESTION_CONTROL = "cubic"  # Linux's default, independent of this host's setting
 LONGEST_ITERATION = 0.4  # seconds; longer ones are shrunk, times and gradients alike
 RESULTS = os.path.join(ROOT, "benchmarks", "results")
 
@@ -61,7 +61,8 @@ def run(*command):
 
 
 def allow_congestion_control():
-    """Network namespaces may choose only what is allowed outside of them."""
+    """Allows the algorithm on this host, because a network namespace may choose only algorithms that its host
+    allows."""
     path = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
     with open(path, encoding="ascii") as file:
         allowed = file.read().split()
@@ -104,9 +105,9 @@ class Hosts:
             run("ip", "-n", name, "link", "set", "eth0", "up")
             run("ip", "-n", name, "link", "set", "lo", "up")
             run("ip", "netns", "exec", name, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={CONGESTION_CONTROL}")
-            # The burst is what may go at once: the 64 KB that the kernel hands to a line in one piece, which cards
-            # send as packets on their own. With less, tbf takes them apart, at the cost of a core. The queue is long:
-            # nothing is lost.
+            # The burst has at least the 64 KB that the kernel gives to a line in one piece (network cards cut such a
+            # piece into packets). With a smaller burst, tbf itself cuts the pieces, at the cost of a core. The queue is
+            # long, so that no packet is lost.
             burst = max(70000, int(self.gbit * 1e9 / 8 * 50e-6))
             limit = ["tbf", "rate", f"{self.gbit * 1000:.3f}mbit", "burst", str(burst), "limit", "33554432"]
             run("ip", "-n", name, "link", "set", "eth0", "mtu", str(MTU))
@@ -123,13 +124,14 @@ class Hosts:
 
 
 def replay(given, model, ranks, prefix, address, shrink=1.0):
-    """Starts all ranks; prefix(rank) is what their command begins with. The figures of rank 0."""
+    """Starts all ranks; prefix(rank) is the beginning of a rank's command. Returns the figures of rank 0."""
     program = os.path.join(given.build, "benchmarks", "split_replay")
     processes = []
     one_host = address == "127.0.0.1"
     scale = 1 if one_host else given.scale
     path = os.path.join(HERE, "models", model + ".json")
-    # A core for each rank, as mpirun binds them; with more ranks than cores, as many on each.
+    # Binds each rank to a core, as mpirun does. If there are more ranks than cores, the cores get equal numbers of
+    # ranks.
     cores = sorted(os.sched_getaffinity(0))
     for rank in range(ranks):
         environment = dict(
@@ -147,12 +149,13 @@ def replay(given, model, ranks, prefix, address, shrink=1.0):
               if process.returncode]
     if failed:
         sys.exit(f"run.py: {model} on {ranks} ranks failed:\n" + "\n".join(failed))
-    sys.stderr.write(answers[0][1])  # of rank 0: HCCL_LOG=info tells the plans
+    sys.stderr.write(answers[0][1])  # the log of rank 0 has the plans
     return json.loads(answers[0][0])
 
 
 def shrink_for(model, ranks, gbit):
-    """So that the longest iteration, which is without overlap, takes no longer than it may."""
+    """Returns the factor that shrinks the model, so that its longest iteration, the one without overlap, keeps the
+    limit."""
     with open(os.path.join(HERE, "models", model + ".json"), encoding="utf-8") as file:
         data = json.load(file)
     size = 4 * sum(gradient["elements"] for gradient in data["gradients"])

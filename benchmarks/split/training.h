@@ -21,8 +21,8 @@ struct Strategy {
   HcclFusion fusion = nullptr;
   std::optional<double> predicted_end{};
   std::optional<double> lower_bound{};
-  std::vector<double> times{};    // of this rank, in seconds; each iteration
-  std::vector<double> compute{};  // the part of it until backward ended
+  std::vector<double> times{};    // of each iteration on this rank, in seconds
+  std::vector<double> compute{};  // the part of that time until backward ended
 };
 
 class Replay {
@@ -35,7 +35,8 @@ class Replay {
       total += model.gradients[i].elements;
     }
     elements_ = total;
-    // Device memory, as programs for HCCL use it: ranks of one host reach it without a copy.
+    // Device memory, as programs for HCCL use it. The ranks of one host reach this memory without a
+    // copy.
     void* memory = nullptr;
     if (aclrtMalloc(&memory, total * sizeof(float), ACL_MEM_MALLOC_HUGE_FIRST) != ACL_SUCCESS)
       throw std::runtime_error("aclrtMalloc failed");
@@ -88,8 +89,8 @@ class Replay {
     }
   }
 
-  /// The times of an allreduce of this training, for a few sizes up to all of it. The largest is
-  /// timed first, which uses up the bytes that the network lets pass at once.
+  /// The times of allreduces of a few sizes, up to the size of all gradients. The largest is timed
+  /// first, which uses up the bytes that the network lets pass at once.
   std::vector<hccl::split::CostSample> probe() {
     std::vector<hccl::split::CostSample> samples;
     constexpr int kTimes = 3;
@@ -114,7 +115,7 @@ class Replay {
 
  private:
   static float value(std::size_t gradient, std::uint32_t rank) {
-    return static_cast<float>(gradient % 100 + rank);  // their sums are exact
+    return static_cast<float>(gradient % 100 + rank);  // the sums of such values are exact
   }
 
   void check_sums(const std::string& name) const {

@@ -21,7 +21,7 @@ double now();  ///< seconds
 
 class World {
  public:
-  World();  ///< joins by the launcher's environment
+  World();  ///< joins the ranks that the launcher started
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;

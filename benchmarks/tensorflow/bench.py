@@ -1,4 +1,5 @@
-"""Training steps a second with TensorFlow: this library, Horovod, MultiWorkerMirroredStrategy and no exchange.
+"""Measures training steps per second with TensorFlow: with this library, Horovod, MultiWorkerMirroredStrategy and
+without exchange.
 
     benchmarks/tensorflow/bench.sh [--ranks 2] [--rounds 5] [--models mlp,lenet] [--ways hccl,horovod]
     benchmarks/tensorflow/bench.sh --gbit 1     two ranks in network namespaces behind such a line; needs root
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 
-MODELS = {  # name: (what it is, batch, steps of a window)
+MODELS = {  # name: (description, batch, steps of a window)
     "mlp": ("MLP 784-128-10", 32, 400),
     "lenet": ("LeNet", 32, 100),
     "wide": ("MLP 784-1024-1024-10", 32, 60),
@@ -68,7 +69,7 @@ def make_model(name):
 
 
 class Exchange:
-    """What a way does to gradients, and who this rank is."""
+    """The exchange of gradients in one way, and this rank's number."""
 
     def __init__(self, way):
         self.strategy, self.reduce = None, lambda gradients: gradients
@@ -106,7 +107,7 @@ class Exchange:
 
 
 def work(way, models):
-    """One round of one way: {model: steps a second} of this rank, as a line of JSON."""
+    """Runs one round of one way. Prints {model: steps per second} of this rank as a line of JSON."""
     import numpy as np
     import tensorflow as tf
 
@@ -130,7 +131,7 @@ def work(way, models):
             best = max(best, steps / (time.perf_counter() - begin))
         total = sum(float(np.abs(v.numpy()).sum(dtype="float64")) for v in model.trainable_variables)
         figures[name] = (best, total)
-    # Without an exchange nothing keeps the ranks together; the figures are the slowest rank's.
+    # Each rank prints its own figures, because ranks without an exchange may differ. The slowest rank counts.
     print(f"FIGURES {json.dumps(figures)}", flush=True)
 
 
@@ -162,7 +163,7 @@ def make_step(name, batch, exchange):
 
 
 def run_round(way, ranks, models, hosts=None, folder=None):
-    """{model: steps a second} of the slowest rank."""
+    """Runs one way. Returns {model: steps per second} of the slowest rank."""
     sockets = [socket.socket() for _ in range(ranks)]
     for each in sockets:
         each.bind(("", 0))
@@ -198,7 +199,7 @@ def under_mpirun(command, ranks, environment, hosts, addresses, folder):
         binding = ["--bind-to", "core" if ranks <= (os.cpu_count() or 1) else "none"]
         start += ["--oversubscribe", *binding, "-np", str(ranks)]
     else:
-        # What mpirun takes for ssh goes to the namespace of the address.
+        # mpirun calls this script in place of ssh. The script enters the namespace of the address.
         agent = pathlib.Path(folder, "agent")
         names = " ".join(f'[ "$1" = {a} ] && name={hosts.name(i)};' for i, a in enumerate(addresses))
         agent.write_text(f'#!/bin/sh\n{names} shift\nexec ip netns exec $name sh -c "$*"\n')
@@ -236,7 +237,7 @@ def on_hosts(command, environment, hosts, port, folder, way):
 
 
 def bounds(folder, models):
-    """{model: steps a second that the planner gives as the most}, of the traces of the last round."""
+    """Returns {model: the most steps per second by the planner's bound}, from the traces of the last round."""
     found = {}
     for number, name in enumerate(models):
         traces = [f"{folder}/hccl_trace_rank{rank}_{number}.pb" for rank in range(2)]

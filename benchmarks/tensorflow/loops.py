@@ -1,4 +1,4 @@
-"""Steps a second with a loop of 1 and of 100, on one core: each case in a process of its own.
+"""Measures steps per second with loops of 1 and of 100 steps, on one core. Each case has its own process.
 
     .venv-tf215/bin/python benchmarks/tensorflow/loops.py
 """
@@ -15,7 +15,7 @@ WINDOWS, SECONDS, BATCH = 4, 0.4, 32
 
 
 def rate(run, steps):
-    """The best of some windows."""
+    """The most steps per second in one of several windows."""
     run()
     best = 0.0
     for _ in range(WINDOWS):

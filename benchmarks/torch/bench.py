@@ -1,10 +1,10 @@
-"""The PyTorch backend against Gloo, in one run.
+"""Compares the PyTorch backend with Gloo in one run.
 
     torchrun --nproc-per-node 2 benchmarks/torch/bench.py [--rounds 7] [--only DDP] [--overhead]
 
-Both have a process group on the same ranks and take turns, batch by batch. A batch is a loop in which each rank rewrites
-its input and runs the operation, without barriers; the figure is its time less that of the rewriting alone, on the
-slowest rank. The table has medians over the rounds. Results are checked after every batch.
+Both have a process group on the same ranks and take turns, batch by batch. A batch is a loop in which each rank
+rewrites its input and runs the operation, without barriers; the figure is the time of this loop less the time of the
+rewriting alone, on the slowest rank. The table has medians over the rounds. Results are checked after every batch.
 """
 
 import argparse
@@ -109,7 +109,8 @@ def resnet50_shapes():
 
 
 class Gradients(torch.nn.Module):
-    """A network with ResNet-50's parameters and next to no computation: backward makes each gradient, last to first."""
+    """A network with ResNet-50's parameters and almost no computation. Backward makes the gradients from the last to
+    the first."""
 
     def __init__(self):
         super().__init__()
@@ -125,7 +126,7 @@ class Gradients(torch.nn.Module):
 
 
 class Ddp:
-    """Step and no_sync step of the network under each backend."""
+    """Times a step and a no_sync step of the network under each backend."""
 
     name, size = "DDP step less no_sync step, ResNet-50", 4 * 25_557_032
 
@@ -157,7 +158,7 @@ class Ddp:
 
 
 def slowest(seconds):
-    """The largest of all ranks, for each entry."""
+    """Replaces each entry by the largest of all ranks."""
     tensor = torch.tensor(seconds, dtype=torch.float64)
     dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
     return tensor.tolist()
@@ -166,7 +167,7 @@ def slowest(seconds):
 def time_case(case, groups, rounds):
     found = {name: [] for name in BACKENDS}
     counts = {}
-    for name in BACKENDS:  # warm, and find how many make a batch of about 50 ms
+    for name in BACKENDS:  # warm up, and find the number of operations in 50 ms
         case.batch(groups[name], 3)
         (once,) = slowest([case.batch(groups[name], 5)])
         counts[name] = max(3, min(2000, int(0.05 / once)))
@@ -203,7 +204,7 @@ def overhead(rounds):
         extra_ldflags=[str(next(package.glob("libhccl.so.*"))), f"-Wl,-rpath,{package}"],
     )
     if dist.get_rank() == 0:
-        build()  # the others find it built
+        build()  # the other ranks find the built module
     dist.barrier()
     module = build()
     group = dist.new_group(backend="hccl")

@@ -1,6 +1,6 @@
-// The allreduce that an engine for inference on CPUs has written for itself, by the method of
-// rivals/method.h: DeepSpeed's, or vLLM's with ENGINE_VLLM. engines.py gets its source, which is
-// included as it is, and compiles this for the comparison only.
+// Times the allreduce that an inference engine for CPUs brings, by the method of rivals/method.h:
+// DeepSpeed's or, with ENGINE_VLLM, vLLM's. engines.py gets the engine's source, which is included
+// unchanged, and compiles this file for the comparison only.
 #ifdef ENGINE_VLLM
 #include "cpu/shm.cpp"
 #else
@@ -17,7 +17,7 @@ extern "C" {
 
 namespace {
 
-at::Tensor tensor;  // around the buffer that is timed
+at::Tensor tensor;  // a tensor over the timed buffer
 
 #ifdef ENGINE_VLLM
 
@@ -38,7 +38,7 @@ void allreduce() { shm_allreduce(manager, tensor); }
 void join_engine(std::string name) {
   char port[] = "0";
   shm_initialize(ranks, rank, name.data(), port);
-  barrier();  // it maps memory that may not have its length yet
+  barrier();  // the call maps memory that must have its length
   name = std::string(SHM_BUFFER_NAME) + "_" + std::to_string(getuid()) + "_" + name + "_0_";
   shm_unlink((name + std::to_string(rank)).c_str());
 }
@@ -53,7 +53,7 @@ void allreduce() {
 int open_engine(const bench_options* options, int* own, int* all, char* version) {
   *own = bench_environment("BENCH_RANK");
   *all = bench_environment("BENCH_SIZE");
-  std::string folder = options->page;  // of this run alone
+  std::string folder = options->page;  // the folder belongs to this run alone
   folder.resize(folder.rfind('/'));
   join_engine(folder.substr(folder.rfind('/') + 1));
   std::snprintf(version, BENCH_TEXT, "%s", ENGINE_VERSION);

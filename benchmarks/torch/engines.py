@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""engines.py [--ranks 2]: allreduce against those that CPU inference engines have written for themselves.
+"""engines.py [--ranks 2]: compares allreduce with the allreduces that inference engines for CPUs bring.
 
 DeepSpeed's and vLLM's come from their source packages and are compiled for this comparison only; Intel MPI comes with
-rivals/install.py. All run at their C interfaces, in turn, by the method of rivals/method.h: a loop of rewriting and
-allreduce without barriers, less the rewriting; results are checked. The table has medians over the rounds, the best of
-a library's settings. Run it with a Python that has torch."""
+rivals/install.py. All are timed at their C interfaces, in turn, by the method of rivals/method.h: the time of a loop of
+rewriting and allreduce without barriers, less the time of the rewriting; results are checked. The table has medians
+over the rounds, for the best setting of each library. Run it with a Python that has torch."""
 
 import argparse
 import os
@@ -28,7 +28,8 @@ from cases import KIB, MIB, Field, size_text
 from runner import Runner
 
 VERSIONS = {"deepspeed": "0.19.8", "vllm": "0.33.0"}
-# pip asks a source package for its name by its setup.py: what vLLM's needs for that, and its answers.
+# To learn the name of a source package, pip runs its setup.py. These are the packages that vLLM's setup.py needs, and
+# its answers.
 SETUP = ["setuptools_rust", "setuptools_scm", "wheel", "regex", "cmake", "ninja"]
 ANSWERS = {
     "VLLM_TARGET_DEVICE": "empty",
@@ -57,7 +58,7 @@ def arguments():
 
 
 def source(folder, name):
-    """The folder csrc of the engine's source package."""
+    """Returns the folder csrc of the engine's source package."""
     package = f"{name}-{VERSIONS[name]}"
     if not (folder / package).exists():
         tools, pip = folder / "setup", [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
@@ -73,12 +74,12 @@ def source(folder, name):
 
 
 def build_engine(folder, name):
-    """The timed program, beside the rivals'."""
+    """Builds the timed program in the folder of the rivals' programs."""
     program = folder.parent / "bin" / f"{name}_bench"
     code = HERE / "engine_bench.cc"
     if program.exists() and program.stat().st_mtime > code.stat().st_mtime:
         return
-    headers = folder / "headers/torch"  # in place of the one that wants Python's
+    headers = folder / "headers/torch"  # replaces torch's header, which needs Python's headers
     headers.mkdir(parents=True, exist_ok=True)
     (headers / "extension.h").write_text("#include <torch/all.h>\n")
     includes = [headers.parent, source(folder, name), ROOT]

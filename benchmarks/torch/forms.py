@@ -1,6 +1,6 @@
-"""Times of the backend's form in Python and of the compiled form, in turns, on two ranks.
+"""Times the backend's form in Python and its compiled form, in turn, on two ranks.
 
-    python benchmarks/torch/forms.py        microseconds an operation, the median
+    python benchmarks/torch/forms.py        the median microseconds of an operation
 """
 
 import os

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""forward.py [--gbit 1]: a training step of ResNet-50 between two hosts, in order and with overlap_forward.
+"""forward.py [--gbit 1]: times a training step of ResNet-50 between two hosts, in order and with overlap_forward.
 
-Two ranks in network namespaces whose lines carry so many Gbit/s each way (needs root). CombinedGradients with the
-automatic plan and steps by segment, and with overlap_forward, take turns in the same processes, some steps at a time;
-a step is counted from the return of one optimizer.step() to the next. The prediction is the planner's (hccl-plan, from
-the traces in order). Run it with a Python that has torch and the package."""
+Two ranks run in network namespaces; each line carries --gbit Gbit/s in each direction (needs root). CombinedGradients
+with the automatic plan and steps by segment, and with overlap_forward, take turns in the same processes, some steps at
+a time; a step lasts from the return of one optimizer.step() to the next. The planner (hccl-plan) makes the prediction
+from the traces of training in order. Run it with a Python that has torch and the package."""
 
 import argparse
 import json
@@ -42,10 +42,10 @@ def arguments():
 
 
 def network(model, compute):
-    """A module for each parameter, with the model's times in forward and backward."""
+    """Makes a module for each parameter, with the model's times in forward and backward."""
     import torch
 
-    owed = 0.0  # computing that is too short to sleep for
+    owed = 0.0  # compute time that is too short for a sleep
 
     def work(seconds):
         nonlocal owed
@@ -107,7 +107,7 @@ class Contender:
         self.steps = 0
 
     def run(self, steps):
-        """When each step() returned."""
+        """The times at which each step() returned."""
         ends = []
         for _ in range(steps):
             self.optimizer.zero_grad()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times fused optimizers against torch's forms: python benchmarks/torch/optim.py [--threads 1] [--case NAME ...]
 
-All forms of a case run in turn, round after round; figures are medians of microseconds a step, of the
+All forms of a case run in turn, round after round; figures are medians of microseconds for a step, of the
 thread's CPU time with one thread (other programs disturb it little), of wall time with more. "limit" is
 the memory traffic of the step (streams.c, over one span).
 """
@@ -93,13 +93,13 @@ STREAMS = build_streams()
 
 
 def limit(rule, parameters):
-    """A function that moves the bytes that a step of the rule must move."""
+    """Returns a function that moves the bytes that a step of the rule must move."""
     threads, numel = torch.get_num_threads(), sum(each.numel() for each in parameters)
     spans = [torch.zeros(numel) for _ in range(3 if rule == "SGD" else 4)]  # g, p, m, v
     function = STREAMS.two_streams if rule == "SGD" else STREAMS.three_streams
     pointers = [ctypes.c_void_p(span.data_ptr()) for span in spans]
 
-    def stream(spans=spans):  # which keeps them
+    def stream(spans=spans):  # the default argument keeps the tensors alive
         STREAMS.omp_set_num_threads(threads)
         function(ctypes.c_long(numel), *pointers)
 
@@ -107,7 +107,7 @@ def limit(rule, parameters):
 
 
 def forms(rule, parameters):
-    """The functions to time, by name; all step the same parameters."""
+    """Returns the functions to time, by name. All of them step the same parameters."""
     own, other, options = RULES[rule]
     made = {
         "ours": own(parameters, **options),
@@ -120,7 +120,7 @@ def forms(rule, parameters):
 
 
 def whole_update(parameters):
-    """Unscale, clip, step and zero: ours in one call, torch in four."""
+    """Unscales, clips, steps and zeroes: with hccl in one call, with torch in four."""
     own, other = optim.FusedAdamW(parameters), torch.optim.AdamW(parameters, fused=True)
     scalers = [torch.amp.GradScaler("cpu", init_scale=1.0, growth_interval=10**9) for _ in "12"]
     for scaler in scalers:
@@ -154,7 +154,7 @@ class Gradients(torch.autograd.Function):
 
 
 def cycle(parameters):
-    """Clear, backward, step, with gradients that are None in between."""
+    """Clears gradients, runs backward and steps. Cleared gradients are None."""
     made = {
         "ours": optim.FusedAdamW(parameters),
         "fused": torch.optim.AdamW(parameters, fused=True),
@@ -182,7 +182,7 @@ def rounds(functions, threads, seconds):
         function()
         function()
     end = time.monotonic() + seconds
-    slow = {"foreach", "loop"}  # in every fourth round
+    slow = {"foreach", "loop"}  # timed in every fourth round only
     while time.monotonic() < end or len(times["ours"]) < 9:
         for name, function in functions.items():
             if name in slow and len(times["ours"]) % 4 != 1:

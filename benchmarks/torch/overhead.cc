@@ -1,5 +1,5 @@
-// Times the overhead of the PyTorch backend over the library's call, without Python: bench.py
-// --overhead.
+// Times the overhead of the PyTorch backend over the library's call, without Python. bench.py
+// --overhead uses this file.
 #include <torch/extension.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ double microseconds(const Call& call) {
   return taken.count() / kBatch;
 }
 
-// A second communicator of the same ranks: its secret goes around in a tensor.
+// Makes a second communicator of the same ranks. A tensor carries the secret to all ranks.
 HcclComm join(c10d::Backend& backend) {
   HcclRootInfo info = {};
   if (backend.getRank() == 0) TORCH_CHECK(HcclGetRootInfo(&info) == HCCL_SUCCESS);
@@ -35,7 +35,7 @@ HcclComm join(c10d::Backend& backend) {
   return comm;
 }
 
-// Medians of batches in turn: the backend's time and the library's.
+// Medians of batches in turn: the backend's time and the library's time.
 std::pair<double, double> measure(const c10::intrusive_ptr<c10d::Backend>& backend,
                                   at::Tensor tensor, int rounds) {
   HcclComm comm = join(*backend);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""picture.py: draws bench.svg of the allreduces in bench.md, Gloo's time / hccl's by size. Standard library only."""
+"""picture.py: draws bench.svg from the allreduces in bench.md: Gloo's time / hccl's time, by size. Standard library
+only."""
 
 import pathlib
 import re

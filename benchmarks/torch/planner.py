@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""planner.py [--gbit 1 10]: a DDP step of ResNet-50 between two hosts, with and without the planner.
+"""planner.py [--gbit 1 10]: times a DDP step of ResNet-50 between two hosts, with and without the planner.
 
-Two ranks in network namespaces whose lines carry so many Gbit/s each way (needs root). Contenders take turns in the
-same processes: Gloo with DDP's own buckets, hccl with DDP's own buckets, and hccl.torch.DistributedDataParallel. The
-bound is the planner's (hccl-plan, from the traces). Run it with a Python that has torch and the package."""
+Two ranks run in network namespaces; each line carries --gbit Gbit/s in each direction (needs root). Contenders take
+turns in the same processes: Gloo with DDP's own buckets, hccl with DDP's own buckets, and
+hccl.torch.DistributedDataParallel. The planner (hccl-plan) computes the bound from the traces. Run it with a Python
+that has torch and the package."""
 
 import argparse
 import json
@@ -17,7 +18,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODEL = HERE.parent / "split" / "models" / "resnet50.json"
-ADDRESS = "10.213.0.1"  # of the first of split/run.py's hosts
+ADDRESS = "10.213.0.1"  # the address of the first host of split/run.py
 
 
 def arguments():
@@ -42,7 +43,7 @@ def arguments():
 
 
 def network(model, compute):
-    """A module whose backward completes the model's gradients when the model says."""
+    """Makes a module whose backward completes the model's gradients at the times of the model."""
     import torch
 
     gradients = model["gradients"]

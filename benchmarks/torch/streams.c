@@ -1,5 +1,5 @@
-// The memory traffic of an optimizer's step and one multiply-add a stream: no step can be faster.
-// Built and called by optim.py.
+// Loops with the memory traffic of an optimizer's step and one multiply-add for each stream. No
+// step can be faster. Built and called by optim.py.
 
 // Reads g; reads and writes p and m.
 void two_streams(long n, const float* restrict g, float* restrict p, float* restrict m) {

@@ -45,7 +45,7 @@ def loss(layers, images, labels):
 
 
 def share(batch, sharding):
-    """The batch as one array, of which each process holds its part."""
+    """Returns the batch as one array; each process holds a part of it."""
     return jax.make_array_from_callback(batch.shape, sharding, lambda part: batch[part])
 
 

@@ -30,7 +30,7 @@ def memory(address, size):
 
 
 def or_end(function):
-    """LightGBM would go on with wrong data after an error that it cannot hear."""
+    """Ends the process after an error: LightGBM would not notice the error, and would go on with wrong data."""
 
     @functools.wraps(function)
     def call(*arguments):

@@ -4,9 +4,9 @@
     torchrun --nproc-per-node 2 examples/torch/tensor_parallel.py
     mpirun -np 2 python3 examples/torch/tensor_parallel.py
 
-Each rank has half of the heads and half of the wide layer of all-MiniLM-L6-v2, and two allreduces a
-layer join the halves. The embeddings are those of one rank; the time of a sentence is printed
-beside that of one rank, and of the same over Gloo.
+Each rank has half of the heads and half of the wide layer of all-MiniLM-L6-v2, and two allreduces in each layer join
+the halves. The embeddings equal those of one rank. Prints the time of a sentence, beside the times with one rank and
+over Gloo.
 """
 
 import argparse
@@ -30,7 +30,8 @@ SENTENCES = [
 
 
 class Sum(nn.Module):
-    """A linear layer of which each rank has some of the columns: the products are added up."""
+    """A linear layer whose columns the ranks share. Each rank multiplies with its columns, and the products are added
+    up."""
 
     def __init__(self, layer: nn.Linear, mesh: DeviceMesh) -> None:
         super().__init__()
@@ -44,7 +45,7 @@ class Sum(nn.Module):
 
 
 def part(weight: torch.Tensor, mesh: DeviceMesh, dimension: int) -> nn.Parameter:
-    """What this rank has of it."""
+    """Returns this rank's part of the weight."""
     local = distribute_tensor(weight.detach(), mesh, [Shard(dimension)]).to_local()
     return nn.Parameter(local.contiguous(), requires_grad=False)
 

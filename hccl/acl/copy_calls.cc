@@ -35,7 +35,7 @@ Status check_set(const void* devPtr, std::size_t room, std::size_t count) {
   return check_room(count, room, "maxCount");
 }
 
-// Rows: their place and number.
+// The rows of a copy.
 struct Rows {
   void* dst;
   std::size_t dpitch;

@@ -36,8 +36,8 @@ class Event {
   std::uint64_t issue();
   /// The stream has reached the record. `status`: the result of the work before the record.
   void complete(std::uint64_t record, Status status);
-  /// Undoes issue(). Waits for the record then end with the record before it. If there is none, the
-  /// record is complete with `why`.
+  /// Undoes issue(). A thread that waits for the record then waits for the previous record. If
+  /// there is no previous record, this record is complete with `why`.
   void withdraw(std::uint64_t record, const Status& why);
   /// The number of the record that a new wait refers to.
   std::uint64_t awaited();

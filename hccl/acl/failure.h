@@ -35,7 +35,7 @@ Result<T> known(Result<T> found) {
   return failure(ACL_ERROR_RT_INVALID_HANDLE, found.status().message());
 }
 
-/// The runtime's code for any Status: its own code, or the nearest one for HCCL's.
+/// The runtime's code for any Status: its own code, or the one nearest to HCCL's code.
 aclError code_of(const Status& status);
 
 /// Keeps code and text as the calling thread's last failure.

@@ -10,7 +10,7 @@
 namespace hccl::acl {
 namespace {
 
-constexpr std::size_t kUnit = 32;  // sizes are rounded up to this
+constexpr std::size_t kUnit = 32;  // sizes are rounded up to a multiple of kUnit
 
 // Bits that may be added to any policy that is a number.
 constexpr unsigned kPolicyBits =

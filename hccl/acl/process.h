@@ -14,8 +14,8 @@ namespace detail {
 [[gnu::visibility("hidden")]] extern std::atomic<const std::atomic<unsigned char>*> mark;
 }  // namespace detail
 
-/// Whether this process is a copy that ran no handler, of a process that used the library. The call
-/// costs two loads.
+/// Whether this process is the copy of a process that used the library, and was made without the
+/// handlers of fork(). The call costs two loads.
 inline bool copied() {
   return detail::mark.load(std::memory_order_relaxed)->load(std::memory_order_relaxed) == 0;
 }
@@ -24,7 +24,7 @@ inline bool copied() {
 
 /// The process has a state from now on.
 void begin_use();
-/// For the handler in a child of fork(): the child has no state.
+/// For the fork handler in a child: from now on the process has no state.
 void end_use();
 
 }  // namespace hccl::acl

@@ -2,8 +2,8 @@
 // end of a program waits for no stream: if no thread waits for a stream's work, the work ends with
 // the process.
 //
-// A forked child makes a runtime of its own, and does not touch its parent's: at the fork a thread
-// of the parent may have held any of its locks.
+// A forked child makes a runtime of its own, and does not touch its parent's runtime: at the fork a
+// thread of the parent may have held any of its locks.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ class Runtime {
   Result<std::shared_ptr<memory::Heap>> heap();
   /// The cache of freed device memory, made at the first use; never destroyed.
   Result<memory::Cache*> cache();
-  /// Whether the address lies in the device memory of a process that this one was forked from.
+  /// Whether the address lies in the device memory of a process from which this process was forked.
   bool inherited(const void* memory) const;
 
   Table<Stream>& streams() { return streams_; }
@@ -70,7 +70,7 @@ class Runtime {
   static void in_child();
   [[maybe_unused]] static const int handler_;
 
-  const Runtime* const parent_;               // the runtime of the process that forked this one
+  const Runtime* const parent_;               // the runtime of the parent process
   std::atomic<memory::Heap*> made_{nullptr};  // heap_, for a forked child, which takes no lock
   Mutex mutex_{LockLevel::kDevice};
   std::optional<DeviceConfig> config_ HCCL_GUARDED_BY(mutex_);

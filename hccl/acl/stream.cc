@@ -31,7 +31,7 @@ Stream::~Stream() {
 void Stream::submit(Task task, std::function<void()> skipped) {
   {
     const MutexLock lock(mutex_);
-    if (!worker_.started()) start_worker();  // first, because it may throw
+    if (!worker_.started()) start_worker();  // first, because start_worker() may throw
     line_.push_back({std::move(task), std::move(skipped)});
     submitted_.fetch_add(1);
   }

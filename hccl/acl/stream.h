@@ -46,8 +46,8 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   /// Queues the task and returns at once. Tasks run one after the other, in order, on the worker or
-  /// on a thread that synchronizes. The first failure of a task becomes the stream's. In
-  /// stop-on-failure mode the tasks behind the failed task do not run until synchronize() has
+  /// on a thread that synchronizes. The first failure of a task becomes the failure of the stream.
+  /// In stop-on-failure mode the tasks behind the failed task do not run until synchronize() has
   /// returned the failure. In their place `skipped` is called (also if the stream is destroyed
   /// first), so that waiters elsewhere are released. A task must not keep the stream alive.
   void submit(Task task, std::function<void()> skipped = nullptr);
@@ -65,7 +65,7 @@ class Stream {
   Status set_stop_on_failure(bool stop);
   /// Skips the tasks that have not begun.
   void abandon(Status reason);
-  /// For tasks that wait, so that abandon() ends them.
+  /// The flag by which abandon() ends tasks that wait.
   const AbortFlag& abandoned() const { return abandoned_; }
   int device() const { return device_; }
 

@@ -27,8 +27,8 @@ class Table {
   Table(std::string argument, std::uint8_t kind)
       : argument_(std::move(argument)), next_((kMark | kind) << kNumberBits) {}
 
-  /// In a forked child: handles of the parent's table are never handles of this one. Takes no lock,
-  /// because a thread of the parent may have held it at the fork.
+  /// In a forked child: handles of the parent's table are never handles of this table. Takes no
+  /// lock, because a thread of the parent may have held it at the fork.
   void follow(const Table& parent) { next_ = of_parent_ = parent.next_; }
 
   void* add(Object object) {

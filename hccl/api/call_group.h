@@ -36,7 +36,7 @@ struct CallGroup;
 
 /// The state of the calling thread that every operation reads.
 struct ThreadCalls {
-  CallGroup* open = nullptr;  ///< its group of calls
+  CallGroup* open = nullptr;  ///< the thread's open group of calls
   std::uint32_t tag = 0;      ///< HcclSetCallTag
 };
 const ThreadCalls& thread_calls();

@@ -1,4 +1,4 @@
-// HcclCommConfig: the configuration of one communicator, which overrides the environment's.
+// HcclCommConfig: the configuration of one communicator, which overrides the environment.
 #pragma once
 
 #include <string>

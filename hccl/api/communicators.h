@@ -32,7 +32,7 @@ class Communicators : public Handles<core::Communicator> {
   struct About {
     HcclOpExpansionMode expansion = HCCL_OP_EXPANSION_MODE_HOST;
     bool own_deterministic = false;  ///< HcclSetConfig does not change it
-    int device = -1;                 ///< its device; -1: the calling thread's
+    int device = -1;                 ///< -1: the device of the calling thread
     std::string family;              ///< as in claim()
   };
 

@@ -53,7 +53,7 @@ class Groups {
   };
   using Ranks = std::vector<int>;
 
-  using Names = std::set<std::string, std::less<>>;  // is searched without memory
+  using Names = std::set<std::string, std::less<>>;  // a search allocates nothing
   Result<Group> open(const Group& in, const std::string& name, const Ranks& ranks);
   Result<Group> take_name(const std::string& name, const Ranks& ranks);
   Status close(const Group& group);

@@ -169,7 +169,7 @@ class Handles {
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> word{0};  // life (0: none) | kClosing | users
     Object object;
-    std::uint64_t lives = 0;  // handed out so far; mutex_ held
+    std::uint64_t lives = 0;  // number of lives so far; needs mutex_
   };
   // A number: mark and kind (24 bits), life (20), slot (20).
   static constexpr int kSlotBits = 20;
@@ -250,7 +250,7 @@ class Handles {
   std::array<std::atomic<Slot*>, kSlots / kChunk> chunks_{};
   std::vector<std::size_t> free_ HCCL_GUARDED_BY(mutex_);
   std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;  // slots ever in use
-  std::size_t of_parent_ = 0;                     // slots before it are those of the parent
+  std::size_t of_parent_ = 0;                     // the slots before this one are the parent's
 };
 
 }  // namespace hccl::api

@@ -26,7 +26,7 @@ Result<api::CommunicatorPtr> find(const char* group) {
   return State::get().groups().get(name);
 }
 
-constexpr std::size_t kNameBytes = 127;        // of identify
+constexpr std::size_t kNameBytes = 127;        // the most bytes of identify
 constexpr std::size_t kTableBytes = 40 << 20;  // the most bytes of a rank table's text
 constexpr std::size_t kPathBytes = 4095;
 constexpr std::size_t kTagBytes = 255;

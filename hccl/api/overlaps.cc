@@ -35,7 +35,7 @@ std::string to_string(const Extent& extent) {
 struct Hull {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
-  bool ascending = true;  // so no block meets another one
+  bool ascending = true;  // then no two blocks overlap
 };
 
 Hull hull_of(std::span<const Block> blocks) {
@@ -89,7 +89,7 @@ Status check_apart(const core::Communicator& comm, std::vector<Extent> extents, 
   }
   std::sort(extents.begin(), extents.end(),
             [](const Extent& a, const Extent& b) { return a.at < b.at; });
-  // The extents that reach farthest so far: of all, and of the written ones.
+  // The extents that reach farthest so far: of all extents, and of the written extents.
   const Extent *any = nullptr, *written = nullptr;
   for (const Extent& each : extents) {
     const Extent* const other = each.written ? any : written;

@@ -113,8 +113,8 @@ Result<RegisteredMemory::Place> RegisteredMemory::find(HcclComm comm, const void
     const auto& windows = kept->second.windows;
     for (auto handle = windows.rbegin(); handle != windows.rend(); ++handle) {
       const auto found = windows_.get(*handle);
-      if (!found.ok() || (*found)->number == 0) continue;  // being removed, or a window of this
-                                                           // rank alone
+      if (!found.ok() || (*found)->number == 0) continue;  // this rank removes the window, or no
+                                                           // other rank has it
       const Window& window = **found;
       const std::uintptr_t offset = address(at) - window.base;
       if (offset < window.size && size <= window.size - offset) return Place{*handle, offset};

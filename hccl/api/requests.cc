@@ -57,7 +57,7 @@ WorkQueue::Ticket submit_alone(WorkQueue::Work work, WorkQueue::Done done) {
       queue->end(false);
     });
   } catch (...) {
-    queue->end(false);  // its thread may have started
+    queue->end(false);  // the queue's thread may have started
     throw;
   }
 }

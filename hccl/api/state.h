@@ -1,8 +1,8 @@
 // All process-wide state of the library: configuration, worlds, handles, groups. The rooms below
 // have none. Every member is safe to use from any thread.
 //
-// A forked child makes a state of its own, and leaves its parent's alone: a thread of the parent
-// may have held any lock of it at the fork.
+// A forked child makes a state of its own, and does not touch its parent's state: at the fork a
+// thread of the parent may have held any lock of that state.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// A communicator of some of another one's ranks: HcclCreateSubCommConfig, HcclCommCreateGroup,
-// HcclCommCreateNextGroup and HcclCommShrink.
+// A communicator of some ranks of another communicator: HcclCreateSubCommConfig,
+// HcclCommCreateGroup, HcclCommCreateNextGroup and HcclCommShrink.
 #include <algorithm>
 #include <chrono>
 #include <cstring>

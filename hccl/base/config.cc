@@ -362,7 +362,7 @@ std::string Config::algorithm_for(std::string_view operation, int level) const {
     if (at == table.value().end()) continue;
     const auto named = at->second.find(level);
     if (named == at->second.end() || named->second == "NA" || named->second == "null") return {};
-    // HCCL's words have no meaning inside a host here.
+    // Inside a host, HCCL's words name no algorithm of this library.
     return level == 0 && contains(kHcclWords, named->second) ? "" : named->second;
   }
   return {};

@@ -32,7 +32,7 @@ constexpr Version kVersions[] = {
 };
 
 struct Mount {
-  std::string at;    // where it is mounted
+  std::string at;    // the folder of the mount
   std::string root;  // the cgroup at the top of the mount
 };
 

@@ -35,7 +35,7 @@ enum class LockLevel : unsigned {
   kMailbox,
   kControlBox,
   kDevice,
-  kLast,  // only the lock for a line of the log is taken after it
+  kLast,  // only the lock for a line of the log comes later
   kLog
 };
 

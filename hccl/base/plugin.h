@@ -20,7 +20,7 @@ struct PluginLibrary {
   std::string file;
 };
 
-/// Loads a plugin, once a process; it stays loaded. `purpose` completes the text "there is no
+/// Loads a plugin, once in each process; it stays loaded. `purpose` completes the text "there is no
 /// plugin for"; `flags` are additional flags of dlopen. kNotSupport names the file and the reason;
 /// kPara: the plugin_path is not absolute.
 Result<PluginLibrary> load_plugin_library(std::string_view name, std::string_view plugin_path,

@@ -17,7 +17,7 @@ struct Process {
   pid_t pid = 0;
   pid_t parent = 0;           ///< 0: this process cannot see the parent
   std::uint64_t started = 0;  ///< clock ticks since the boot
-  bool own = false;           ///< of this user
+  bool own = false;           ///< the process belongs to this user
   /// The variables with which the process was started. Empty if the process belongs to another
   /// user, or has written its title over them.
   std::map<std::string, std::string, std::less<>> variables = {};

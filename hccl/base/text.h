@@ -13,7 +13,7 @@ namespace hccl {
 /// blanks.
 std::optional<std::uint64_t> decimal(std::string_view text);
 
-/// The parts between the separators: one more than the separators. They are views of the text.
+/// The parts between the separators, as views of the text. n separators give n + 1 parts.
 std::vector<std::string_view> split(std::string_view text, char separator);
 
 }  // namespace hccl

@@ -15,7 +15,7 @@
 namespace hccl {
 namespace {
 
-constexpr std::string_view kNamePrefix = "hccl ";  // of keys
+constexpr std::string_view kNamePrefix = "hccl ";  // the start of the name of a key
 constexpr std::size_t kRecord = 16384;
 // One system call passes several records to the socket, as many as fit into one packet of the
 // kernel.
@@ -42,7 +42,7 @@ struct Agreed {
   TlsKey key;
   TlsKeyFinder find = {};
   bool named = false;  // the peer has asked for this key
-  bool other = false;  // for another one
+  bool other = false;  // the peer has asked for another key
 };
 
 // The key in OpenSSL's form: a session to resume.
@@ -148,7 +148,7 @@ struct TlsStream::State {
   Agreed agreed;
   TlsWire wire;
   Ssl ssl = {};
-  bool finished = false;  // the handshake, and its last message is sent
+  bool finished = false;  // the handshake is over, and its last message is sent
   short wants = POLLIN;
   std::size_t encrypted = 0;  // encrypted bytes that write() has not reported: not all are sent
   bool drained = true;        // the last read() reached the end of the data that had arrived

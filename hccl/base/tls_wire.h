@@ -12,10 +12,10 @@ namespace hccl {
 struct TlsWire {
   int fd = -1;
   bool proved = false;
-  std::size_t received = 0;  ///< before the proof
+  std::size_t received = 0;  ///< bytes received before the proof
   bool end = false;          ///< the peer sends no more
   int error = 0;
-  std::string out = {};  ///< encrypted, and not sent yet
+  std::string out = {};  ///< encrypted bytes that are not sent yet
 
   /// True once everything is sent, or the connection has broken.
   bool flush();

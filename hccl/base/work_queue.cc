@@ -69,7 +69,7 @@ WorkQueue::Ticket WorkQueue::enqueue(Work work, Done done, bool for_worker) {
 }
 
 WorkQueue::Ticket WorkQueue::submit(Work work, Done done) {
-  start();  // first, because it may fail, and queued work must be run
+  start();  // first: start() may fail, and queued work must run
   Ticket entry = enqueue(std::move(work), std::move(done), true);
   work_bell_.ring();
   return entry;
@@ -224,7 +224,7 @@ bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoor
     overdue = is_overdue(entry, watch);
     return overdue;
   };
-  const WaitPolicy policy = bound_.patience ? kSleepAtOnce : kUntilRung;  // nothing rings in time
+  const WaitPolicy policy = bound_.patience ? kSleepAtOnce : kUntilRung;  // patience rings no bell
   const Waiter waiter{.deadline = deadline, .policy = policy};
   if (waiter.until(ready, bell) != Waited::kReady) return false;
   if (!overdue || !take_out(entry)) return true;
@@ -268,7 +268,7 @@ void WorkQueue::serve() {
   Watch watch;
   while (!ending_.load()) {
     if (run_next(By::kWorker)) continue;
-    // Watches work that cannot run yet: its caller may not wait for it.
+    // Watches work that cannot run yet, because its caller may not wait for that work.
     if (const Ticket next = to_watch(); next != nullptr) {
       sleep(*next, watch, Deadline::never(), work_bell_, ready);
     } else {

@@ -37,7 +37,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   struct Bound {
     std::function<std::chrono::nanoseconds()> patience;
     std::function<Status()> overdue;
-    std::function<const WorkQueue*()> of;  // none: this queue
+    std::function<const WorkQueue*()> of;  // empty: this queue
   };
   /// `worker`: the thread's name, a literal.
   explicit WorkQueue(const char* worker) : WorkQueue(worker, Bound{}) {}
@@ -133,7 +133,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void complete_all();
   /// The running piece, the time since it has been seen, and its patience.
   struct Watch {
-    std::uint64_t piece = 0;  // 0: none
+    std::uint64_t piece = 0;  // number of the running piece; 0: none
     std::chrono::nanoseconds patience{0};
     std::chrono::steady_clock::time_point since{};
   };
@@ -155,15 +155,15 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   static constexpr std::uint32_t kCallback = 2;
   static constexpr std::uint32_t kInLine = 4;
   std::atomic<std::uint32_t> state_{0};
-  std::atomic<bool> started_{false};  // the worker
+  std::atomic<bool> started_{false};  // the worker has been started
   std::atomic<bool> ending_{false};
   std::atomic<std::thread::id> runner_{};
   // Used by the running thread.
-  const Entry* completing_ = nullptr;  // its callback runs
-  TicketList ended_;                   // its work has run, but not its callback
+  const Entry* completing_ = nullptr;  // the entry whose callback runs
+  TicketList ended_;                   // entries whose work has run, but no callback yet
 
   mutable Mutex mutex_{LockLevel::kQueue};
-  TicketList line_ HCCL_GUARDED_BY(mutex_);  // by place
+  TicketList line_ HCCL_GUARDED_BY(mutex_);  // ordered by place
   std::uint64_t places_ HCCL_GUARDED_BY(mutex_) = 0;
   Thread worker_ HCCL_GUARDED_BY(mutex_);
 

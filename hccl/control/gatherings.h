@@ -53,7 +53,7 @@ class Gatherings {
     std::set<Key> vain = {};  ///< gatherings that end with an error
     RankSet silent = {};      ///< those of `gone` that may live, cut off from the root
     RankSet in_doubt = {};    ///< ranks that may soon be silent, too
-    Time parts_by{};          ///< nothing times out before, as parts may be on their way
+    Time parts_by{};          ///< until then nothing times out: parts may be on their way
   };
   struct Due {
     std::vector<Answer> answers;                   ///< for all members; answered() has stored them

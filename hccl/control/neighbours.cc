@@ -47,8 +47,8 @@ std::optional<Neighbours::Head> Neighbours::unseal(Line& line, ByteReader& frame
   line.heard = now;
   if (head.kind != Kind::kAck) {
     ++line.got;
-    const bool waits = head.kind == Kind::kNews || head.kind == Kind::kLeave;  // the other end
-    const bool starves = now < late_until_;  // so it may be late for the next acknowledgement
+    const bool waits = head.kind == Kind::kNews || head.kind == Kind::kLeave;  // the peer waits
+    const bool starves = now < late_until_;  // this node may be late with later acknowledgements
     line.owes = std::min(line.owes, waits || starves ? now : Time(now + kAckIn));
   }
   return head;

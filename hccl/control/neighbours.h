@@ -36,7 +36,7 @@ enum class Kind : std::uint8_t {
   kWait,
   kSilent,
   kRefusedCall,  ///< nodes keep the last one of each rank and communicator
-  kReport,  ///< from here on each node keeps what it has sent up until the root's decision is known
+  kReport,       ///< from here on: nodes keep these frames until the root's decision is known
   kEnds,
   kRankLeft,
   kRankDied,

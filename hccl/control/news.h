@@ -48,7 +48,8 @@ struct News {
   RankSet left_ranks{};      ///< ranks that left, while other ranks of their processes stayed
 
   /// Commutative, associative and idempotent. Returns the additions. At kVerdictsCap verdicts,
-  /// drops those of communicators: they only save messages. At kScopesCap summons, drops all.
+  /// drops the verdicts on communicators, which only save messages. At kScopesCap summons, drops
+  /// all summons.
   News merge(const News& more);
   bool merge(const Verdict& verdict);
   /// The ranks that have died by the verdicts.

@@ -8,7 +8,7 @@ namespace hccl::control {
 RankSet::RankSet(std::vector<std::uint32_t> ranks) {
   std::ranges::sort(ranks);
   for (const std::uint32_t rank : ranks) {
-    if (!edges_.empty() && rank < edges_.back()) continue;  // it occurred before
+    if (!edges_.empty() && rank < edges_.back()) continue;  // the rank occurred before
     if (edges_.empty() || rank != edges_.back()) edges_.insert(edges_.end(), {rank, rank});
     edges_.back() = rank + 1;
   }

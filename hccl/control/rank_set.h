@@ -1,5 +1,5 @@
 // A set of ranks as sorted ranges. The ranks of a host usually follow each other, so the set of all
-// ranks below a relay takes some bytes, whatever their number.
+// ranks below a relay takes a few bytes, even for many ranks.
 #pragma once
 
 #include <cstddef>

@@ -115,8 +115,8 @@ std::map<std::uint32_t, RankSet> Refusals::numbers(const RankSet& ranks) const {
   return numbers;
 }
 
-// For two ranks of a new group, their nodes store one difference with opposite signs. Calls that a
-// rank refused while it waited for the group no longer count.
+// The nodes of two ranks of a new group store the same difference, with opposite signs. Calls that
+// a rank refused while it waited for the group no longer count.
 std::vector<Refusal> Refusals::over(const Gatherings::Answer& answer, const RankSet& own) {
   const auto& [key, sum, why] = answer;
   const auto culprit = static_cast<std::uint32_t>(why.culprit());

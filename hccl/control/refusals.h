@@ -14,7 +14,7 @@
 
 namespace hccl::control {
 
-inline constexpr std::ptrdiff_t kRefusalsCap = 1024;  ///< of a node, besides those for groups
+inline constexpr std::ptrdiff_t kRefusalsCap = 1024;  ///< of a node; calls for groups do not count
 /// Calls for groups have no order: a valid call may still follow a refused one within this time.
 inline constexpr std::chrono::milliseconds kForgiving{500};
 
@@ -43,7 +43,7 @@ class Refusals {
   using Key = std::pair<Uuid, std::uint32_t>;  ///< the scope and the rank
   struct Known {
     Refusal refusal;
-    Time at{};  ///< when it came
+    Time at{};  ///< when the refusal came
   };
 
   bool empty() const { return all_.empty(); }
@@ -58,10 +58,10 @@ class Refusals {
   std::map<std::uint32_t, RankSet> numbers(const RankSet& ranks) const;
   /// Handles the end of a gathering. Returns the changed refusals of this node's ranks, `own`.
   std::vector<Refusal> over(const Gatherings::Answer& answer, const RankSet& own);
-  /// The error for an awaited rank that has refused more calls for groups than an arrived rank
-  /// since both last made a group. Skips refusals after `until`. If all ranks make the same wrong
-  /// call, all refuse it, and none waits. `gone`: ranks that only gatherings with kAwaitsAll wait
-  /// for.
+  /// Compares the calls for groups that two ranks have refused since they last made a group
+  /// together. Returns the error for an awaited rank with more refusals than an arrived rank. Skips
+  /// refusals after `until`. If all ranks make the same wrong call, all refuse it, and none waits.
+  /// `gone`: ranks that only gatherings with kAwaitsAll wait for.
   std::optional<Status> find(const Gathering& sum, Time until = Time::max(),
                              const RankSet& gone = {}) const;
 

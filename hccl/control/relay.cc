@@ -10,7 +10,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds kAskAgain{300};  // an orphan dials silent nodes again
-constexpr milliseconds kAskSoon{20};    // and again after a failed dial
+constexpr milliseconds kAskSoon{20};    // the same, after a failed dial
 constexpr milliseconds kGiveUp{800};    // an orphan without an answer passes over the root
 constexpr milliseconds kSoon{5};
 // The root runs every kRootRuns. After kStopped without running, others may have passed it over.
@@ -71,7 +71,7 @@ void Relay::settle() {
   say_below();  // before parts: the parent sends their answers to known nodes only
   answer_due();
   std::erase_if(step_.late, [this](const auto& each) {
-    return gatherings_.open().count(each.key) == 0;  // its ranks have got the answer meanwhile
+    return gatherings_.open().count(each.key) == 0;  // the ranks have got the answer meanwhile
   });
   if (now_ >= waits_at_ && state_ != State::kOrphan) {
     waits_at_ = Time::max();
@@ -213,7 +213,7 @@ void Relay::obey(const Root& root, LineId from) {
   seek_at_ = now_;
   give_up_at_ = Time::max();
   spread({}, {}, from);
-  if (root.node == node_ && tree_.lives(node_)) become_root();  // other nodes obey this one already
+  if (root.node == node_ && tree_.lives(node_)) become_root();  // others obey this node already
 }
 
 void Relay::spread(const RankSet& gone, const News& news, LineId from) {

@@ -37,7 +37,7 @@ class Relay {
     std::vector<Out> outs;
     std::vector<std::uint32_t> dials;         ///< nodes to dial; opened() or failed() follows
     News heard;                               ///< news that this node did not have
-    std::vector<Gatherings::Answer> answers;  ///< a rank takes the first one for each key
+    std::vector<Gatherings::Answer> answers;  ///< a rank takes the first answer for each key
     std::vector<Gatherings::Late> late;       ///< each rank in `arrived` logs `awaited`
   };
 
@@ -99,7 +99,7 @@ class Relay {
   static constexpr std::chrono::milliseconds kTurnUp{100};
   using Line = Neighbours::Line;
   using Role = Neighbours::Role;
-  enum class Why : std::uint8_t { kProbe, kOffer, kAsk };  // of a dial
+  enum class Why : std::uint8_t { kProbe, kOffer, kAsk };  // the purpose of a dial
   struct Dial {
     Why why;
     std::uint32_t skipped;  // for kOffer: the silent node above the dialed one
@@ -107,7 +107,7 @@ class Relay {
   // The contents of a frame that a rank sends only once, or that a node sends about another node.
   struct Up {
     Uuid scope{};              // of a report
-    std::uint32_t number = 0;  // of the rank, or of the node: kSilent, kLeave
+    std::uint32_t number = 0;  // the rank; for kSilent and kLeave: the node
     Status why;                // of a report
     std::string last;          // of kEnds
   };
@@ -191,7 +191,7 @@ class Relay {
   static constexpr LineId kNoLine = -1;
   LineId parent_ = kNoLine;
   std::map<std::uint32_t, Dial> dials_;
-  Time seek_at_{}, give_up_at_ = Time::max();  // an orphan's
+  Time seek_at_{}, give_up_at_ = Time::max();  // only for an orphan
   Time learned_{};                             // when this node last got news
   Time silenced_{};                            // when a node was last declared silent
   struct Untold {
@@ -205,14 +205,13 @@ class Relay {
   RankSet said_below_, said_doubts_;
   std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // not sent to the parent yet
   Time waits_at_ = Time::max();
-  std::set<std::pair<Kind, std::string>> kept_;  // frames sent up, until the root's decision is
-                                                 // known
+  std::set<std::pair<Kind, std::string>> kept_;  // frames sent up whose decision is unknown
   Refusals refusals_;
   Time leaves_at_ = Time::max();  // when this node says that it leaves
   Time leave_by_ = Time::max();
-  bool told_ = false;  // a node that stays knows that this one leaves
+  bool told_ = false;  // a node that stays knows that this node leaves
 
-  std::optional<Verdicts> verdicts_;  // the root's
+  std::optional<Verdicts> verdicts_;  // only at the root
   bool held_ = false;
   Time held_until_{}, census_at_ = Time::max();
   Time parts_by_{};  // until then, parts of nodes that changed parents may be on their way

@@ -270,7 +270,7 @@ void Relay::answer_due() {
   }
 }
 
-// Tells the nodes of the ranks that have arrived. These nodes log the late ranks.
+// The nodes of arrived ranks get the list of late ranks, and log it.
 void Relay::tell_late(const Gatherings::Late& late) {
   ByteWriter out;
   out.put(late.key.group).put(late.key.number);

@@ -7,7 +7,7 @@ namespace hccl::control {
 namespace {
 
 constexpr std::chrono::seconds kOfferAgain{1};
-constexpr std::size_t kOffers = 32;  // in one turn
+constexpr std::size_t kOffers = 32;  // the most offers in one turn
 constexpr std::size_t kMany = 8;     // if more ranks are late, one rank of each host logs them
 
 }  // namespace
@@ -56,7 +56,7 @@ RankSet Relay::missing() const {
   return RankSet::range(0, nodes) - tree_.gone() - below();
 }
 
-// Nodes below this one that have left a frame without an acknowledgement for too long.
+// Nodes below this node that have left a frame without an acknowledgement for too long.
 RankSet Relay::nodes_in_doubt() const {
   RankSet all;
   for (const auto& [id, line] : neighbours_.lines()) {
@@ -76,7 +76,7 @@ RankSet Relay::ranks_in_doubt() const {
 }
 
 void Relay::rule() {
-  // An earlier root that is not below this one was passed over because it does not answer. Other
+  // An earlier root that is not below this node was passed over because it does not answer. Other
   // nodes have the decisions that it sent.
   const bool all_here = (missing() - tree_.ruled()).empty() &&
                         std::ranges::all_of(neighbours_.lines(), [](const auto& each) {
@@ -137,7 +137,7 @@ void Relay::census() {
   }
 }
 
-// The arrived ranks that log the late ones: all or, if many are late, the lowest on each host.
+// The arrived ranks that log the late ranks: all or, if many are late, the lowest on each host.
 RankSet Relay::speakers(const Gatherings::Late& late) const {
   if (late.awaited.count() <= kMany) return late.arrived;
   std::map<std::uint32_t, std::uint32_t> first;  // by host

@@ -31,7 +31,7 @@ struct Attempt {
 
 struct Roster {
   struct Host {
-    std::string machine;                 ///< processes with the same one may share memory
+    std::string machine;                 ///< hosts of one `machine` may share memory
     std::string cores;                   ///< cores that its processes may run on, one bit each
     std::vector<std::string> addresses;  ///< for data, the first one also for control
   };

@@ -342,8 +342,8 @@ Seek::Process Seek::process_of(const Roster& all, std::uint32_t node) {
   return {all.hosts[its.host].machine, its.pid, its.port, its.started};
 }
 
-// Refuses and forgets a process below this one; those below it join again. Does nothing if the
-// process has gone or moved.
+// Refuses and forgets a process below this one. The processes below that process join again. Does
+// nothing if the process has gone or moved.
 void Seek::pass_away(const Process& process, const Status& why) {
   for (const auto& [id, draft] : children_) {
     const Roster& roster = draft.roster();

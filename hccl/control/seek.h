@@ -22,7 +22,7 @@ namespace hccl::control {
 
 inline constexpr std::uint32_t kJoinVersion = 9;        ///< version of the frames of joining
 inline constexpr std::uint32_t kLastHello = 7;          ///< the last version without a tree
-inline constexpr std::uint8_t kFirstJoinKind = 1 << 6;  ///< frames of a Relay begin with a smaller
+inline constexpr std::uint8_t kFirstJoinKind = 1 << 6;  ///< frames of a Relay begin with a lower
                                                         ///< byte
 
 /// Frames, ended lines and the time go in; frames and dials come out. After joining, answers
@@ -91,8 +91,8 @@ class Seek {
   };
   static constexpr LineId kNoLine = -1;
   using Process = std::tuple<std::string, std::uint32_t, std::uint16_t, std::uint64_t>;
-  enum class Goes : std::uint8_t { kFirst, kSecond, kBoth };  // of two processes that claim one
-                                                              // rank
+  enum class Goes : std::uint8_t { kFirst, kSecond, kBoth };  // which of two processes with one
+                                                              // rank must end
 
   Step step(Time now, const std::function<void()>& event);
   void settle();
@@ -142,24 +142,24 @@ class Seek {
   State state_;
   Time now_, next_, deadline_, seek_at_{}, say_at_ = Time::max();
   Step step_;
-  LineId above_ = kNoLine;  // to the parent, or to a node that was asked
+  LineId above_ = kNoLine;  // the line to the parent, or to a node that was asked
   Place to_;                // the place that was dialed last
   bool dialing_ = false, to_root_ = false, reached_ = false;
   std::string last_ = "no answer";
   Seats seats_;
-  std::map<LineId, RosterDraft> children_;  // with the processes below each
+  std::map<LineId, RosterDraft> children_;  // each child, with the processes below it
   RosterDraft all_, fresh_;                 // processes below; those that are news for the parent
   bool whole_ = false;                      // the parent must forget all processes below
   RankSet went_;                            // ranks whose processes came and ended
-  Status to_tell_;                       // to the root, once there is a line: why nobody can join
-  Status wrong_, why_;                   // why this process must end; the decision
-  bool alone_ = false;                   // this process is refused, and others go on
-  Claimants claimants_;                  // from here on the root's
-  std::uint32_t judged_ = 0;             // number of nodes of all_ that were judged
-  std::map<Process, RankSet> admitted_;  // with the ranks that were judged
+  Status to_tell_;                          // why nobody can join; told to the root later
+  Status wrong_, why_;                      // why this process must end; the final reason
+  bool alone_ = false;                      // this process is refused, and others go on
+  Claimants claimants_;                     // from here on, members of the root only
+  std::uint32_t judged_ = 0;                // number of nodes of all_ that were judged
+  std::map<Process, RankSet> admitted_;     // each with its judged ranks
   // By machine and agent: the latest attempt that has sent a process.
   std::map<std::pair<std::string, std::uint32_t>, std::uint32_t> attempts_;
-  std::map<Process, Status> refused_;  // alone
+  std::map<Process, Status> refused_;  // processes that were refused alone
   RankSet taken_;                      // ranks of admitted processes
   bool leaving_ = false;               // a refused process is still in all_
   std::shared_ptr<const Roster> roster_;

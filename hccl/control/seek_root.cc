@@ -43,7 +43,7 @@ Status Seek::other_version(const std::string& name, std::uint32_t version) {
                            std::to_string(version) + ", the root " + std::to_string(kJoinVersion)};
 }
 
-// A rank of an old version, which understands the answer.
+// Answers a rank of an old version. The rank understands the answer.
 bool Seek::hear_hello(LineId id, ByteReader& in) {
   const auto version = in.get<std::uint32_t>();
   static_cast<void>(in.get<std::uint32_t>());  // the size

@@ -47,7 +47,7 @@ struct Root {
 /// numbers, and the lowest follows the highest. So a root determines its successor. A node's parent
 /// is an ancestor by the roster, or a node that is or was the root. A node that was the root may
 /// have its own ancestors below it, so it asks only the new root. Therefore parents make no circle,
-/// however many nodes go. For one thread.
+/// no matter how many nodes end. For one thread.
 class Tree {
  public:
   explicit Tree(std::shared_ptr<const Roster> roster) : roster_(std::move(roster)), ruled_{0} {}
@@ -72,9 +72,9 @@ class Tree {
   bool succeeds(std::uint32_t node);
   /// The nodes that an orphan asks, all at once: living ancestors, the nearest first, then the root
   /// or, if the root is gone or was passed over, its successor. Never the node itself. A node that
-  /// was the root asks the last one only.
+  /// was the root asks only the last of these.
   std::vector<std::uint32_t> asks(std::uint32_t node) const;
-  /// Whether a node may become the parent of another one.
+  /// Whether a node may become the parent of another node.
   bool adopts(std::uint32_t parent, std::uint32_t child) const;
 
  private:

@@ -189,8 +189,8 @@ std::optional<Status> Verdicts::vain(const Gatherings::Open& gathering, Time now
   return std::nullopt;
 }
 
-// A rank reports that a connection has ended. It does not know whether the other rank has died, has
-// closed all its connections after a failure, or sees the same end.
+// A rank reports that a connection has ended. The rank does not know whether the other rank has
+// died, has closed all its connections after a failure, or sees the same end.
 News Verdicts::broken(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
   const auto suspect = static_cast<std::uint32_t>(why.culprit());
   if (suspect >= roster_->node_of.size() || absent_.contains(suspect)) return tell(scope, why);

@@ -82,8 +82,8 @@ class Verdicts {
   std::vector<Verdict> withheld_;
   News told_;
   RankSet absent_;                             // dead, or left in good order
-  std::map<std::uint32_t, Time> gone_;         // left, or the program ends: since when
-  std::map<std::uint32_t, std::string> ends_;  // the last operation
+  std::map<std::uint32_t, Time> gone_;         // when the rank left, or its program began to end
+  std::map<std::uint32_t, std::string> ends_;  // the last operation of each such rank
   Waits waits_;
   std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;  // by rank
   std::map<Uuid, Broken> broken_;

@@ -44,7 +44,7 @@ class Waits {
 
   /// Returns the error of ranks that made other calls in the operation; then forgets the scope.
   Status add(const Wait& wait, Time now);
-  /// The operation in which the rank last reported to wait; null: none.
+  /// The operation of the rank's last report of a wait; null: no report.
   const Place* of(const Uuid& scope, std::uint32_t rank) const;
   /// The operation of this number; null if nobody waits in it.
   const Operation* at(const Uuid& scope, std::uint64_t number) const;

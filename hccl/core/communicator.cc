@@ -70,7 +70,7 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
     made.reset(new Communicator({is_.control, std::move(name), std::move(world_ranks), rank, id,
                                  its, is_.log, is_.heap, is_.doors, is_.siblings},
                                 &operations_.selection()));
-  } catch (...) {  // the others need not wait for this rank
+  } catch (...) {  // tell the ranks that wait for this rank
     is_.control->report(id, caught_by(is_.rank, is_.control->rank()));
     throw;
   }
@@ -80,8 +80,9 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
   return made;
 }
 
-// All living ranks get the same answer, which alone decides. So no rank has the new communicator
-// while another one tries again. listen() gets the failures since the answer.
+// The root's answer, which is the same for all living ranks, alone decides the members. So no rank
+// has the new communicator while another rank tries again. listen() receives the failures after the
+// answer.
 Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
                                                            const std::vector<int>& kept,
                                                            std::uint64_t number,
@@ -104,7 +105,7 @@ Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
     made->hear_of_messages();
     is_.control->stay();
     return made;
-  } catch (...) {  // the others need not wait for this rank
+  } catch (...) {  // tell the ranks that wait for this rank
     is_.control->report(id, caught_by(static_cast<int>(mine), is_.control->rank()));
     throw;
   }
@@ -166,7 +167,7 @@ void Communicator::leave() try {
   end_opening(Status(Code::kUnavail, is_.name + ": this rank has left"));
   if (!last) return operations_.refused({});
   is_.control->leave();
-} catch (...) {  // the others need not wait for this rank
+} catch (...) {  // tell the ranks that wait for this rank
   static_cast<void>(failure_.thrown());
   throw;
 }

@@ -19,18 +19,18 @@ namespace hccl::core {
 class Communicator {
  public:
   /// Makes the communicator of all ranks behind `control`. Collective. `heap`: this process's
-  /// device heap, which the other ranks of its host can then reach; may be null. `siblings`: the
-  /// process's.
+  /// device heap, which the other ranks of its host can then reach; may be null. `siblings`: those
+  /// of this process.
   static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<join::World> control,
                                                      std::string name, const Config& config,
                                                      Logger log,
                                                      std::shared_ptr<transport::Siblings> siblings,
                                                      std::shared_ptr<memory::Heap> heap = nullptr);
-  /// Makes a communicator of some of this one's ranks, in the given order. Exactly these ranks call
-  /// it, with the same arguments. `instance` distinguishes successive groups of one name. `config`:
-  /// null means the config of this communicator; it must agree among the ranks. `patience`: how
-  /// long to wait until all of the ranks have made the call; 0: config's connect_timeout. `idle`:
-  /// the group takes no connections and no memory of the host before its first operation.
+  /// Makes a communicator of some ranks of this communicator, in the given order. Exactly these
+  /// ranks make the call, with the same arguments. `instance` distinguishes successive groups of
+  /// one name. `config`: must agree among the ranks; null: that of this communicator. `patience`:
+  /// the longest wait for the ranks that have not made the call; 0: the config's connect_timeout.
+  /// `idle`: the group takes no connections and no memory of the host before its first operation.
   /// `own_name`: other ranks may give another name, and `instance` distinguishes the groups of
   /// these ranks.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
@@ -40,9 +40,9 @@ class Communicator {
                                               bool idle = false, bool own_name = false) const;
   /// Makes a communicator of the ranks in `kept` (ranks of this communicator, in its order) that
   /// live and make this call with the same arguments. This communicator may have failed. It stays
-  /// as it is, and may end before the new one, which keeps this rank in the world. `number`
-  /// distinguishes the calls for this communicator. `config`: as in group(). The new communicator
-  /// is idle, as in group().
+  /// as it is, and may end before the new communicator, which keeps this rank in the world.
+  /// `number` distinguishes the calls for this communicator. `config`: as in group(). The new
+  /// communicator is idle, as in group().
   Result<std::shared_ptr<Communicator>> shrink(std::string name, const std::vector<int>& kept,
                                                std::uint64_t number, const Config* config) const;
   ~Communicator();
@@ -76,7 +76,8 @@ class Communicator {
   /// The program ends without leave(): tells the other ranks that this rank did not die.
   void end_of_program();
   /// Leaves in good order. In the world, waits a moment for the ranks of other processes to leave,
-  /// too. Ranks that wait for this rank in an operation get an error that says so.
+  /// too. Ranks that wait for this rank in an operation get an error that says that this rank has
+  /// left.
   void leave();
 
  private:
@@ -91,7 +92,7 @@ class Communicator {
   RunSettings settings_;
   Opening opening_;
   std::shared_ptr<Mailbox> mailbox_;
-  Operations operations_;  // last: its thread ends first
+  Operations operations_;  // declared last, so that its thread ends first
 };
 
 }  // namespace hccl::core

@@ -14,9 +14,9 @@ namespace hccl::core {
 namespace {
 
 // A closed connection may be a consequence of another rank's death or mistake. At a timeout one
-// rank alone does not know which ranks are absent. The root sees all ranks, so all ranks use
-// its verdict. The verdict takes two seconds if a connection between living ranks broke and only
-// one of them saw the end.
+// rank alone does not know which ranks are absent. The root sees all ranks, so all ranks use its
+// verdict. The verdict takes two seconds if a connection between living ranks broke and only one of
+// these ranks noticed.
 constexpr std::chrono::seconds kVerdictTime{4};
 // The number of this user's records in the directory: enough for a job with many ranks, or for a
 // few jobs.
@@ -135,7 +135,7 @@ void Failure::write_record() {
   const std::string& directory = is_.config.flight_recorder_dir;  // "off" or empty: no record
   if (directory == "off" || directory.empty()) return;
   std::error_code error;
-  std::filesystem::create_directories(directory, error);  // dump() tells if there is none
+  std::filesystem::create_directories(directory, error);  // dump() reports a missing directory
   FlightRecorder::keep_latest(directory, kRecordsKept - 1);
   const std::string path = directory + "/" + std::string(FlightRecorder::kPrefix) +
                            short_name(view(is_.id)) + "-rank" + std::to_string(is_.rank) + "-" +

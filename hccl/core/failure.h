@@ -76,7 +76,7 @@ class Failure final : public join::FailureListener {
   void write_record();
 
   const Membership& is_;
-  const Uuid messages_;  // their scope
+  const Uuid messages_;  // the scope of messages with tags
   FlightRecorder recorder_;
   AbortFlag flag_;
   Doorbell verdict_;  // rung when on_failure() has raised the flag

@@ -88,7 +88,8 @@ class FlightRecorder {
 
   Clock::time_point began_;
   std::uint64_t began_ticks_;
-  // Mapped pages: an allocator would keep the memory after the communicator's end, in pieces.
+  // Mapped pages go back to the system when the communicator ends. An allocator would keep them,
+  // and fragment its memory.
   Pages pages_;
   Record* records_;
   std::uint64_t begun_ = 0;

@@ -1,5 +1,5 @@
 // The costs that the communicators of one tree know: rank 0 reads the table from HCCL_TUNE_FILE and
-// sends it to all ranks, so that all ranks choose alike, whatever files they can see.
+// sends it to all ranks, so that all ranks choose alike, even if some ranks cannot see the file.
 #pragma once
 
 #include <memory>
@@ -41,8 +41,8 @@ class KnownCosts {
 
  private:
   bool keeps_ = false;  // a file is named and can be used
-  std::string path_;    // as rank 0 names it
-  std::string cpu_;     // rank 0's
+  std::string path_;    // the file, as rank 0 names it
+  std::string cpu_;     // the processor of rank 0's host
   select::CostTable table_;
   std::vector<select::CostKey> fresh_;  // measured now
 };

@@ -123,8 +123,8 @@ void Mailbox::post(const MessagePtr& message) {
   }
 }
 
-// After an exception, which is being handled: the progress of messages is unknown. The caller fails
-// all of them before it unlocks.
+// For the handler of an exception. The state of messages is unknown after the exception, so the
+// caller must fail all messages before it unlocks.
 void Mailbox::give_up() noexcept {
   Status why = caught();
   try {
@@ -139,7 +139,7 @@ void Mailbox::start() {
   const MutexLock lock(mutex_);
   if (started_ || ended_.raised()) return;
   if (size_ > 1) {
-    thread_ = Thread("hccl-messages", [this] { run(); });  // its first step takes the mutex
+    thread_ = Thread("hccl-messages", [this] { run(); });  // the thread first takes the mutex
     running_ = true;
   }
   started_ = true;
@@ -147,7 +147,7 @@ void Mailbox::start() {
 
 Status Mailbox::open() {
   HCCL_ASSIGN_OR_RETURN(std::unique_ptr<transport::Mesh> mesh, open_(ended_));
-  // Allocates first, so that a mesh that is there has all its peers.
+  // All allocations come first, so that mesh_ is never set while a peer's record is missing.
   auto sleeper = std::make_unique<MailboxSleeper>(mesh->sleeper(), mutex_);
   std::vector<std::unique_ptr<PeerRecord>> peers;
   for (int peer = 0; peer < size_; ++peer) {
@@ -173,9 +173,9 @@ Status Mailbox::open() {
   return {};
 }
 
-// Without memory all messages fail, on all ranks. Before the links exist, their end cannot inform
-// the other ranks. So the other ranks get the failure before this rank's callers, which may then
-// leave the communicator.
+// Without memory all messages fail, on all ranks. The other ranks may have no link to this rank
+// yet, so the end of links cannot inform them. Therefore the root informs them, before this rank's
+// callers get the failure and may leave the communicator.
 void Mailbox::run() {
   try {
     serve();
@@ -198,7 +198,8 @@ void Mailbox::serve() {
   if (const Status opened = open(); !opened.ok()) {
     ended_.raise(opened);
   } else {
-    // Aborts and new data end a nap. The deadline of a peer's verdict does not: naps are short.
+    // Aborts and new data end a nap. The deadline of a peer's verdict ends no nap, because naps are
+    // short.
     constexpr std::chrono::milliseconds kNap{250};
     const Waiter waiter{.policy = {.spin = std::chrono::nanoseconds(0), .longest_nap = kNap}};
     static_cast<void>(waiter.until(
@@ -261,7 +262,7 @@ bool Mailbox::poll(MutexLock& lock) {
     give_up();
   }
   if (ended_.raised()) fail_all();
-  // The thread moves what this caller has begun.
+  // The thread moves the transfers that this caller has begun.
   if (moved && !active_.empty() && !thread_.is_current()) sleeper_->begun();
   run_callbacks(lock);
   return moved;
@@ -291,8 +292,9 @@ void Mailbox::settle(const MessagePtr& message, Status status) noexcept {
   settled_.splice(settled_.end(), live_, message->place_);
 }
 
-// Parts of messages may be in transfer in callers' memory, so the mesh ends them first. From then
-// on nothing is allocated. A transfer that an exception has left is not asked how it ended.
+// Parts of messages may be in transfer in callers' memory, so the mesh ends them first. After that,
+// nothing is allocated. After an exception, the results of the transfers are unknown and are not
+// read.
 void Mailbox::fail_all() {
   if (failed_) return;
   const Status why = ended_.reason();
@@ -309,7 +311,7 @@ void Mailbox::fail_all() {
   asking_.clear();
   delayed_failures_.clear();
   while (!live_.empty()) settle(live_.front(), why);
-  if (sleeper_ != nullptr) sleeper_->ring();  // the thread ends
+  if (sleeper_ != nullptr) sleeper_->ring();  // wakes the thread, which then ends
 }
 
 // A closed link may be a consequence of another rank's death. The root gets time to name the

@@ -1,6 +1,7 @@
-// Messages between the ranks of a communicator, matched by tag, at any time and from any thread:
-// they take no part in the order of operations, and have a mesh of their own. The mesh is opened
-// when the first rank has the first message; from then on one thread a rank moves messages.
+// Messages between the ranks of a communicator, matched by tag. Any thread may send or receive at
+// any time: messages have no place in the order of operations, and have a mesh of their own. The
+// mesh is opened when some rank has the first message. From then on, one thread on each rank moves
+// messages.
 //
 //   eager        a header, and the bytes with or right behind it, while the receiver has room:
 //                the sender has credit for bytes that wait there for a receive
@@ -70,9 +71,10 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   Mailbox& operator=(const Mailbox&) = delete;
   ~Mailbox();
 
-  /// Any thread; never block. The ranks exist; `source` may be kAnyRank. Memory belongs to the
-  /// mailbox until the message is done; `done` then runs once, on a thread of the mailbox or of a
-  /// caller, without a lock. If they throw, there is no message, and `done` never runs.
+  /// Any thread may call. Neither function blocks. The caller has checked the ranks; `source` may
+  /// be kAnyRank. Memory belongs to the mailbox until the message is done; `done` then runs once,
+  /// on a thread of the mailbox or of a caller, without a lock. If a function throws, there is no
+  /// message, and `done` never runs.
   MessagePtr send(int dest, std::int32_t tag, const void* data, std::uint64_t bytes,
                   Message::Done done);
   MessagePtr recv(int source, std::int32_t tag, void* data, std::uint64_t bytes,
@@ -82,8 +84,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void start();
   /// Fails all messages, now and from now on. Any thread; does not block.
   void end(const Status& why);
-  /// As end(), unless the mesh is open. True if it was being opened: the other ranks wait for this
-  /// one.
+  /// As end(), but has no effect once the mesh is open. True if this rank was opening the mesh: the
+  /// other ranks wait for this rank.
   bool end_opening(const Status& why);
   /// After end(): ends the thread and the mesh.
   void stop() HCCL_UNCHECKED;  // a forked child takes no lock
@@ -96,8 +98,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   struct Header {
     HeaderKind kind = HeaderKind::kEager;
     std::int32_t tag = 0;
-    std::uint64_t bytes = 0;  // of the message; kRefuse: of the receive; kCredit: given back
-    std::uint64_t id = 0;     // of the send that asks
+    std::uint64_t bytes = 0;  // of the message; kRefuse: of the receive; kCredit: returned
+    std::uint64_t id = 0;     // number of the send that asks
     std::array<std::byte, kInline> data{};
   };
   static_assert(sizeof(Header) == 64);
@@ -112,9 +114,9 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     int source = 0;
     std::int32_t tag = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t id = 0;                 // of rendezvous
-    MessagePtr sender;                    // of this rank itself
-    std::unique_ptr<std::byte[]> buffer;  // of eager ones
+    std::uint64_t id = 0;                 // for rendezvous: number of the send
+    MessagePtr sender;                    // for a message of this rank to itself
+    std::unique_ptr<std::byte[]> buffer;  // for eager messages
     bool eager = false;
     bool here = false;     // the bytes are in the buffer
     bool refused = false;  // the receive has another size
@@ -144,7 +146,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void begin(const MessagePtr& message);
   void give_up() noexcept;
   void run();
-  void serve() HCCL_UNCHECKED;  // sleeper_ is this thread's
+  void serve() HCCL_UNCHECKED;  // only this thread uses sleeper_
   Status open();
 
   void post(const MessagePtr& message) HCCL_REQUIRES(mutex_);
@@ -187,13 +189,13 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   const WaitPolicy policy_;
   const Logger log_;
   const pid_t process_;
-  const std::uint64_t window_;  // of eager bytes from one peer
+  const std::uint64_t window_;  // the most eager bytes from one peer
   AbortFlag ended_;
-  Doorbell bell_;  // messages are done
+  Doorbell bell_;  // rung when messages are done
 
   Open open_;
   const Broken broken_;
-  std::atomic<bool> given_up_{false};  // for lack of memory
+  std::atomic<bool> given_up_{false};  // this rank lacked memory
 
   Mutex mutex_{LockLevel::kMailbox};
   std::unique_ptr<transport::Mesh> mesh_ HCCL_GUARDED_BY(mutex_);
@@ -205,14 +207,14 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   std::vector<std::unique_ptr<PeerRecord>> peers_ HCCL_GUARDED_BY(mutex_);
   std::list<Transfer> active_ HCCL_GUARDED_BY(mutex_);
   std::unordered_map<std::int32_t, std::list<MessagePtr>> receives_
-      HCCL_GUARDED_BY(mutex_);  // by tag, as posted
+      HCCL_GUARDED_BY(mutex_);  // by tag, oldest first
   std::unordered_map<std::int32_t, std::list<ArrivalPtr>> arrivals_
-      HCCL_GUARDED_BY(mutex_);                                          // by tag, as they came
+      HCCL_GUARDED_BY(mutex_);                                          // by tag, oldest first
   std::map<std::uint64_t, MessagePtr> asking_ HCCL_GUARDED_BY(mutex_);  // sends, by id
   std::uint64_t asked_ HCCL_GUARDED_BY(mutex_) = 0;
   std::vector<DelayedFailure> delayed_failures_ HCCL_GUARDED_BY(mutex_);
-  // A message moves from live_ to settled_ without an allocation. So no failure loses a message,
-  // whichever of the lists above it is in.
+  // A message moves from live_ to settled_ without an allocation. So a failure loses no message, no
+  // matter which of the lists above contain the message.
   std::list<MessagePtr> live_ HCCL_GUARDED_BY(mutex_);     // all messages that are not done
   std::list<MessagePtr> settled_ HCCL_GUARDED_BY(mutex_);  // messages whose `done` must be called
   bool calling_back_ HCCL_GUARDED_BY(mutex_) = false;      // a thread calls callbacks

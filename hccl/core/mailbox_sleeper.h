@@ -1,5 +1,5 @@
-// The sleep of a mailbox's thread while callers use its mesh: it waits for the descriptors of the
-// mesh, or naps shortly if the mesh has none.
+// Lets a mailbox's thread sleep while callers use the mesh. The thread waits for the descriptors of
+// the mesh. If the mesh has none, the thread takes short naps.
 #pragma once
 
 #include <sys/epoll.h>
@@ -18,8 +18,7 @@ namespace hccl::core {
 
 class MailboxSleeper final : public Sleeper {
  public:
-  /// `mesh`: the mesh's sleeper. It is used under `mutex`, like the mesh. Both must outlive the
-  /// object.
+  /// `mesh`: the mesh's sleeper, which `mutex` guards like the mesh. Both must outlive the object.
   MailboxSleeper(Sleeper& mesh, Mutex& mutex) : mutex_(mutex) {
     auto* const polled = dynamic_cast<PolledSleeper*>(&mesh);
     auto both = EpollSleeper::create();

@@ -10,12 +10,13 @@ namespace {
 
 constexpr std::uint32_t kHeaders = 0, kEagerBytes = 1, kAskedBytes = 2;  // lanes
 constexpr std::uint64_t kEagerLimit = std::uint64_t{16} << 10;
-// The cost of an eager message to the sender's credit, besides its bytes.
+// An eager message takes this many bytes of the sender's credit, besides its own size.
 constexpr std::uint64_t kCost = 64;
 // The limits of the transports are higher.
 constexpr std::uint64_t kPiece = std::uint64_t{256} << 20;
 constexpr std::chrono::seconds kVerdictTime{2};
-// Rendezvous messages from one rank to one other that may wait for their receives. They need 40 MB.
+// The most rendezvous messages from one rank that may wait on another rank for their receives. So
+// many messages need 40 MB.
 constexpr std::size_t kAskCap = std::size_t{1} << 18;
 
 }  // namespace
@@ -157,7 +158,7 @@ void Mailbox::put(int peer, const Header& header, std::function<void(Status)> th
   mesh_->send(transfer.request, peer, kHeaders, std::as_bytes(std::span(&transfer.header, 1)));
 }
 
-// `parts_` must be 1 before the call: this function counts as a part.
+// `parts_` must be 1 before the call, because the call itself counts as a part until it returns.
 void Mailbox::move_bytes(int peer, std::uint32_t lane, const MessagePtr& message) {
   for (std::uint64_t at = 0; at < message->bytes_; at += kPiece) {
     const std::span piece(message->data_ + at, std::min(kPiece, message->bytes_ - at));

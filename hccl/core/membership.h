@@ -32,10 +32,10 @@ struct Membership {
   std::string name;
   std::vector<int> ranks;  ///< world ranks, by rank of the communicator
   int rank;                ///< this rank's number in the communicator
-  Uuid id;                 ///< the same on all ranks, and different from every other communicator's
+  Uuid id;                 ///< the same on all ranks; no other communicator has it
   Config config;
   Logger log;
-  std::shared_ptr<memory::Heap> heap;       ///< this process's; may be null
+  std::shared_ptr<memory::Heap> heap;       ///< the heap of this process; may be null
   std::shared_ptr<transport::Doors> doors;  ///< of the world
   std::shared_ptr<transport::Siblings> siblings;
   bool shrunk = false;  ///< Communicator::shrink() made it

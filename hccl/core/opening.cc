@@ -63,14 +63,14 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
   };
   auto mesh = transport::open(is_.config.transport, args);
   if (mesh.ok()) return mesh;
-  // If a process lacks memory or descriptors, the transport has told all ranks, and some may have
-  // ended since. Their end is a consequence and does not replace the reason.
+  // If a process lacks memory or descriptors, the transport has told all ranks, and some ranks may
+  // have ended because of that. Their end does not replace the reason.
   const Status& failed = mesh.status();
   const bool lack = failed.code() == Code::kSyscall || failed.code() == Code::kOom;
   const bool own = failed.culprit() == Status::kNobody || failed.culprit() == is_.rank;
   if (failure_.raised() && may_follow_an_end(failed.code())) return failure_.reason();
   const Status why = failed.with_context(is_.name + ": opening transport " + is_.config.transport);
-  if (lack && own) {  // so that the other ranks need not wait for this rank
+  if (lack && own) {  // tell the ranks that wait for this rank
     failure_.abort(Status(why.code(), "rank " + std::to_string(is_.rank) + ": " + why.message(),
                           is_.of_world(is_.rank)));
   }

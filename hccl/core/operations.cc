@@ -147,8 +147,8 @@ Status Operations::execute_remotely(const Call& call, std::uint64_t sequence, bo
   return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
 }
 
-// Opens the group at its first operation. While other ranks are late, compares a collective (`all`)
-// with their calls, as a running collective does.
+// Opens the group at its first operation. While other ranks are late, the root compares a
+// collective (`all`) with their calls, as for a running collective.
 Status Operations::open_for(const Envelope& call, bool all) {
   const NotCancelled not_cancelled;
   std::vector<int> others = is_.ranks;
@@ -160,7 +160,8 @@ Status Operations::open_for(const Envelope& call, bool all) {
   return failure_.fail(opened.with_context(to_string(call)));
 }
 
-// Rounds the products once, here, for every algorithm, so that strict bits do not depend on it.
+// Rounds the products once, here, for every algorithm, so that the bits of strict mode do not
+// depend on the algorithm.
 Status Operations::execute_scaled(Call call) {
   const auto ranks = call.op == Op::kReduceScatter ? static_cast<std::uint64_t>(is_.size()) : 1;
   const std::uint64_t count = call.count * ranks;
@@ -299,7 +300,8 @@ void Operations::refused(std::vector<exec::Transfer> messages, const std::string
     for (const exec::Transfer& each : messages) {
       if (each.peer == is_.rank) continue;
       const auto& numbers = each.sending ? sends_ : recvs_;
-      // Both ends may wait. If both ranks have refused equally often, there is no error.
+      // Either end may be the one that waits. If both ranks have refused equally often, there is no
+      // error.
       for (const bool receiver_waits : {false, true}) {
         is_.control->refused(scope_of(each, receiver_waits),
                              numbers[static_cast<std::size_t>(each.peer)] + 1, text);
@@ -308,7 +310,7 @@ void Operations::refused(std::vector<exec::Transfer> messages, const std::string
   });
 }
 
-// Runs `tell` after the operations that were issued before.
+// Runs `tell` after all operations that were issued earlier.
 void Operations::in_order(std::function<void()> tell) {
   if (is_.size() == 1 || failure_.raised()) return;
   if (const WorkQueue::Turn turn(queue_); turn) {

@@ -58,7 +58,8 @@ class Operations {
                            std::function<void()> after);
 
   /// Runs sends and receives together: those with one peer in one direction in their order, the
-  /// others concurrently. exec::pair_self() must hold. Fills in the sequence numbers.
+  /// others concurrently. exec::pair_self() must hold. Fills in the sequence numbers of the
+  /// transfers.
   Status exchange(std::span<exec::Transfer> transfers);
   /// As exchange(transfers), at the reserved place.
   Status exchange(std::span<exec::Transfer> transfers, const WorkQueue::Ticket& place);
@@ -66,14 +67,14 @@ class Operations {
   /// A call in place of the next collective was refused, before it took a number. Tells the other
   /// ranks if they wait for this rank. `text` has the function and the reason.
   void refused(const std::string& text);
-  /// As refused(text), for messages, which have an order of their own. Tells each peer if it waits
+  /// As refused(text), for messages, which have an order of their own. Tells each peer that waits
   /// for the next message from, or to, this rank.
   void refused(std::vector<exec::Transfer> messages, const std::string& text);
 
   /// The queue of submitted calls; the calls run the operations.
   const std::shared_ptr<WorkQueue>& requests() { return requests_; }
 
-  /// Ends the running operation and the later ones with this reason.
+  /// Ends the running operation and all later operations with this reason.
   void abort(Status why) {
     if (mesh_) mesh_->abort(std::move(why));
   }
@@ -108,7 +109,7 @@ class Operations {
   std::unique_ptr<transport::Mesh> mesh_;
   std::unique_ptr<exec::Executor> executor_;
   std::unique_ptr<exec::LocalEngine> local_;   // may be null; see Opening
-  std::unique_ptr<exec::TwoLevel> two_level_;  // null on one host, or without local_
+  std::unique_ptr<exec::TwoLevel> two_level_;  // null on one host, or if local_ is null
   Selection selection_;
 
   // Numbers of operations so far.
@@ -116,14 +117,14 @@ class Operations {
   std::vector<std::uint64_t> sends_;  // point to point, by peer
   std::vector<std::uint64_t> recvs_;
 
-  Suspicion suspicion_;  // about the operation that waits
+  Suspicion suspicion_;  // reports the operation that waits
 
   std::vector<std::byte> products_;  // scaled inputs; kept for the next operation
 
   const std::shared_ptr<WorkQueue> requests_ =
       std::make_shared<WorkQueue>("hccl-requests", bound_of_requests());
 
-  WorkQueue queue_{"hccl-operations", bound()};  // last: its thread ends first
+  WorkQueue queue_{"hccl-operations", bound()};  // declared last, so that its thread ends first
 };
 
 }  // namespace hccl::core

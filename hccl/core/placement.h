@@ -11,8 +11,8 @@
 namespace hccl::core {
 
 struct Placement {
-  /// `members`: of the world. `ranks`: world ranks, by rank of the communicator. `spin`: the user's
-  /// setting.
+  /// `members`: the members of the world. `ranks`: world ranks, by rank of the communicator.
+  /// `spin`: the user's setting.
   Placement(const std::vector<join::Member>& members, const std::vector<int>& ranks, int rank,
             std::optional<std::chrono::nanoseconds> spin);
 

@@ -65,8 +65,8 @@ Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap,
   select::LocalProbe where;
   where.topology = engine.topology();
   where.ordinary = ordinary.data();
-  // One rank may have no device memory, and all ranks must measure the same. So shared memory is
-  // measured only if all ranks have it.
+  // All ranks must measure the same cases. So shared memory is measured only if every rank has
+  // device memory.
   const float mine = shared.data() != nullptr ? 1 : 0;
   float all = 0;
   HCCL_RETURN_IF_ERROR(runs.run({Op::kAllReduce, &mine, &all, 1}, runs.allreduce));
@@ -95,7 +95,7 @@ Status Selection::accept(std::string_view offer) {
 Status Selection::open(const Engines& engines, const Waiter& limits) {
   if (known_ == nullptr) known_ = std::make_shared<KnownCosts>();
   const bool alone = engines.local != nullptr && engines.two_level == nullptr;
-  // On one host all ranks know the same value.
+  // kernel_copies counts only on one host, where all ranks know the same value.
   const select::CostKey key =
       known_->key(is_.placement.hosts, engines.transport, is_.placement.any_shared_cores,
                   alone && engines.local->topology().kernel_copies);

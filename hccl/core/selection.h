@@ -26,8 +26,8 @@ namespace hccl::core {
 
 class Selection {
  public:
-  /// `is` must outlive the object. `parent`: the selection of the communicator that this one is a
-  /// group of, or null. A group uses its parent's costs.
+  /// `is` must outlive the object. `parent`: the selection of the communicator from which this
+  /// group was made, or null. A group uses its parent's costs.
   Selection(const Membership& is, const Selection* parent);
 
   // ---- opening ----
@@ -44,7 +44,7 @@ class Selection {
     exec::TwoLevel* two_level;  ///< null: `local` joins all ranks
     memory::Heap* heap;         ///< for trials in device memory; may be null
   };
-  /// Probes the ranks of a host, unless their parent communicator has done that. Measures messages
+  /// Probes the ranks of a host, unless the parent communicator has probed them. Measures messages
   /// if HCCL_TUNE_FILE needs them. Collective. Returns the errors of operations.
   Status open(const Engines& engines, const Waiter& limits);
 
@@ -101,7 +101,7 @@ class Selection {
     local::Topology topology;
     select::LocalCosts costs;
   };
-  std::optional<Local> measured_;  // of these ranks, or of their parent's
+  std::optional<Local> measured_;  // costs of these ranks, or of the parent's ranks
   using Selector = std::shared_ptr<const select::LocalSelector>;
   Selector local() const {
     const MutexLock lock(mutex_);
@@ -109,9 +109,9 @@ class Selection {
   }
   void set_local(exec::LocalEngine& engine, const select::LocalCosts& costs);
   mutable Mutex mutex_;
-  Selector local_ HCCL_GUARDED_BY(mutex_);  // copy of the engine's; null: no memory of a host
+  Selector local_ HCCL_GUARDED_BY(mutex_);  // a copy of the engine's; null: no shared memory
   std::optional<select::MessageCosts> messages_;
-  select::MessageCosts usual_messages_;  // for predictions if none were measured
+  select::MessageCosts usual_messages_;  // for predictions if no costs were measured
   std::string source_;
   std::array<bool, select::kOps> local_ops_{};
 

@@ -1,5 +1,5 @@
 // Logs a wait that goes on: the operation, and the ranks that it waits for. The first line comes
-// after two seconds, then one every half minute, so the log names suspects long before a timeout.
+// after two seconds, then one every half minute, so the log names late ranks long before a timeout.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
 // The addresses of the chunks of one slice of a collective.
 //
 // The vector of a collective is `blocks` blocks of `block` elements: one block for allreduce,
-// reduce and broadcast, one block a rank for the others. The operation runs in slices. A slice
-// takes elements [first, first + length) of every block, and a schedule cuts each of those parts
-// into chunks / blocks chunks.
+// reduce and broadcast, one block for each rank for other operations. The operation runs in slices.
+// A slice takes elements [first, first + length) of every block, and a schedule cuts each of those
+// parts into chunks / blocks chunks.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ class ChunkLayout {
   std::uint64_t block_;
   std::uint64_t first_;
   std::uint64_t length_;
-  int parts_;  // chunks a block
+  int parts_;  // chunks of one block
   bool one_block_;
   bool merge_chunks_;  // chunks of one block may travel together
   bool merge_blocks_;  // a slice is the whole block, so blocks are contiguous

@@ -22,7 +22,7 @@ std::byte* at(const void* buffer, std::uint64_t element, std::size_t bytes) {
 
 std::size_t DirectV::piece_bytes(std::size_t staging_bytes, int size) {
   const auto slots = kPieces * static_cast<std::size_t>(std::max(1, size - 1));
-  // Powers of two, so that no element is split. Each piece is one message.
+  // Sizes are powers of two, so that no piece splits an element. Each piece is one message.
   std::size_t piece = Flow::kMessage;
   while (piece > kSmallestPiece && piece * slots > staging_bytes) piece /= 2;
   return piece;

@@ -20,7 +20,8 @@ class DirectV final : public Activity {
   explicit DirectV(transport::Mesh& mesh) : mesh_(mesh), agreement_(mesh) {}
 
   /// Bytes of a piece that reducing ranks receive, chosen so that all staging stays within the
-  /// budget (except with so many ranks that pieces would be tiny). The same on all ranks.
+  /// budget (except with so many ranks that pieces would be tiny). The result is the same on all
+  /// ranks.
   static std::size_t piece_bytes(std::size_t staging_bytes, int size);
   /// Bytes of `staging` that begin() needs.
   static std::size_t staging_wanted(const Call& call, std::size_t piece, int size);
@@ -43,7 +44,7 @@ class DirectV final : public Activity {
     Envelope received;
     transport::Request hello_out;
     transport::Request hello_in;
-    bool heard = false;  // the envelope has arrived and equals this rank's
+    bool heard = false;  // the envelope has arrived and equals this rank's envelope
     Flow out;
     Flow in;
   };

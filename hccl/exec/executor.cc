@@ -103,8 +103,8 @@ Status Executor::drive(std::span<Activity* const> activities,
   if (advance()) return failure;
   const auto ready = [&] {
     // Repeat until nothing moves. A wait may sleep after any check, and data that the mesh already
-    // holds does not wake it. A wait may also check its condition once more before it returns, so
-    // after a failure no activity may advance again.
+    // holds does not end the sleep. A wait may also check its condition once more before it
+    // returns, so after a failure no activity may advance again.
     for (bool moved = true; failure.ok() && moved;) {
       moved = mesh_.progress();
       if (advance()) return true;

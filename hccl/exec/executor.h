@@ -35,7 +35,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// Runs a collective to its end. kPara: the ranks' calls differ; kRemote: a rank died; kTimeout.
-  /// A failure aborts the mesh, so that no request touches the buffers any more. After it no
+  /// A failure aborts the mesh, so that no request touches the buffers any more. After a failure no
   /// further run is possible.
   Status run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
              const Waiter& waiter);

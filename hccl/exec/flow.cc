@@ -5,7 +5,7 @@
 namespace hccl::exec {
 
 std::size_t Flow::message_within(std::size_t bytes, std::size_t receives) {
-  // Powers of two, so that no element is split.
+  // Sizes are powers of two, so that no message splits an element.
   constexpr std::size_t kShortest = 4096;
   std::size_t message = kMessage;
   while (message > kShortest && message * kWindow * receives > bytes) message /= 2;

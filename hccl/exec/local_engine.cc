@@ -92,7 +92,7 @@ void LocalEngine::choose_eager() {
     before.choice = selector_.choose(here);
     here.inputs_reachable = here.outputs_reachable = !one_process_;
     // An input that fits into the slot leaves no room for the memory flags. The slot is the fastest
-    // way for such an input, whatever the memory.
+    // way for such an input, in any memory.
     before.depends = !one_process_ && here.bytes > local::Slot::kPayload &&
                      selector_.choose(here).algorithm != before.choice.algorithm;
   }
@@ -249,7 +249,7 @@ std::byte* LocalEngine::mapped(int local_rank, std::uint64_t address, std::uint6
                                std::uint64_t bytes) {
   const auto& peer = memory_.peers[static_cast<std::size_t>(local_rank)];
   if (peer.same_process) {
-    // An address of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+    // The address is valid in this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<std::byte*>(address);
   }
   // Takes all page faults of this rank's first access at once.
@@ -267,8 +267,8 @@ std::byte* LocalEngine::mapped(int local_rank, std::uint64_t address, std::uint6
   return peer.heap + heap_at;
 }
 
-// In alltoallv each pair of ranks has to agree. All ranks check all pairs, so that all of them
-// fail, before any of them touches the buffer of another rank.
+// In alltoallv each pair of ranks has to agree. All ranks check all pairs, so that all ranks fail
+// before one of them touches the buffer of another rank.
 Status LocalEngine::check_pairs() const {
   const local::Operation& op = *op_;
   if (op.call.op != Op::kAllToAllV) return {};

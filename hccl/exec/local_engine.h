@@ -22,13 +22,13 @@ class LocalEngine {
  public:
   /// `memory` must outlive the engine. `heap`: this process's device heap, or null. `streams`
   /// decides when a result is stored past the caches; it may differ between ranks. The other
-  /// arguments are Region's.
+  /// arguments are those of Region.
   LocalEngine(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
               const kernels::StoreRule& streams, Waiter waiter, WaitPolicy background);
 
-  /// Maps the memory that the ranks share. Finds out whether the kernel may copy between the ranks'
-  /// memory, unless `kernel_copies` is false. Collective: all ranks call it after they have created
-  /// their engines. Returns the errors of a wait.
+  /// Maps the memory that the ranks share. If `kernel_copies`, finds out whether the kernel may
+  /// copy between the ranks' memory. Collective: all ranks call it after they have created their
+  /// engines. Returns the errors of a wait.
   Status open(bool kernel_copies);
   /// The same on all ranks after open().
   const local::Topology& topology() const { return topology_; }
@@ -112,13 +112,13 @@ class LocalEngine {
   // By kind and size: the choice for the memory that the last such operation used.
   Recent<Expectation> expected_;
   Recent<Remembered> known_;            // choices by the descriptors of the ranks
-  Expectation* expectation_ = nullptr;  // of this operation; null: its memory does not matter
+  Expectation* expectation_ = nullptr;  // of this operation; null if memory does not matter
   const select::LocalChoice* choice_ = nullptr;
   const local::Algorithm* forced_ = nullptr;  // of this operation
   select::LocalChoice by_force_;
   std::optional<local::Operation> op_;     // the operation under way
   std::vector<local::PeerBuffers> peers_;  // by local rank
-  std::vector<const std::byte*> inputs_;   // room for a fold
+  std::vector<const std::byte*> inputs_;   // memory for the arguments of a fold
   // For each peer: the blocks of its heap that this process has faulted in.
   std::vector<std::vector<bool>> touched_;
 };

@@ -13,8 +13,8 @@ namespace hccl::exec {
 /// so they cut the vector in the same way.
 struct RankSchedule {
   schedule::Schedule schedule;
-  int most_slots = 0;             ///< scratch slots of the rank that has most
-  std::size_t most_reducing = 0;  ///< reducing receives in one step
+  int most_slots = 0;             ///< scratch slots of the rank that has the most
+  std::size_t most_reducing = 0;  ///< the most reducing receives in one step
   bool folds_at_once = true;      ///< every fold has the inputs of all ranks
 };
 

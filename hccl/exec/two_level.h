@@ -61,7 +61,7 @@ class TwoLevel {
     std::size_t part_bytes = 0;
     bool round_once = false;
     schedule::Choice choice;
-    // Its peers are ranks of the communicator. Null: nothing is chosen.
+    // The peers in the plan are ranks of the communicator. Null before the first choice.
     const RankSchedule* plan = nullptr;
   };
 

@@ -15,8 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kEvents = 64;   // in one turn
-constexpr int kTagBits = 32;  // of a node's own tags
+constexpr int kEvents = 64;   // events in one turn
+constexpr int kTagBits = 32;  // bits for a node's own tags
 // The program may have closed the descriptor that wakes the thread.
 constexpr WaitPolicy kSleepUntilDue{.spin = std::chrono::nanoseconds(0),
                                     .longest_nap = std::chrono::seconds(1)};
@@ -144,7 +144,7 @@ Status Control::work() {
     return rung_.load(std::memory_order_acquire) || ::poll(&events, 1, 0) > 0;
   };
   for (;;) {
-    rung_.store(false, std::memory_order_seq_cst);  // before it checks everything that rings
+    rung_.store(false, std::memory_order_seq_cst);  // before the checks of all that rings
     if (stopping_.load(std::memory_order_seq_cst)) return {};
     control::Time next;
     {

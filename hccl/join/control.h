@@ -58,7 +58,7 @@ class Control {
  private:
   struct Entry {
     std::unique_ptr<ControlNode> node;
-    control::Time due{};                        // when its next turn is
+    control::Time due{};                        // when the next turn of the node is
     control::Time ends = control::Time::max();  // the end of a removed node
     bool lingers = false;
   };
@@ -76,11 +76,11 @@ class Control {
   Mutex box_mutex_{LockLevel::kControlBox};
   std::vector<Post> box_ HCCL_GUARDED_BY(box_mutex_);
   std::uint64_t posted_ HCCL_GUARDED_BY(box_mutex_) = 0;
-  std::atomic<std::uint64_t> done_{0};  // of posted_
+  std::atomic<std::uint64_t> done_{0};  // how many posts of posted_ are done
   Doorbell turned_;                     // rung after each turn
   std::atomic<NodeId> last_{0};
   std::atomic<bool> rung_{false}, stopping_{false}, ended_{false};
-  std::atomic<std::thread::id> its_{};  // of the thread
+  std::atomic<std::thread::id> its_{};  // the id of the thread
   Thread thread_ HCCL_GUARDED_BY(turn_);
 };
 

@@ -62,8 +62,8 @@ void ControlNode::handle(const Lines::Event& event, Time now) {
   }
 }
 
-// The first byte tells frames of joining from those of a Relay. The Seek of a node that is not in
-// yet closes the line of a Relay, which dials again.
+// The first byte tells frames of joining from frames of a Relay. While a node joins, its Seek
+// closes the line of a Relay, and the Relay dials again.
 void ControlNode::take(const Lines::Event& frame, Time now) {
   const auto kind = static_cast<std::uint8_t>(frame.text.front());
   if (kind >= control::kFirstJoinKind || !relay_) {

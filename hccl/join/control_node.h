@@ -18,7 +18,7 @@ namespace hccl::join {
 control::Roster own_part(const std::string& address, std::uint16_t port, control::RankSet ranks,
                          const std::string& boot, const control::Attempt& attempt = {});
 
-/// Nothing blocks. For one thread, which is Control's; in a forked child only abandon().
+/// Nothing blocks. For the thread of Control only; in a forked child, only abandon() may be called.
 class ControlNode {
  public:
   using Time = control::Time;
@@ -90,7 +90,7 @@ class ControlNode {
   std::unique_ptr<Lines> lines_;
   Owner nobody_;
   Owner* owner_;
-  bool root_;  // the first one
+  bool root_;  // this node is the first root
   control::Seek seek_;
   std::optional<Line> to_root_;
   std::unique_ptr<control::Relay> relay_;  // once the node is in

@@ -25,8 +25,8 @@ struct Attempt {
   std::uint16_t port;
   Deadline begin;
   milliseconds pause{2};
-  Fd fd = {};                               // while it connects
-  std::optional<Line> line = std::nullopt;  // from then on
+  Fd fd = {};                               // the socket while it connects
+  std::optional<Line> line = std::nullopt;  // the line on the connected socket
   Deadline proof = Deadline::never();
 
   bool idle() const { return !fd.valid() && !line; }

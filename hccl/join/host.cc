@@ -21,7 +21,7 @@
 namespace hccl::join {
 namespace {
 
-// The masks' indices by mask. Empty if no order helps (see cores_in_turn()).
+// The indices of equal masks, by mask. Empty if no order helps (see cores_in_turn()).
 std::map<std::string, std::vector<int>> groups_by_core(std::span<const std::string> masks) {
   std::map<std::string, std::vector<int>> groups;
   for (std::size_t i = 0; i < masks.size(); ++i) groups[masks[i]].push_back(static_cast<int>(i));

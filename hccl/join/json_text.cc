@@ -120,7 +120,7 @@ Result<JsonNode> parse_json(std::string_view text, const JsonLimits& limits) {
   try {
     Builder builder(text, limits);
     return builder.take(Json::sax_parse(text.begin(), text.end(), &builder));
-  } catch (const std::exception& failure) {  // only memory can run out
+  } catch (const std::exception& failure) {  // the only cause is a lack of memory
     return Status(Code::kMemory, std::string("reading JSON: ") + failure.what());
   }
 }

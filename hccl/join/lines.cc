@@ -16,10 +16,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kSteps = 4;         // of handshakes in one turn
+constexpr std::size_t kSteps = 4;         // steps of handshakes in one turn
 constexpr milliseconds kSure{100};        // a stranger keeps its descriptor for this long
 constexpr milliseconds kSureNamed{1000};  // a stranger that has named the job
-constexpr milliseconds kShort{1000};      // without descriptors
+constexpr milliseconds kShort{1000};      // a lack of descriptors counts after this time
 constexpr Lines::LineId kKnock = 0;       // the listener's tag
 
 }  // namespace

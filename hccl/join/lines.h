@@ -41,7 +41,8 @@ class Lines {
   /// `strangers`: the most descriptors that strangers take. `spare`: from open_spare().
   Lines(RootInfo key, Listener listener, std::shared_ptr<const TlsContext> context, int epoll,
         std::uint64_t tags, Logger log, Fd spare, std::size_t strangers = kStrangers);
-  /// A descriptor to turn callers away with while no other is free.
+  /// Opens the spare descriptor. With it, callers are turned away while no other descriptor is
+  /// free.
   static Result<Fd> open_spare();
   ~Lines();
   Lines(const Lines&) = delete;
@@ -77,15 +78,15 @@ class Lines {
 
  private:
   struct Connection {
-    Fd fd{};                     // while it connects
-    std::optional<Line> line{};  // from then on
-    bool open = false;           // proved
-    bool dialed = false;         // by this node
+    Fd fd{};                     // the socket while it connects
+    std::optional<Line> line{};  // the line on the connected socket
+    bool open = false;           // both ends have proved themselves
+    bool dialed = false;         // this node dialed
     bool closing = false;        // closes once all frames are sent
     bool deaf = false;           // takes no more bytes; its earlier bytes are still read
-    std::size_t queued = 0;      // bytes, since the queue was last empty
+    std::size_t queued = 0;      // bytes queued since the queue was last empty
     Time since{};
-    std::uint32_t watched = 0;  // events
+    std::uint32_t watched = 0;  // the events that epoll watches
   };
 
   void watch(int fd, LineId id, std::uint32_t events, int operation);
@@ -117,7 +118,7 @@ class Lines {
   Time short_since_{};
   std::map<LineId, Connection> connections_;
   std::set<LineId> strangers_;             // the oldest first
-  std::map<LineId, std::uint32_t> ready_;  // their events
+  std::map<LineId, std::uint32_t> ready_;  // the ready events, by line
   bool knocks_ = false, hears_knocks_ = false;
   std::vector<Event> events_;
   LineId last_ = 0;

@@ -195,7 +195,7 @@ bool Node::leave(const Owner& owner) {
     say([rank, last](control::Relay& relay, control::Time now) {
       return last ? relay.leave(now) : relay.rank_left(rank, now);
     });
-  } catch (...) {  // the others do not know that it left: remove() reports a death
+  } catch (...) {  // others do not know that the rank left: remove() reports a death
     const MutexLock lock(mutex_);
     std::ranges::find(ranks_, &owner, &Sharer::owner)->left = false;
     throw;
@@ -209,7 +209,7 @@ void Node::remove(const Owner& owner) noexcept {
   {
     const MutexLock lock(mutex_);
     const auto at = std::ranges::find(ranks_, &owner, &Sharer::owner);
-    if (at == ranks_.end()) return;  // add() had no memory for it
+    if (at == ranks_.end()) return;  // add() had no memory for the rank
     its = *at;
     ranks_.erase(at);
     none = ranks_.empty();

@@ -40,23 +40,23 @@ class Node final : private ControlNode::Owner {
                                             Result<std::string> boot = boot_id());
   Node(std::shared_ptr<Control> control, const RootInfo& info)
       : control_(std::move(control)), info_(info) {}
-  /// A node that has not left has died. A root that has refused all ranks also refuses later ones,
+  /// A node that has not left has died. A root that has refused all ranks also refuses later ranks,
   /// for the time in which ranks join.
   ~Node() override;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
   const RootInfo& info() const { return info_; }
-  /// Whether no further rank can join, because an earlier one could not.
+  /// Whether no further rank can join, because an earlier rank could not join.
   bool is_over();
   /// A rank joins; `owner` gets all later calls until remove(). `check` is called when the root is
-  /// found, before the root knows of the rank. An error of `check` ends joining, also for ranks
-  /// that join meanwhile if this rank is the first one. `config` and `boot` are those of the first
+  /// found, before the root knows of the rank. An error of `check` ends joining; if this rank is
+  /// the first one, also for ranks that join meanwhile. `config` and `boot` are those of the first
   /// rank.
   Status add(Owner& owner, const Rank& rank, const Config& config, const Logger& log,
              const std::function<Status()>& check, const Result<std::string>& boot);
-  /// The rank leaves. Returns whether it is the last one here: then the node leaves, too, and calls
-  /// over() of the owner.
+  /// The rank leaves. Returns whether it is the last rank of this process: then the node leaves,
+  /// too, and calls over() of the owner.
   bool leave(const Owner& owner);
   /// Ends the calls to the owner. A rank that has joined, and has not left, has died. Without
   /// memory to report this, all ranks of this process have died.
@@ -107,7 +107,7 @@ class Node final : private ControlNode::Owner {
   std::atomic<bool> failed_{false};
   std::atomic<control::Time> over_at_{control::Time::max()};
 
-  std::shared_ptr<const control::Roster> roster_;  // from here on the control thread's
+  std::shared_ptr<const control::Roster> roster_;  // from here on, for the control thread only
   std::uint32_t number_ = 0;                       // of this node
   control::RankSet others_;                        // nodes that have not gone
 
@@ -115,7 +115,7 @@ class Node final : private ControlNode::Owner {
   Doorbell bell_;
   State state_ HCCL_GUARDED_BY(mutex_) = State::kNew;
   Status why_ HCCL_GUARDED_BY(mutex_);
-  std::optional<Line> to_root_ HCCL_GUARDED_BY(mutex_);  // until the control thread has it
+  std::optional<Line> to_root_ HCCL_GUARDED_BY(mutex_);  // until the control thread takes the line
   std::vector<Sharer> ranks_ HCCL_GUARDED_BY(mutex_);
 };
 

@@ -58,7 +58,7 @@ struct TableDraft {
   std::string extra;  ///< text for the digest, beside the ranks: super pods, collective
 };
 
-/// The readers of the layouts, one a file. `root` is the whole table.
+/// The readers of the layouts, each in its own file. `root` is the whole table.
 Result<TableDraft> read_server_table(const TableItem& root, bool super_pods);  // 1.0, 1.2
 Result<TableDraft> read_node_table(const TableItem& root);                     // 1.1
 Result<TableDraft> read_legacy_table(const TableItem& root);                   // no version

@@ -105,12 +105,12 @@ class LegacyReader {
   }
 
   bool lab_;
-  bool several_;  // instances
+  bool several_;  // there are several instances
   TableDraft draft_;
   std::set<std::string> groups_;
   std::set<std::string> pods_;
   std::set<std::string> addresses_;
-  std::set<std::pair<std::string, int>> devices_;  // with their server
+  std::set<std::pair<std::string, int>> devices_;  // devices, with their servers
 };
 
 }  // namespace

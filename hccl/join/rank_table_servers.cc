@@ -33,7 +33,7 @@ Result<std::uint16_t> port(const TableItem& item, std::string_view key) {
 
 Result<Device> read_device(const TableItem& item, const std::string& host_ip, bool super_pods) {
   Device device;
-  device.host_ip = host_ip;  // or the server_id, if it is an address
+  device.host_ip = host_ip;  // or a server_id that is an address
   device.place = item.place("");
   HCCL_ASSIGN_OR_RETURN(const auto id, item.number("device_id", 0, kLastDevice));
   HCCL_ASSIGN_OR_RETURN(const auto rank, item.number("rank_id", 0, kRankTableRanks - 1));

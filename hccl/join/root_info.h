@@ -19,7 +19,7 @@ struct RootInfo {
   static constexpr std::size_t kTextBytes = 64;  ///< the root's address as text comes first
 
   Uuid id{};            ///< names the communicator
-  Key secret{};         ///< any process that has it may join
+  Key secret{};         ///< any process that has the secret may join
   std::string address;  ///< of the root
   std::uint16_t port = 0;
   /// The number of ports, from `port` on, at which the root may listen if peers must guess;

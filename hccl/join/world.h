@@ -60,8 +60,8 @@ class World final : public ControlNode::Owner {
 
   static constexpr std::size_t kBlobCap = 64 << 10;  ///< bytes of one rank's part of an exchange
   /// Gathers one blob from each of the world ranks `members` (empty: all), in order of `index`. All
-  /// use one key, which serves once. kTimeout names the absent ranks; a rank that has left or died
-  /// ends it. Ends early when `abort` is raised. `name`: of the communicator that is opened, for
+  /// use one key, which serves once. kTimeout names the absent ranks. If a rank has left or died,
+  /// or `abort` is raised, the exchange ends early. `name`: of the communicator that is opened, for
   /// the log. `waits` is called every 0.4 s meanwhile.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
@@ -122,8 +122,8 @@ class World final : public ControlNode::Owner {
 
   /// One more communicator keeps this rank in the world.
   void stay() { ++stays_; }
-  /// Takes back one stay(), or the first communicator's. Returns whether it was the last one: then
-  /// leave() must follow.
+  /// Takes back one stay(), or the stay of the first communicator. Returns whether no stay is left:
+  /// then leave() must follow.
   bool goes() { return --stays_ == 0; }
   /// This rank leaves. Waits until its neighbours know, for a second at most.
   void leave();

@@ -29,14 +29,14 @@ struct Worlds::Job {
   bool one_host = false;
   int size = 1;
   int rank = 0;
-  RankOf rank_of = {};  // of a process of this job
+  RankOf rank_of = {};  // the rank of a process of this job
   control::Attempt attempt = {};
-  bool watched = true;  // its root looks for other claimants, on its own host
+  bool watched = true;  // the job's root looks for other claimants on its host
 };
 
 namespace {
 
-// The longest time for which a second root seeks the first one.
+// The longest time for which a second root seeks the first root.
 constexpr std::chrono::seconds kContestTime{2};
 
 // The number of ports at which a root may listen if its peers have to try them in turn.

@@ -18,7 +18,7 @@ namespace hccl::join {
 
 struct Launch;
 
-/// One object a process, with the roots that run here. Every member is safe to use from any
+/// One object in each process, with the roots that run here. Every member is safe to use from any
 /// thread.
 class Worlds {
  public:
@@ -40,7 +40,7 @@ class Worlds {
 
   // Around a fork: hold() before it, release() after it in the parent, abandon() in the child. The
   // child closes its copies of the sockets, because they would hide the parent's death from others.
-  // It does not use this object again.
+  // The child does not use this object again.
   void hold() HCCL_UNCHECKED;
   void release() HCCL_UNCHECKED;
   void abandon() HCCL_UNCHECKED;

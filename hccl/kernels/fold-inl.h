@@ -49,10 +49,10 @@ HWY_INLINE void prefetch_ahead(const std::byte* from) {
   }
 }
 
-/// Folds two blocks at once. Widening takes so many instructions a byte that, with three or more
-/// inputs, the processor's own prefetch falls behind. Longer pieces and a prefetch compensate for
-/// that. Types that are not widened are faster without both; pairs of inputs are faster without the
-/// longer pieces.
+/// Folds two blocks at once. Widening takes so many instructions for each byte that, with three or
+/// more inputs, the processor's own prefetch falls behind. Longer pieces and a prefetch compensate
+/// for that. Types that are not widened are faster without both; pairs of inputs are faster without
+/// the longer pieces.
 template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out) {
   constexpr std::size_t kBytes = Type::kBytes;
@@ -93,7 +93,7 @@ void fold_blocks(const Inputs& in, std::size_t at, std::size_t bytes, std::byte*
   if (in.number == 2) {
     const std::byte* const a = in.from[0];
     const std::byte* const b = in.from[1];
-    if constexpr (Type::kWidens) {  // for data in memory a prefetch helps pairs, too
+    if constexpr (Type::kWidens) {  // a prefetch also helps pairs outside the caches
       for (; bytes - at >= kPairAhead + Type::kBytes; at += Type::kBytes) {
         prefetch_ahead<Type::kBytes, kPairAhead>(a + at);
         prefetch_ahead<Type::kBytes, kPairAhead>(b + at);

@@ -95,7 +95,8 @@ void fold_int128(ReduceOp op, std::span<const std::byte* const> inputs, std::byt
   }
 }
 
-// The limit of short sums: filling vectors takes longer than their additions.
+// Sums up to this size use no vectors, because filling the vectors would take longer than the
+// additions.
 constexpr std::size_t kShort = 64;
 template <class T>
 void add(const std::byte* from, std::byte* to) {
@@ -210,7 +211,7 @@ void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, 
     return fold_int128(op, inputs, out, count);
   }
   if (reinterpret_cast<std::uintptr_t>(out) % size_of(type) != 0) {
-    store = Store::kCached;  // no element of the result begins where a vector may
+    store = Store::kCached;  // a vector cannot be aligned to elements
   }
   const Inputs in{inputs.data(), inputs.size(), store, finish};
   if (bitwise(op)) return fold_bits(op, in, bytes, out);

@@ -53,8 +53,9 @@ struct MaxOfIntegers : AsIs {
 struct MinOfIntegers : AsIs {
   static HWY_INLINE auto join(auto a, auto b) { return hn::Min(a, b); }
 };
-/// Computes "a if a < b, else b" in both orders. They agree on ordinary numbers. Where they differ,
-/// the `or` of their bits is the right result: -0 for -0 and +0, a NaN for a NaN and any number.
+/// Computes "a if a < b, else b" for (a, b) and for (b, a). Both results agree on ordinary numbers.
+/// Where the results differ, the `or` of their bits is right: -0 for -0 and +0, a NaN for a NaN and
+/// any number.
 struct MinOfFloats : AsIs {
   static HWY_INLINE auto join(auto a, auto b) { return hn::Or(lesser(a, b), lesser(b, a)); }
 

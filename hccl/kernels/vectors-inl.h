@@ -87,7 +87,7 @@ template <class D>
 HWY_INLINE hn::Vec<D> load(D d, Beyond) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::Zero(d);
-#else  // as bytes: not every target makes a zero of every type
+#else  // not every target has Zero() for every type
   return hn::BitCast(d, hn::Zero(hn::Repartition<std::uint8_t, D>()));
 #endif
 }

@@ -64,8 +64,8 @@ struct Algorithm {
   void (*prefetch)(const Region&, const Operation&, int peer) = nullptr;
 
   /// Data travels with the announcement, before this rank knows its peers' buffers, so the
-  /// algorithm must run with any memory. Otherwise (rendezvous) it waits for the Descriptors of all
-  /// ranks.
+  /// algorithm must run with any memory. Otherwise (rendezvous) the algorithm waits for the
+  /// Descriptors of all ranks.
   constexpr bool eager() const { return announce != nullptr; }
 };
 

@@ -1,4 +1,4 @@
-// The functions of the algorithms, for the table (algorithm.cc): one file an algorithm.
+// The functions of the algorithms, for the table (algorithm.cc): one file for each algorithm.
 #pragma once
 
 #include <string>

@@ -24,9 +24,9 @@ std::byte* between(const Region& region, std::uint64_t address) {
          (address + kPage / 2) % kPage / kCacheLine * kCacheLine;
 }
 
-// Exchanges a few bytes of each rank. The ranks' engines have opened with a barrier of this number.
-// The root may hear of one rank that waits in that barrier and of another that waits here,
-// so both must report the same call.
+// Exchanges a few bytes of each rank. The call equals that of the barrier with which the ranks'
+// engines opened: the root may get reports of a rank that waits in that barrier and of a rank that
+// waits here, and must see no difference.
 template <class Give>
 Status meet(Region& region, const Give& mine, std::vector<Give>& all) {
   static_assert(sizeof(Give) <= Slot::kPayload);
@@ -109,8 +109,9 @@ Result<bool> attach(Region& region) {
   bool yes = false;
   for (std::size_t i = 0; i < peers.size(); ++i) yes = yes || other_process(i);
   if (!yes) return false;
-  // The kernel decides by the thread that copies and by the other process, not by its threads. So
-  // each rank asks for itself, and the first rank of a process stands for all of them.
+  // The kernel's decision depends on the thread that copies and on the other process, but not on
+  // the threads of the other process. So each rank tests its own copies, with only the first rank
+  // of each other process.
   std::set<pid_t> processes;
   std::vector<bool> stands(peers.size());
   for (std::size_t i = 0; i < peers.size(); ++i) {

@@ -14,8 +14,9 @@ namespace hccl::local {
 Result<bool> attach(Region& region);
 
 /// Copies `bytes` bytes from address `from` of the rank `local_rank`. kPara, naming the rank: the
-/// kernel cannot copy from or to a buffer. kAgain: the kernel refuses; pass it to finish_copies().
-/// Any other error is the reason for which the operation has failed meanwhile.
+/// kernel cannot copy from or to a buffer. kAgain: the kernel refuses to copy; the caller passes
+/// this status to finish_copies(). Any other error is the reason for which the operation has failed
+/// meanwhile.
 Status fetch(Region& region, const Operation& op, int local_rank, std::uint64_t from, std::byte* to,
              std::size_t bytes);
 /// As fetch(), in the other direction: to address `to` of the rank `local_rank`.
@@ -30,7 +31,7 @@ Status finish_copies(Region& region, Status copied);
 /// Whether `status` is the result of finish_copies() after a refused copy of this operation.
 bool copies_refused(const Region& region, const Status& status);
 
-/// The first part of this rank's chunk area, which fetch() and store() never use.
+/// The bytes at the start of this rank's chunk area that fetch() and store() never use.
 inline constexpr std::size_t kFreeOfCopies = std::size_t{1} << 20;
 
 }  // namespace hccl::local

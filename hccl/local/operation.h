@@ -38,7 +38,7 @@ struct PeerBuffers {
 struct Tuning {
   std::size_t chunk = std::size_t{128} << 10;  ///< bytes of a staging buffer in one chunk
   /// Inputs and chunks of at least this size are stored into staging buffers past the caches. That
-  /// is faster between far cores and slower between near ones. May differ between ranks.
+  /// is faster between far cores and slower between near cores. May differ between ranks.
   std::size_t stream_from = ~std::size_t{0};
 };
 

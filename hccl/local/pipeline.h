@@ -32,8 +32,9 @@ struct Pipeline {
     return chunk < window ? Status() : region.await_all(Progress::kTaken, chunk - window);
   }
 
-  /// Short operations use the whole staging buffer in turn too, because lines that are still in a
-  /// reader's cache are slow to write.
+  /// The number of the first chunk; it continues the count of earlier operations. So short
+  /// operations, too, go through the whole staging buffer. Otherwise they would write lines that
+  /// are still in a reader's cache, which is slow.
   std::uint64_t first;
   std::size_t stride;       ///< bytes of one part of a chunk
   std::uint64_t length;     ///< elements of one part of a chunk

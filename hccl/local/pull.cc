@@ -1,6 +1,6 @@
-// pull: buffers lie in memory that all ranks reach, and each rank reads what it needs directly from
-// them. In an allreduce each rank folds its slice of all inputs into its own output. After a
-// barrier it copies the other slices from the outputs of its peers.
+// pull: buffers lie in memory that all ranks reach, and each rank reads its data directly from
+// these buffers. In an allreduce each rank folds its slice of all inputs into its own output. After
+// a barrier it copies the other slices from the outputs of its peers.
 #include "hccl/local/entries.h"
 #include "hccl/local/take.h"
 

@@ -1,6 +1,6 @@
 // The memory that the ranks of one host share. Each rank has a slot, in which it announces
 // operations, counters of its progress, and a staging buffer for data in memory that other ranks
-// cannot reach. The region knows no operation: the algorithms (algorithm.h) do.
+// cannot reach. The region knows no operations; only the algorithms (algorithm.h) do.
 //
 //   [ doorbell | a control block for each rank | block tables | page | a staging buffer each ]
 //

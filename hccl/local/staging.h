@@ -1,5 +1,5 @@
 // The staging buffers of the ranks of one host, as one rank uses them: for whole inputs, or for the
-// chunks of longer ones.
+// chunks of longer inputs.
 #pragma once
 
 #include <cstddef>

@@ -84,8 +84,8 @@ Status run_turns(Region& region, const Operation& op) {
       std::min(op.bytes <= 4 * kChunk ? half : kChunk, kChunk) / op.element;
   const Turns turns{region, op, length, (op.call.count + length - 1) / length,
                     Staging::kChunks / (length * op.element)};
-  // While later ranks fold a chunk, this rank folds the next ones. It stays so close that rank 0,
-  // when it waits for room, never waits for this rank.
+  // While later ranks fold a chunk, this rank folds the next chunks. This rank stays so close
+  // behind them that rank 0 never waits for room because of this rank.
   const std::uint64_t lag =
       local_rank + 1 == op.size
           ? 0

@@ -177,8 +177,8 @@ void Heap::shrink(std::size_t kept) {
     if (size < kUnit || excess() == 0) return false;
     if (begin >= end) return true;
     const std::uint64_t from = committed_.last(round_up(excess(), kUnit) + kGranule, begin, end);
-    // Frees through the mapping: the program may have closed the memfd and have another file by its
-    // number. The kernel refuses this for locked memory.
+    // Frees through the mapping: the program may have closed the memfd and may have opened another
+    // file with the same descriptor. The kernel refuses this for locked memory.
     if (::madvise(base_ + from, end - from, MADV_REMOVE) != 0 &&
         (!memfd_.ours() ||
          ::fallocate(memfd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -301,7 +301,7 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
   for (const auto& [_, other] : mappings_) {
     if (other.offset < offset + bytes && offset < other.offset + other.bytes) mapped_twice_ = true;
   }
-  // Recorded first, so that a child forked meanwhile does not miss the mapping.
+  // The record comes first, so that a child forked meanwhile does not miss the mapping.
   change_mappings([&](Mappings& all) { all.insert_or_assign(address, Mapped{bytes, offset}); });
   if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
              memfd_.get(), static_cast<off_t>(offset)) == MAP_FAILED) {

@@ -29,9 +29,9 @@ class View;
 /// All members are safe to use from any thread.
 class Heap {
  public:
-  /// `reserve`: the most bytes, rounded up to kGranule; 0: as many as the machine has memory, or an
-  /// eighth of limited addresses (ulimit -v). The limit of files (ulimit -f) counts, too. kSyscall
-  /// or kOom.
+  /// `reserve`: the most bytes, rounded up to kGranule; 0: the size of the machine's memory, or an
+  /// eighth of the limit of addresses (ulimit -v) if that is less. The limit of file sizes (ulimit
+  /// -f) counts, too. kSyscall or kOom.
   static Result<std::shared_ptr<Heap>> create(std::size_t reserve = 0);
   ~Heap();
   Heap(const Heap&) = delete;

@@ -114,7 +114,7 @@ void HcclOptimNorms(const HcclOptimSpan* spans, uint64_t number, const HcclOptim
   std::vector<Sums> sums(table.pieces());
   table.run(*threads, sums.data(), [](const Batch& batch) { hccl::optim::norms(batch); });
   *norm = {0, 0};
-  for (const Sums& piece : sums) {  // in the table's order, whatever the threads
+  for (const Sums& piece : sums) {  // in the table's order, for any number of threads
     norm->squares += piece.values[0];
     norm->largest = std::max(norm->largest, piece.values[1]);
   }

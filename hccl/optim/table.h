@@ -1,4 +1,4 @@
-// A table of spans. It is cut into pieces, and into shares with equal numbers of bytes.
+// A table of spans. The table is cut into pieces, and into shares with equal numbers of bytes.
 #pragma once
 
 #include <cstddef>

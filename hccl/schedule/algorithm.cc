@@ -22,7 +22,7 @@ Cost sum(Cost a, Cost b) {
   return {a.steps + b.steps, a.bytes + b.bytes, a.folded + b.folded, a.messages + b.messages};
 }
 
-// An algorithm with one message a step.
+// An algorithm with one message in each step.
 Cost one_by_one(double steps, double bytes, double folded) { return {steps, bytes, folded, steps}; }
 // An algorithm of one step with a message to each other rank.
 Cost all_together(int size, double bytes, double folded) {
@@ -62,7 +62,7 @@ Cost recursive_doubling(int size, int) {
   return core == size ? inner : sum(inner, one_by_one(2, 2, 1));
 }
 
-// The cost of a working rank. The idle rank of its pair has two messages.
+// The cost of a working rank. An idle rank has only two messages.
 Cost paired_doubling(int size, int) {
   if (size == 1) return {};
   const double steps = ceil_log2(size / 2);
@@ -76,7 +76,7 @@ Cost double_tree(int size, int depth) {
   if (size == 1) return {};
   const double height = tree_height(size), followers = depth - 1;
   const double steps = followers + 2 * height;
-  // Two ranks have one message each in either direction.
+  // Between two ranks, one message goes in each direction.
   return {steps, 2 * (followers + height) / depth, (followers + height) / depth,
           size == 2 ? steps : 4 * (followers + height)};
 }

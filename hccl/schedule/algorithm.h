@@ -24,9 +24,10 @@ struct Algorithm {
   Op op;
   std::string_view name;     ///< "ring", "halving_doubling", "double_tree", "direct", "binomial", …
   std::string_view hccl;     ///< its name in HCCL_ALGO ("ring", "H-D_R", "fullmesh", …), or ""
-  std::string_view summary;  ///< one sentence
+  std::string_view summary;  ///< a description in one sentence
   Schedule (*build)(const Shape& shape);
-  /// Returns the reason if the algorithm cannot run with this number of ranks; empty if it can.
+  /// Returns why the algorithm cannot run with this number of ranks; empty if the algorithm can
+  /// run.
   std::string (*refuse)(int size);
   Cost (*cost)(int size, int depth);
   /// Ranks may exchange their positions in the schedule: only the order of the sum changes.

@@ -1,11 +1,11 @@
-// Bruck's pattern (HCCL: NB) on a circle of n ranks and n chunks: ceil(log2 n) steps a phase for
-// any n. Rank r counts chunks from its own: offset j is chunk r + j.
+// Bruck's pattern (HCCL: NB) on a circle of n ranks and n chunks: ceil(log2 n) steps in each phase
+// for any n. Rank r counts chunks from its own: offset j is chunk r + j.
 //
-// Allgather: a rank with offsets [0, half) receives [half, live) from rank r + half, where they are
-// the first offsets; live grows 1, 2, …, n. Reduce-scatter is the reverse: a rank sends its partial
-// sums of [half, live) to rank r + half and receives those of [0, live - half) from rank r - half,
-// until only offset 0, its own chunk, is left. half = ceil(live / 2), so the sequence reaches n
-// exactly.
+// Allgather: a rank with offsets [0, half) receives [half, live) from rank r + half, for which
+// these chunks are the first offsets; live grows 1, 2, …, n. Reduce-scatter is the reverse: a rank
+// sends its partial sums of [half, live) to rank r + half and receives those of [0, live - half)
+// from rank r - half, until only offset 0, its own chunk, is left. half = ceil(live / 2), so the
+// sequence reaches n exactly.
 //
 // A run of chunks that wraps around the end of the vector is sent as two slices.
 #include <vector>
@@ -38,8 +38,8 @@ std::vector<Slice> offsets(Buffer buffer, int rank, int first, int count, int si
   return slices;
 }
 
-// `partials` holds the sums of chunks that other ranks own; `result` receives the sum of the own
-// chunk.
+// `partials` holds the sums of chunks that other ranks own; `result` receives the sum of this
+// rank's own chunk.
 void add_reduce_scatter(Schedule& schedule, const Shape& shape, Buffer partials, Buffer result) {
   const int n = shape.size, rank = shape.rank;
   for (const int live : live_counts(n)) {
@@ -55,8 +55,8 @@ void add_reduce_scatter(Schedule& schedule, const Shape& shape, Buffer partials,
     for (std::size_t i = 0; i < into.size(); ++i) {
       next.recvs.push_back(recv_fold(wrap(rank - half, n), into[i], with[i]));
     }
-    // With an odd count one offset has no counterpart. It is copied, so that all of [0, half) lies
-    // in one buffer.
+    // With an odd count one offset has no counterpart. The chunk at that offset is copied, so that
+    // all of [0, half) lies in one buffer.
     if (here == Buffer::kIn && moved < half) {
       next.folds.push_back(copy(offsets(partials, rank, moved, 1, n).front(),
                                 offsets(here, rank, moved, 1, n).front()));

@@ -5,7 +5,7 @@
 
 namespace hccl::schedule {
 
-// ring.cc: neighbours only, size - 1 steps a phase.
+// ring.cc: neighbours only, size - 1 steps in each phase.
 Schedule allreduce_ring(const Shape& shape);
 Schedule reduce_scatter_ring(const Shape& shape);
 Schedule allgather_ring(const Shape& shape);
@@ -18,18 +18,19 @@ Schedule allgather_halving_doubling(const Shape& shape);
 
 // recursive_doubling.cc: the whole vector at distance 1, 2, 4, …; any size.
 Schedule allreduce_recursive_doubling(const Shape& shape);
-// As recursive doubling, with one working rank a pair; 2^k ranks.
+// As recursive doubling, but only one rank of each pair works; 2^k ranks.
 Schedule allreduce_paired_doubling(const Shape& shape);
 
-// bruck.cc: ceil(log2 size) steps a phase for any number of ranks.
+// bruck.cc: ceil(log2 size) steps in each phase for any number of ranks.
 Schedule allreduce_bruck(const Shape& shape);
 Schedule reduce_scatter_bruck(const Shape& shape);
 Schedule allgather_bruck(const Shape& shape);
 
-// double_tree.cc: two trees, half of the chunks each, `depth` chunks a tree in flight.
+// double_tree.cc: two trees carry half of the chunks each; each tree has `depth` chunks in flight.
 Schedule allreduce_double_tree(const Shape& shape);
 
-// direct.cc: every rank exchanges with every rank; one step a phase; folds in rank order.
+// direct.cc: every rank exchanges with every other rank; one step in each phase; folds in rank
+// order.
 Schedule allreduce_direct(const Shape& shape);
 Schedule allreduce_one_shot(const Shape& shape);
 Schedule reduce_scatter_direct(const Shape& shape);
@@ -51,7 +52,7 @@ Schedule scatter_binomial(const Shape& shape);
 Schedule broadcast_chain(const Shape& shape);
 Schedule reduce_chain(const Shape& shape);
 
-// pairwise.cc: one partner a step; one fold when all inputs are there.
+// pairwise.cc: one partner in each step; one fold when all inputs have arrived.
 Schedule allreduce_pairwise(const Shape& shape);
 Schedule reduce_scatter_pairwise(const Shape& shape);
 Schedule alltoall_pairwise(const Shape& shape);

@@ -37,7 +37,7 @@ class Execution {
     bool met = false;
     int next = kNone;
   };
-  // The oldest started messages from one rank to another that have not matched.
+  // The oldest unmatched send and receive from one rank to another, of those that have started.
   struct Pair {
     int send = kNone;
     int recv = kNone;
@@ -48,7 +48,7 @@ class Execution {
     std::size_t step = 0;
     std::size_t open = 0;  // messages of the current step that have not matched
     RankSet heard;         // barrier: the ranks known to have arrived when the step began
-    RankSet hearing;       // barrier: the same, and the ranks that this step adds
+    RankSet hearing;       // barrier: `heard`, and the ranks that this step adds
   };
 
   std::string load();

@@ -1,6 +1,7 @@
-// Direct (HCCL: fullmesh): every rank exchanges with every other rank at once, one step a phase.
-// Rank j owns chunk j: it receives the inputs of all ranks, folds them in rank order, and sends the
-// sum to all ranks that need it. The order of the fold depends on neither timing nor size.
+// Direct (HCCL: fullmesh): every rank exchanges with every other rank at once, one step in each
+// phase. Rank j owns chunk j: it receives the inputs of all ranks, folds them in rank order, and
+// sends the sum to all ranks that need it. The order of the fold depends on neither timing nor
+// size.
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -12,8 +13,8 @@
 namespace hccl::schedule {
 namespace {
 
-// All other ranks, from the next rank on: the first messages of different ranks go to different
-// ranks.
+// All other ranks, beginning with the next rank, so that the first messages of all ranks go to
+// different ranks.
 std::vector<int> others(const Shape& shape) {
   std::vector<int> ranks;
   ranks.reserve(static_cast<std::size_t>(shape.size));

@@ -52,8 +52,8 @@ Schedule allreduce_halving_doubling(const Shape& shape) {
   return schedule;
 }
 
-// The half that a rank keeps in the first step lies in scratch, a slot a chunk. The last step folds
-// into kOut.
+// The half that a rank keeps in the first step lies in scratch, one slot for each chunk. The last
+// step folds into kOut.
 Schedule reduce_scatter_halving_doubling(const Shape& shape) {
   const int n = shape.size, rank = shape.rank;
   if (n == 1) return copy_only();

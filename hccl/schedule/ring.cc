@@ -9,8 +9,7 @@ namespace hccl::schedule {
 namespace {
 
 // The chunk that `rank` sends in step `time` if it sent chunk `first` in step 0. A rank always
-// sends the chunk that it received one step earlier, which is the chunk that its neighbour sent
-// then.
+// sends the chunk that its neighbour sent one step earlier.
 int passed_on(int first, int time, int size) { return wrap(first - time, size); }
 
 }  // namespace
@@ -33,7 +32,7 @@ Schedule allreduce_ring(const Shape& shape) {
 }
 
 // Chunk r ends at rank r, so it starts at rank r + 1. Partial sums alternate between two slots: a
-// rank sends from one while it receives into the other.
+// rank sends from one slot while it receives into the other slot.
 Schedule reduce_scatter_ring(const Shape& shape) {
   const int n = shape.size, rank = shape.rank;
   if (n == 1) return copy_only();

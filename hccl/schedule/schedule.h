@@ -9,9 +9,9 @@
 //   allreduce       the caller's vector          all chunks         all chunks
 //   reduce          the caller's vector          all chunks         all chunks, on the root only
 //   broadcast       the root's vector            nothing            all chunks (the root's: filled)
-//   reduce-scatter  size blocks, one a rank      all chunks         the chunks of block `rank`
-//   allgather       size blocks, one a rank      block `rank`       all chunks
-//   scatter         size blocks, one a rank      all, root only     the chunks of block `rank`
+//   reduce-scatter  size blocks, one per rank    all chunks         the chunks of block `rank`
+//   allgather       size blocks, one per rank    block `rank`       all chunks
+//   scatter         size blocks, one per rank    all, root only     the chunks of block `rank`
 //   alltoall        size blocks                  block d: for d     block s: from s
 //   barrier         nothing (chunks = 0)
 //

@@ -1,4 +1,4 @@
-// Finds the errors of a step that do not depend on the other ranks.
+// Finds the errors of a step that are visible without the steps of other ranks.
 #pragma once
 
 #include <string>

@@ -40,7 +40,7 @@ struct Value {
   RankSet ranks;
   /// Equal numbers mean that contributions were combined in the same order: the bits are equal.
   std::uint64_t order = 0;
-  int chunk = -1;  ///< -1: nothing was ever written
+  int chunk = -1;  ///< -1: never written
 };
 
 /// A function that returns a text returns the error ("reads kScratch slot 2, which …"), or an empty
@@ -50,7 +50,7 @@ class Memory {
   /// `setting` must outlive the memory.
   Memory(const Setting& setting, int rank, int scratch_slots);
 
-  /// Whether all of the slice exists. The other functions expect slices that exist.
+  /// Checks that all of the slice exists. The other functions expect slices that exist.
   std::string inside(const Slice& slice) const;
   std::string may_write(const Slice& slice) const;
   /// The cell of chunk number `index` of the slice. In place, a chunk of kIn and the same chunk of

@@ -1,8 +1,8 @@
 // Two levels, for hosts with the same number of ranks. The vector is cut into one slice for each
 // local rank, and each slice into one chunk for each host. The ranks of a host sum their slices
 // among themselves. The ranks with the same local rank on all hosts sum and spread the chunks of
-// their slice. Then the ranks of a host exchange their slices. The ranks of a host together send as
-// many bytes to other hosts as a single rank would, each its share.
+// their slice. Then the ranks of a host exchange their slices. Together the ranks of a host send as
+// many bytes to other hosts as a single rank would; each sends an equal share.
 //
 //   host 0:  rank 0 --slice 0-- rank 1        chunks 0 .. H-1 are slice 0, of local rank 0
 //              |                  |           chunks H .. 2H-1 are slice 1, …
@@ -52,7 +52,7 @@ Step sum_on_host(const Places& at) {
   return step;
 }
 
-// The same between hosts, chunk by chunk; folds in order of hosts.
+// As sum_on_host(), but between hosts and chunk by chunk; folds in order of hosts.
 Step sum_between_hosts(const Places& at) {
   Step step;
   const int mine = at.chunk(at.place, at.host);

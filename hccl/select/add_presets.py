@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Puts measured costs (files of HCCL_TUNE_FILE, JSON) into presets/*.json.
 
-An entry takes the place of the preset for as many ranks. With --algorithm only the curves of that local algorithm do,
-in the preset's own measure: they keep their ratio to the curves of `staged`."""
+An entry takes the place of the preset for as many ranks. With --algorithm, only the curves of that local algorithm are
+replaced. The new curves are scaled to the preset, so that they keep their ratio to the curves of `staged`."""
 
 import argparse
 import json
 import pathlib
 
-STANDARD = "staged"  # as kStandard in costs.h
+STANDARD = "staged"  # kStandard in costs.h
 
 
 def preset_of(entry):
@@ -38,7 +38,7 @@ def curve_of(entry, algorithm, kind):
 
 
 def time_at(curve, size):
-    """As time_at() in points.h."""
+    """The time for a number of bytes, as time_at() in points.h."""
     points = [(p["bytes"], p["ns"]) for p in curve["points"]]
     if size <= points[0][0] or len(points) == 1:
         return points[0][1] * max(1, size / points[0][0])
@@ -48,7 +48,7 @@ def time_at(curve, size):
 
 
 def put_curves(preset, measured, algorithm):
-    """The measured curves of one algorithm into a preset."""
+    """Puts the measured curves of one algorithm into a preset."""
     for curve in measured["local"]["curves"]:
         if curve["algorithm"] != algorithm:
             continue
@@ -67,7 +67,7 @@ def put_curves(preset, measured, algorithm):
 
 
 def put(table, entry, algorithm):
-    """An entry, or one algorithm of it, into the table of a file."""
+    """Puts an entry, or one algorithm of an entry, into the table of a file."""
     entries = table["entries"]
     there = [each for each in entries if each["key"] == entry["key"]]
     if algorithm is None:
@@ -80,7 +80,8 @@ def put(table, entry, algorithm):
 
 
 def text(table):
-    """The table as presets are written: a line for each key, three points a line."""
+    """The text of the table in the form of the preset files: each key has its line, and three
+    points share a line."""
     def curve(of):
         points = [", ".join(map(json.dumps, of["points"][i:i + 3])) for i in range(0, len(of["points"]), 3)]
         return (f'   {{"algorithm": "{of["algorithm"]}", "kind": "{of["kind"]}", "points": [\n    '

@@ -87,7 +87,7 @@ Status keep_costs(const std::string& path, const CostEntry& entry) {
   const Fd fd(::mkostemp(fresh.data(), O_CLOEXEC));
   if (!fd.valid()) return failed_call(path, "cannot create a temporary file next to it");
   Status status = write_all(fd, fresh, bytes);
-  // The permissions of an ordinary new file, so that other users may read the measurements.
+  // Gives the permissions of an ordinary new file, so that other users may read the measurements.
   if (status.ok() && ::fchmod(fd.get(), 0644) != 0) status = failed_call(fresh, "chmod");
   if (status.ok() && ::rename(fresh.c_str(), path.c_str()) != 0) {
     status = failed_call(path, "cannot be replaced");

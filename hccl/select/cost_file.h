@@ -21,8 +21,8 @@ Result<CostTable> from_bytes(std::string_view bytes);
 
 /// Adds the entry to the file, next to the entries in it. The file is replaced in one step: a
 /// concurrent reader sees either the old file or the new one. If two jobs add an entry at the same
-/// time, one entry may be lost and is then measured again. A file that is not a cost table stays
-/// unchanged: kPara; kOpenFileFailure.
+/// time, one entry may be lost and is then measured again. kPara: the file is not a cost table, and
+/// stays unchanged. kOpenFileFailure: the file cannot be read or written.
 Status keep_costs(const std::string& path, const CostEntry& entry);
 
 }  // namespace hccl::select

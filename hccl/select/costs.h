@@ -97,8 +97,8 @@ struct CostTable {
 
   /// Null if no entry has this key.
   const CostEntry* find(const CostKey& key) const;
-  /// Among the entries with costs of messages for the same machine and transport, the one whose
-  /// numbers of hosts and ranks are nearest; null if there is none.
+  /// The entry with the nearest numbers of hosts and ranks, among the entries that have costs of
+  /// messages for the same machine and transport; null if there is none.
   const CostEntry* nearest(const CostKey& key) const;
   /// Replaces the entry with the same key, if any. Beyond kMostEntries, removes the oldest entries.
   void put(CostEntry entry);

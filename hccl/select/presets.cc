@@ -17,7 +17,8 @@ LocalCosts local_preset(const local::Topology& topology, bool far) {
     least = distance;
     best = *each.local;
   }
-  // Without a preset for far cores, far cores are assumed to differ only in how lines are stored.
+  // Without a preset for far cores, only this value of the tuning differs from the preset for near
+  // cores.
   constexpr std::size_t kStreamFrom = std::size_t{4} << 10;
   if (best.far() != far) best.tuning.stream_from = far ? kStreamFrom : local::Tuning{}.stream_from;
   return best;

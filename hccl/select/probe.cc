@@ -46,7 +46,7 @@ Result<double> Timer::loop(const Call& call, std::string_view algorithm, std::ui
   auto* const input = static_cast<std::byte*>(const_cast<void*>(call.in));
   const auto write = [&](std::size_t round) {
     std::fill_n(input, bytes, static_cast<std::byte>(round));
-    asm volatile("" ::: "memory");  // so that the compiler omits no store
+    asm volatile("" ::: "memory");  // the compiler must omit no store
   };
   write(0);
   const auto begin_writing = runs_.now();
@@ -289,7 +289,7 @@ class Messages {
 
   Status steps() {
     const double others = size_ - 1;
-    double ring = 0, direct = 0;  // times of the shorter message
+    double ring = 0, direct = 0;  // times of the next shorter message
     std::uint64_t shorter = 0;
     for (const std::uint64_t bytes : kMessages) {
       if (bytes * static_cast<std::uint64_t>(size_) > kOutput && shorter != 0) break;
@@ -307,8 +307,7 @@ class Messages {
         direct = *together;
         step.more_ns = whole((direct - ring / others) / (others - 1));
       } else {
-        // Counts half of the time of the shortest message, and all of the time that further bytes
-        // add.
+        // Half of the time of the shortest message, and all of the time that further bytes add.
         const auto& first = costs_.steps.empty() ? step : costs_.steps.front();
         step.more_ns = step.step_ns - std::min(step.step_ns, first.step_ns / 2);
       }

@@ -36,9 +36,9 @@ class Timer {
 
   /// The nanoseconds of the operation on the slowest rank: the least of a few loops. In a loop each
   /// rank writes `bytes` of its input anew before each operation; the time of that writing does not
-  /// count. Nothing if, by `expected_ns`, the rest of the budget is too short. This measurement and
-  /// those that follow, `sharers` in all, share the rest of the budget evenly. All ranks must pass
-  /// the same arguments.
+  /// count. Returns nothing if, by `expected_ns`, the rest of the budget is too short. The rest of
+  /// the budget is shared evenly by `sharers` measurements: this one and those that follow. All
+  /// ranks must pass the same arguments.
   Result<std::optional<double>> time(const Call& call, std::string_view algorithm,
                                      std::uint64_t bytes, double expected_ns,
                                      std::size_t sharers = 1);
@@ -80,8 +80,8 @@ Result<LocalCosts> compare_local(Timer& timer, const LocalProbe& where, const Lo
 Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
                                std::chrono::nanoseconds budget);
 
-/// Measures messages. Collective; all ranks get the same result, without the measurements that the
-/// budget does not allow.
+/// Measures messages. Collective; all ranks get the same result. The result lacks the measurements
+/// that the budget does not allow.
 Result<MessageCosts> probe_messages(const ProbeRuns& runs, int size,
                                     std::chrono::nanoseconds budget);
 

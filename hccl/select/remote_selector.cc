@@ -25,16 +25,16 @@ constexpr int kFewRanks = 8;
 /// Up to this many ranks, all may exchange with all if messages are small.
 constexpr int kManyRanks = 32;
 /// Up to this size, two ranks exchange their whole vectors. That takes half of the steps that
-/// halving the vector takes, and moves as many bytes. Beyond, the data collected for the fold no
-/// longer stays in a cache; between hosts the saved latency is worth more than that.
+/// halving the vector takes, and moves as many bytes. Beyond this size, the data collected for the
+/// fold no longer stays in a cache; between hosts the saved latency is worth more than the cache.
 constexpr std::size_t kPairBytes = 512 * kKiB;
 constexpr std::size_t kDistantPairBytes = std::size_t{1} << 20;
 /// Up to this size of the vectors of all ranks of a host together, the algorithm with the fewest
 /// messages wins although its messages are longer, because the same processors pay for all
 /// messages.
 constexpr std::size_t kFewMessagesBytes = 256 * kKiB;
-/// On one host, up to this many ranks each exchange with all others if the vector has more than
-/// kAllOnHostBytes.
+/// For vectors of more than kAllOnHostBytes on one host: with at most this many ranks, every rank
+/// exchanges with every other rank.
 constexpr int kFewOnHost = 4;
 /// Up to this vector size, algorithms with few messages are fastest. Above it the direct exchange
 /// is fastest, in which each rank sends the chunk that it has just folded.
@@ -224,7 +224,7 @@ int depth_of(const Algorithm& algorithm, std::size_t bytes) {
   return clamped(bytes / kPieceBytes / (algorithm.name == "chain" ? 1 : 2), kMaxDepth);
 }
 
-// Lanes overlap the waiting and folding of one slice with the messages of another one. A single
+// Lanes overlap the waiting and folding of one slice with the messages of another slice. A single
 // step of messages has nothing to overlap, and a pipeline overlaps already. Lanes help only between
 // two hosts. Within one host ranks wait only for the processors, which more messages would load
 // further. Between more hosts, lanes would let several senders share a network interface.
@@ -251,7 +251,7 @@ struct Timed {
   double ns = 0;
 };
 
-// One algorithm with its best depth: the rules' depth unless another one is clearly faster. The
+// One algorithm with its best depth: the rules' depth unless another depth is clearly faster. The
 // costs do not show the effect of lanes.
 Timed timed(const Algorithm& algorithm, int size, std::size_t bytes, int hosts,
             const MessageCosts& costs) {

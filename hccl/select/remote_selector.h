@@ -15,11 +15,11 @@ namespace hccl::select {
 
 /// `bytes`: size of the vector. `hosts`: as in schedule::Shape. `wanted`: the algorithm that
 /// HCCL_ALGO names ("" = none); if that algorithm does not support the operation or size, another
-/// one replaces it and the reason says so. `costs` must be the same on all ranks. If it is null,
-/// fixed rules choose. Otherwise the algorithm with the least predicted time is chosen, unless the
-/// rules' choice is about as fast. `shared_cores`: some host has fewer cores than ranks.
+/// algorithm replaces it, and the reason says so. `costs` must be the same on all ranks. If it is
+/// null, fixed rules choose. Otherwise the algorithm with the least predicted time is chosen,
+/// unless the rules' choice is about as fast. `shared_cores`: some host has fewer cores than ranks.
 /// `round_once`: for a sum of 16-bit floats with one rank on each host, choose an algorithm that
-/// rounds once, whatever the costs. It has no effect for more than 32 ranks with chunks below
+/// rounds once, regardless of the costs. It has no effect for more than 32 ranks with chunks below
 /// 64 KiB, where every such algorithm is slow.
 schedule::Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted,
                                int hosts = 1, const MessageCosts* costs = nullptr,

@@ -98,7 +98,7 @@ def join_living() -> bool:
     living = old.shrink()
     rank, size = living.rank, living.size
     if size < old.size:
-        place = np.zeros(256, np.uint8)  # of the rank table by which they join
+        place = np.zeros(256, np.uint8)  # the path of the rank table by which the ranks join
         with tempfile.TemporaryDirectory() as folder:
             if rank == 0:
                 path = os.path.join(folder, "living.json")
@@ -111,7 +111,7 @@ def join_living() -> bool:
             path = os.fsdecode(place.tobytes().rstrip(b"\0"))
             _world = hccl.init_from_rank_table(path, rank)
             atexit.register(leave)
-            _world.barrier()  # all have read the table
+            _world.barrier()  # all ranks have read the table
     living.destroy()
     return _world is not old
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Array = TypeVar("Array")
 
-_next_sub_id = 0  # of this process; ranks agree in split() on a number that none has used
+_next_sub_id = 0  # the next unused number; in split() ranks agree on a number that no rank has used
 
 
 class Communicator(Collectives):
@@ -55,7 +55,8 @@ class Communicator(Collectives):
         world: Optional[_hccl.Communicator] = None,
         world_ranks: Optional[Sequence[int]] = None,
     ) -> None:
-        """For this module: see hccl.init(), from_root_info(), from_rank_table() and split()."""
+        """Only this module calls it: see hccl.init(), from_root_info(), from_rank_table() and
+        split()."""
         if not isinstance(native, _hccl.Communicator):
             raise TypeError("a communicator is made by hccl.init(), from_root_info() and others")
         self._native = native
@@ -207,14 +208,14 @@ class Communicator(Collectives):
         sub_id = first_id + all_colors.index(mine)
         made = self._world.sub(ranks, members.index(self.rank), sub_id)
         sub = Communicator(made, self._world, ranks)
-        sub._subs = self._subs  # those of the world
+        sub._subs = self._subs  # the subgroups of the world
         self._subs.add(sub)
         return sub
 
     def shrink(self, exclude: Iterable[int] = ()) -> Communicator:
         """Returns a communicator of the ranks that live, in their order, after others have died.
         All of them call it, except living ranks in `exclude`, which are left out. This communicator
-        may have failed. The two are independent: destroy this one whenever you like.
+        may have failed. Both communicators are independent: destroy this one whenever you like.
 
             try:
                 comm.allreduce(array)
@@ -223,8 +224,9 @@ class Communicator(Collectives):
                 comm.destroy()
                 comm = smaller
 
-        If a rank dies meanwhile, the new communicator's first operation fails: shrink that one.
-        HcclError (code 9) names living ranks that have not called for HCCL_CONNECT_TIMEOUT."""
+        If a rank dies meanwhile, the new communicator's first operation fails: shrink the new
+        communicator. HcclError (code 9) names living ranks that have not called for
+        HCCL_CONNECT_TIMEOUT."""
         excluded = [check_number("exclude", rank) for rank in exclude]
         return Communicator(self._native.shrink(excluded))
 

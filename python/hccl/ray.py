@@ -166,7 +166,7 @@ def _parts(lists: Any, whole: Any) -> list[Any]:
 
 
 def _copy(output: Any, array: Any) -> None:
-    if hasattr(output, "copy_") and hasattr(array, "copy_"):  # torch, also of types without numpy's
+    if hasattr(output, "copy_") and hasattr(array, "copy_"):  # torch, also for types that numpy lacks
         output.copy_(array)
     else:
         np.asarray(output)[...] = np.asarray(array)

@@ -18,7 +18,7 @@ struct Found {
   void* data = nullptr;
   std::uint64_t count = 1;
   std::size_t item_bytes = 0;
-  char kind = 0;  // 'i' signed, 'u' unsigned, 'f' float, 't' truth, or see kTypes; 0 none of HCCL's
+  char kind = 0;  // 'i' signed, 'u' unsigned, 'f' float, 't' truth, or see kTypes; 0 unknown
   bool contiguous = true;
   bool read_only = false;
   std::string type;  // as the protocol calls it

@@ -32,16 +32,16 @@ void check(HcclResult code);
 
 struct Outcome {
   HcclResult code = HCCL_SUCCESS;
-  std::string text;          // the library keeps it for each thread; read on the calling thread
+  std::string text;          // the error text of the thread that made the call
   std::uint32_t source = 0;  // of a message
 };
 
 /// Makes the call and returns its outcome.
 Outcome call_now(const LibraryCall& call);
 
-/// A running operation that a program can wait for. Used with the GIL. It keeps the memory of the
-/// call alive until the operation is done. BlockingCalls keeps it meanwhile, even if Python drops
-/// its handle.
+/// A running operation that a program can wait for. Callers hold the GIL. It keeps the memory of
+/// the call alive until the operation is done. BlockingCalls keeps it meanwhile, even if Python
+/// drops its handle.
 class PendingRequest {
  public:
   PendingRequest(HcclRequest request, Owners owners);
@@ -73,7 +73,7 @@ class PendingRequest {
 /// Runs the calls of a communicator that may block, one at a time, in order, without the GIL. The
 /// library cannot be interrupted in a collective, and Python runs signal handlers on the main
 /// thread only. So a thread of the library makes the calls, and the main thread checks for signals
-/// while it waits. Used with the GIL.
+/// while it waits. Callers of the members hold the GIL.
 class BlockingCalls {
  public:
   /// `comm` null: for calls without a communicator, in no order.
@@ -113,7 +113,7 @@ class BlockingCalls {
 
   HcclComm comm_;
   std::vector<std::shared_ptr<PendingRequest>> under_way_;
-  std::size_t look_at_ = 0;  // with this many running calls, ended ones are removed
+  std::size_t look_at_ = 0;  // with this many running calls, ended calls are removed
   bool interrupted_ = false;
   bool direct_ = false;
   pid_t process_;

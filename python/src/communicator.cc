@@ -171,7 +171,7 @@ std::shared_ptr<PendingRequest> Communicator::end_group(bool blocking) {
     for (const LibraryCall& call : calls) {
       if (result == HCCL_SUCCESS) result = call();
     }
-    const HcclResult end = HcclGroupEnd();  // has the reason if a call was refused
+    const HcclResult end = HcclGroupEnd();  // gives the error of a refused call
     return end != HCCL_SUCCESS ? end : result;
   };
   return launch(run, group.owners, blocking);

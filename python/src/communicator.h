@@ -92,7 +92,7 @@ class Communicator {
   /// Whether operations or messages have begun and not ended.
   bool under_way() { return calls_.under_way(); }
 
-  /// Raises HcclError: destroyed, interrupted, or made by the process that forked this one.
+  /// Raises HcclError: destroyed, interrupted, or made by the parent process.
   HcclComm handle() const;
   BlockingCalls& calls() { return calls_; }
 

@@ -181,7 +181,7 @@ Status broadcast_decision(core::Communicator& communicator, Decision& decision,
             decision.predicted_end,
             decision.lower_bound,
             decision.version,
-            // If the segments do not change, they are not sent, however many there are.
+            // Unchanged segments are not sent.
             decision.changed ? static_cast<std::uint32_t>(std::min(list.size(), kMostSegments)) : 0,
             decision.changed,
             decision.overlap,

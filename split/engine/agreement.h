@@ -1,6 +1,6 @@
-// Exchanges between the ranks of a communicator about gradients: whether they have the same ones,
-// the cost of an allreduce, their measurements, and the next plan. All functions are collective:
-// every rank calls them in the same order.
+// Exchanges between the ranks of a communicator about gradients: whether all ranks have the same
+// gradients, the cost of an allreduce, their measurements, and the next plan. All functions are
+// collective: every rank calls them in the same order.
 #pragma once
 
 #include <cstdint>
@@ -45,12 +45,13 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator, s
 Status broadcast_decision(core::Communicator& communicator, Decision& decision,
                           std::size_t gradients);
 
-/// The messages of newest first for the gradients of these traces, in elements of `element` bytes;
-/// equal on all ranks. Rank 0's trace counts; its segments serve for comparison. Collective; logged
-/// at info. kPara on all ranks: the trace does not show enough.
+/// The messages in the newest-first order (priority.h) for the gradients of these traces, in
+/// elements of `element` bytes; equal on all ranks. Rank 0's trace counts; its segments serve for
+/// comparison. Collective; logged at info. kPara on all ranks: rank 0 cannot plan an order from its
+/// trace.
 struct Order {
   std::vector<Range> messages;
-  double in_order = 0;  ///< for how long the next forward waits with the segments of the trace
+  double in_order = 0;  ///< seconds that the next forward waits with the trace's segments
   double late = 0;      ///< the same with these messages
 };
 Result<Order> order_together(core::Communicator& communicator, const Trace& mine,

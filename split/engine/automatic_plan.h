@@ -25,7 +25,7 @@ class AutomaticPlan {
       const Segments& first, bool parallel, bool measure_only);
 
   /// Whether the segments of this iteration may run during backward. Otherwise they run after it,
-  /// because the plan says so or to measure compute and communication apart.
+  /// because the plan does not overlap, or to measure compute and communication apart.
   bool overlaps(std::uint64_t iteration) const;
   bool ends_window(std::uint64_t iteration) const { return iteration == next_window_; }
   /// The decision for the iterations after this one, the same on all ranks. `now` is the iteration
@@ -40,12 +40,12 @@ class AutomaticPlan {
 
   std::shared_ptr<core::Communicator> communicator_;
   std::size_t gradients_;
-  std::unique_ptr<Tuner> tuner_;  // rank 0's
+  std::unique_ptr<Tuner> tuner_;  // on rank 0 only
   bool overlap_ = true;
   bool alternate_ = true;
-  // The window has the iterations after this one. The first iteration of all is not typical.
+  // The window begins after this iteration. The first iteration of the training is not typical.
   std::uint64_t begin_ = 1;
-  std::uint64_t next_window_ = Window::kIterations;  // the iteration that ends it
+  std::uint64_t next_window_ = Window::kIterations;  // the iteration that ends the window
 };
 
 }  // namespace hccl::split

@@ -12,7 +12,7 @@ void Recording::begin(std::shared_ptr<const PlanVersion> plan, bool overlapped) 
       sizeof(Times) + (gradients_.size() + 8 * segments) * sizeof(std::int64_t);
   Times next;
   if (past_.size() + 1 >= std::clamp<std::size_t>(kBytes / bytes, 2, kMost)) {
-    next = std::move(past_.front());  // for its memory
+    next = std::move(past_.front());  // reuses its memory
     past_.pop_front();
   }
   next.number = now_.number + 1;

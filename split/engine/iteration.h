@@ -54,17 +54,18 @@ class Recording {
  public:
   static constexpr std::size_t kMost = 1000;
 
-  /// `heading`: the trace of no iteration. The ready times of `gradients` are not used.
+  /// `heading`: a trace without iterations. The ready times of `gradients` are not used.
   Recording(Trace heading, std::vector<TraceGradient> gradients)
       : heading_(std::move(heading)), gradients_(std::move(gradients)) {}
 
-  /// Begins the next iteration. On an exception the last iteration stays over.
+  /// Begins the next iteration. After an exception the last iteration is still over.
   void begin(std::shared_ptr<const PlanVersion> plan, bool overlapped);
   void begin_wait() {
     if (now_.wait_begin == 0) now_.wait_begin = now_ns();
   }
   void end() { now_.wait_end = now_ns(); }
-  /// Whether the iteration has been waited for: the next call begins an iteration.
+  /// Whether the program has waited for the iteration, so that the next call begins another
+  /// iteration.
   bool over() const { return now_.wait_end != 0; }
   Times& now() { return now_; }
   std::deque<Times>& past() { return past_; }  ///< oldest first

@@ -75,7 +75,7 @@ Result<std::unique_ptr<Overlap>> Overlap::create(std::shared_ptr<core::Communica
       new Overlap(std::move(communicator), std::move(gradients), type, op, parallel, mode));
   HCCL_RETURN_IF_ERROR(segments_by_index(made->gradient_bytes(), segments).status());
   const auto& log = made->communicator_->membership().log;
-  // A segment for each gradient is no mistake.
+  // More segments than HCCL documents may be a mistake, but not one segment for each gradient.
   if (segments.size() > kDocumentedSegments && segments.size() < made->gradients_.size()) {
     log->warn("{} segments; HCCL documents at most {}", segments.size(), kDocumentedSegments);
   }
@@ -119,7 +119,7 @@ Status Overlap::lay_out(Segments segments) {
     for (std::uint32_t i = first; i <= last; ++i) {
       segment_of[i] = static_cast<std::uint32_t>(laid_out.size());
       offset[i] = segment.count;
-      if (gradients_[i].count == 0) continue;  // wherever it may lie
+      if (gradients_[i].count == 0) continue;  // the address of an empty gradient does not matter
       if (segment.count == 0) segment.data = gradients_[i].data;
       segment.copied =
           segment.copied || gradients_[i].data != segment.data + segment.count * element;
@@ -130,7 +130,8 @@ Status Overlap::lay_out(Segments segments) {
     laid_out.push_back(std::move(segment));
     first = last + 1;
   }
-  // Later segments may copy gradients that these reduce in place; then kOom would come too late.
+  // Later segments of the automatic plan may copy gradients that these segments reduce in place.
+  // Then kOom would come too late, so the buffer is made for all gradients.
   if (mode_ == Mode::kAuto && !contiguous()) {
     buffer_elements = 0;
     for (const auto& gradient : gradients_) buffer_elements += gradient.count;
@@ -327,8 +328,8 @@ void Overlap::give_up_place() {
   place_.reset();
 }
 
-// Before anything is sent: checks that all ranks will reduce the same gradients, and measures the
-// cost.
+// Runs before the first segment. Checks that all ranks will reduce the same gradients, and measures
+// the cost.
 Status Overlap::meet() {
   give_up_place();
   HCCL_RETURN_IF_ERROR(refusal_);

@@ -1,6 +1,7 @@
 // The fusion engine: takes gradients one by one as backward completes them, and reduces each
 // segment as soon as its last gradient is ready and all earlier segments have started. With an
-// automatic plan it measures while training runs, and changes its segments on all ranks at once.
+// automatic plan, the engine measures while training runs, and changes the segments on all ranks at
+// once.
 #pragma once
 
 #include <cstddef>
@@ -65,8 +66,8 @@ class Overlap {
   /// such segment, or some gradients of this or an earlier segment are not ready.
   Status wait_segment(std::size_t segment);
   void mark(Point point);
-  /// Plans newest first for these gradients from the iterations so far. Collective, after wait()
-  /// and before the next ready(). kPara: called at another time; or as order_together.
+  /// Plans the newest-first order of these gradients from the iterations so far. Collective, after
+  /// wait() and before the next ready(). kPara: called at another time; or as order_together.
   Result<Order> newest_first() {
     if (!recording_.over())
       return Status(Code::kPara, "an order can be planned only between two iterations");
@@ -83,7 +84,7 @@ class Overlap {
     std::uint32_t first = 0;
     std::uint32_t last = 0;
     std::uint64_t count = 0;
-    std::byte* data = nullptr;  // where the allreduce runs
+    std::byte* data = nullptr;  // input and output of the allreduce
     bool copied = false;        // data lies in the fusion buffer
     std::uint32_t missing = 0;  // gradients not ready yet in this iteration
     WorkQueue::Ticket ticket;
@@ -123,11 +124,11 @@ class Overlap {
   std::uint64_t buffer_elements_ = 0;
   std::vector<char> is_ready_;
   std::size_t due_ = 0;      // segments whose gradients, and all earlier gradients, are ready
-  std::size_t started_ = 0;  // segments, in order
+  std::size_t started_ = 0;  // segments that have started, in order
   bool met_ = false;         // the ranks have agreed on the gradients
   Status refusal_;           // the failure, if they have not agreed
-  // Held until the ranks have agreed: nothing else may run meanwhile, and the communicator is in
-  // use.
+  // The place is held until the ranks have agreed. Until then no other operation may run, and the
+  // communicator counts as in use.
   WorkQueue::Ticket place_;
   Recording recording_;
   std::unique_ptr<AutomaticPlan> automatic_;  // for measured plans; made in meet()

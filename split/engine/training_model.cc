@@ -6,9 +6,9 @@
 namespace hccl::split {
 namespace {
 
-constexpr double kNew = 0.5;        // weight of a new window beside the earlier ones
+constexpr double kNew = 0.5;        // weight of a new window beside the earlier windows
 constexpr double kNearlyAll = 0.9;  // a segment with this share after backward counts as alone
-constexpr std::size_t kFew = 3;     // iterations: the median of fewer says little
+constexpr std::size_t kFew = 3;     // the median of fewer iterations says little
 
 }  // namespace
 

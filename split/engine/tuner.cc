@@ -19,7 +19,7 @@ constexpr std::size_t kLooks = 3;      // windows for each such candidate
 constexpr std::size_t kMostCandidates = 8;
 constexpr int kRivals = 4;
 constexpr double kNotWorthIt =
-    1.1;  // of the best plan's end: a rival with a later predicted end is left out
+    1.1;  // a plan whose predicted end exceeds this multiple of the best plan's end is no rival
 constexpr double kDrift = 0.2;    // share of an earlier time: a larger difference is a change
 constexpr double kHardly = 0.01;  // share of the iteration: smaller differences do not matter
 constexpr int kChangesInARow = 2;
@@ -138,7 +138,8 @@ std::size_t Tuner::try_candidates(const Window& window, const Problem& problem, 
 }
 
 // Returns the best plan, if its prediction is faster than all candidates so far; then the rivals;
-// then the candidates that one window may not have told apart from the fastest.
+// then the candidates whose first window differs so little from the fastest that noise may be the
+// cause.
 std::optional<std::size_t> Tuner::next_trial(const Problem& problem, const Plan& best) {
   const bool overlap =
       can_overlap_ && problem.contention.overlap_pays() && best.last_indices.size() > 1;

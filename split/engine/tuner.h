@@ -32,7 +32,7 @@ struct Decision {
 /// Used by one thread at a time.
 class Tuner {
  public:
-  static constexpr double kGain = 0.01;  ///< below this, another candidate is not worth it
+  static constexpr double kGain = 0.01;  ///< a smaller predicted gain is not worth a trial
   /// If nothing overlaps, a candidate with overlap is tried again after this many iterations, and
   /// then less and less often.
   static constexpr std::uint64_t kProbeAfter = 200;
@@ -57,7 +57,7 @@ class Tuner {
   };
   struct Candidate {
     Cut cut;
-    std::vector<double> ends = {};  // measured, one a window
+    std::vector<double> ends = {};  // measured, one for each window
     double end() const;
   };
 
@@ -79,9 +79,9 @@ class Tuner {
   std::size_t now_ = 0;  // the candidate in force
   int rivals_ = 0;       // number of rivals considered so far
   std::uint32_t version_ = 0;
-  std::uint64_t calm_ = 0;      // windows since the fastest is known; 0 until then
+  std::uint64_t calm_ = 0;      // windows since the fastest candidate is known
   Window::Medians usual_;       // the measurements of the first of these windows
-  int changes_in_a_row_ = 0;    // windows in a row with other times
+  int changes_in_a_row_ = 0;    // consecutive windows whose times differ from usual_
   std::uint64_t probe_at_ = 0;  // iteration
 };
 

@@ -93,7 +93,7 @@ Window window_of(const std::vector<double>& message, const Iterations& window,
   for (Times* each : window.all) {
     for (std::size_t s = 0; s < segments; ++s) {
       const std::int64_t passed = each->end[s] - each->start[s];
-      const double waited = static_cast<double>(passed) - 1e9 * *next++;  // NaN if a peer sent one
+      const double waited = static_cast<double>(passed) - 1e9 * *next++;  // NaN if a peer sent NaN
       each->wait_for_peer[s] =
           waited > 0 ? std::min(passed, static_cast<std::int64_t>(std::min(waited, 1e18))) : 0;
     }

@@ -14,7 +14,7 @@ namespace hccl::split {
 /// Some iterations with the same segments, merged over ranks. Seconds from the begin of an
 /// iteration.
 struct Window {
-  static constexpr std::uint64_t kIterations = 10;  ///< at most
+  static constexpr std::uint64_t kIterations = 10;  ///< the most iterations of a window
   /// Medians over the iterations of one kind, on the slowest rank; empty without such iterations.
   struct Medians {
     std::vector<double> ready;
@@ -27,7 +27,7 @@ struct Window {
   };
   std::uint64_t last_iteration = 0;
   Medians alone;       ///< segments ran after backward
-  Medians overlapped;  ///< segments ran beside it
+  Medians overlapped;  ///< segments ran beside backward
 };
 
 /// The iterations of a window: all of them, and by kind (0: without overlap, 1: with overlap).

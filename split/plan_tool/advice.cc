@@ -25,7 +25,8 @@ std::size_t first_difference(const Segments& a, const Segments& b) {
   return k;
 }
 
-/// For cuts at wrong places: the best plan with at most as many segments is better than today's.
+/// For cuts at wrong places: the best plan with at most as many segments is better than today's
+/// plan.
 Advice misplaced(const Analysis& analysis) {
   const Segments& now = analysis.today.last_indices;
   const Segments& then = analysis.best_of_todays_count.last_indices;
@@ -75,7 +76,7 @@ Advice more(const Analysis& analysis) {
                  ms(analysis.best.prediction.end).c_str(), ms(gain).c_str())};
 }
 
-/// How much later or earlier than with the best plan the last allreduce ends, with these cuts.
+/// Compares these cuts with the best plan: how much later or earlier the last allreduce ends.
 Result<std::string> effect(const Analysis& analysis, const Segments& changed) {
   HCCL_ASSIGN_OR_RETURN(const double end, end_of(analysis, changed));
   const double by = end - analysis.best.prediction.end;

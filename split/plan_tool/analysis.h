@@ -79,8 +79,8 @@ struct Analysis {
   std::vector<Scenario> by_segments;
   std::vector<Scenario> by_ranks;
   std::vector<Scenario> by_links;
-  /// Compared with the best plan, with the cost `line`. Nothing if overlap does not pay, or if no
-  /// time passes.
+  /// The gain of the newest-first order over the best plan, with the cost `line`. Empty if overlap
+  /// does not pay, or if the iteration takes no time.
   std::optional<NewestFirst> newest_first;
 };
 

@@ -89,7 +89,7 @@ bool MpiMesh::progress() {
   const Process::Stay stay(process_);
   if (!stay) {
     aborted_.raise(Status(Code::kUnavail, "MPI was finalised while a communicator was in use"));
-    in_mpi_.clear();  // MPI ended them
+    in_mpi_.clear();  // MPI has ended these requests
     fail_all(aborted_.reason());
     return true;
   }

@@ -47,7 +47,7 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
   };
   HCCL_ASSIGN_OR_RETURN(std::vector<std::string> parts, agree(args, introduce()));
   std::vector<Seat> seats;
-  std::uint32_t number = 0;  // rank 0's, so that meshes that open at the same time do not mix
+  std::uint32_t number = 0;  // of rank 0, so that meshes that open at the same time do not mix
   for (std::size_t r = 0; r < parts.size(); ++r) {
     ByteReader reader(parts[r]);
     seats.push_back(reader.get<Seat>());

@@ -35,8 +35,8 @@ void Group::leave(const std::vector<Farewell>& outstanding) {
   outstanding_.insert(outstanding_.end(), outstanding.begin(), outstanding.end());
 }
 
-// MPI exists once a process, so this object does, too. It is never destroyed, because the exit
-// handler and threads that outlive main() use it.
+// MPI exists once in each process, so this object does, too. It is never destroyed, because the
+// exit handler and threads that outlive main() use it.
 Process& Process::instance() {
   static Process* const process = new Process;
   return *process;

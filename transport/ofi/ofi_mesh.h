@@ -43,7 +43,7 @@ class OfiMesh final : public Mesh {
   /// The context that libfabric gets for an operation, and returns when the operation ends.
   struct Ticket {
     enum class OpKind { kSend, kReceive, kPeek, kGoodbye };
-    fi_context2 context{};  // first, so that a context's address is the Ticket's
+    fi_context2 context{};  // first, so that a context has the address of its Ticket
     OpKind kind = OpKind::kSend;
   };
   struct Channel;
@@ -59,7 +59,7 @@ class OfiMesh final : public Mesh {
     Status verdict;                        ///< set if its message has another size
     std::size_t sent = 0;                  ///< that other size
     Fid<fid_mr> region;                    ///< memory registered for this one operation
-    std::size_t place = 0;                 ///< in busy_
+    std::size_t place = 0;                 ///< index in busy_
     std::unique_ptr<std::byte[]> scratch;  ///< takes a message of another size
   };
   /// One lane to or from one peer.

@@ -95,7 +95,7 @@ OfiMesh::~OfiMesh() {
 std::unique_ptr<Region> OfiMesh::register_memory(std::span<std::byte> bytes) {
   if (closed_ || bytes.empty() || !endpoint_.registers_memory()) return std::make_unique<Region>();
   auto region = endpoint_.register_memory(bytes);
-  if (!region.ok()) return std::make_unique<Region>();  // each operation then registers its own
+  if (!region.ok()) return std::make_unique<Region>();  // each operation then registers its bytes
   return std::make_unique<RegisteredRegion>(*this, bytes, std::move(region).value());
 }
 

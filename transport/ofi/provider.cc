@@ -83,7 +83,7 @@ Result<Info> choose_provider(const std::string& address, const std::string& want
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   int last_error = FI_ENODATA;
   // First the providers that register memory themselves, then those that need registered memory:
-  // the earlier one wins a tie.
+  // of equally good providers, the earlier wins.
   for (const bool register_memory : {false, true}) {
     for (const bool bound : {true, false}) {
       if (bound && address.empty()) continue;

@@ -28,7 +28,7 @@ namespace hccl::transport::shm {
 namespace {
 
 constexpr std::size_t kReasonCap = 1024;
-constexpr std::size_t kOfferCap = 64;  // besides some bytes a rank
+constexpr std::size_t kOfferCap = 64;  // the most bytes, without the bytes for each rank
 // The hand-over happens inside one host between ranks that are all present. If it takes longer, a
 // rank is stuck, and the caller needs the rest of its time for another transport.
 constexpr std::chrono::seconds kHandOverLimit{10};
@@ -353,7 +353,7 @@ Result<HandedOver> hand_over(const OpenArgs& args, const std::vector<int>& membe
                      : follow(args, members, wake.value(), socket, id, limit());
     status = segment.status();
   }
-  if (!status.ok()) {  // nobody need wait for this rank
+  if (!status.ok()) {  // no rank need wait for this rank
     meeting.listener.reset();
     socket.reset();
   }

@@ -1,7 +1,7 @@
 // The link to one peer: two rings (ring.h), and the queues of posted requests of each lane.
 //
 // All lanes of a pair share the ring, so no message may stop in it. A message enters the ring only
-// if it can leave the ring whatever the receiver does:
+// if it can leave the ring no matter how the receiver acts:
 //   granted  its receive is posted. The receiver counts the receives that it posts on each lane
 //            in shared memory; message k of a lane is granted once that count exceeds k. It passes
 //            through the ring in pieces, directly into the posted buffer.

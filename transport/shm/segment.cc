@@ -52,7 +52,8 @@ Layout Layout::of(int ranks, std::size_t area_bytes) {
   const auto n = static_cast<std::uint64_t>(ranks);
   Layout layout;
   // For a pair, about twice the second-level cache: in a much smaller ring the reader's cache still
-  // has each line that is written. With many ranks the whole segment must stay small: 4 MiB a rank.
+  // has each line that is written. With many ranks the whole segment must stay small: 4 MiB per
+  // rank.
   layout.ring_bytes = std::clamp<std::uint64_t>(std::bit_floor((std::uint64_t{4} << 20) / n),
                                                 std::uint64_t{16} << 10, std::uint64_t{2} << 20);
   layout.states_at = kLine;

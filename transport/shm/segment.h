@@ -1,6 +1,7 @@
-// The shared memory of one mesh on one host: an anonymous, sealed memfd, mapped once a process.
+// The shared memory of one mesh on one host: an anonymous, sealed memfd, mapped once in each
+// process.
 //
-//   [ Header | one RankState a rank | one RingControl an ordered pair | page
+//   [ Header | a RankState per rank | a RingControl per ordered pair | page
 //     | ring bytes of each pair | the area of HostMemory ]
 //
 // Sparse: a page takes memory when it is first touched.

@@ -26,7 +26,7 @@ struct Reach {
   HostMemory memory;
   bool any_heap = false;                             // whether any rank has device memory
   std::shared_ptr<memory::Heap> heap;                // this process's device heap
-  std::vector<std::shared_ptr<memory::View>> views;  // the other processes'
+  std::vector<std::shared_ptr<memory::View>> views;  // the heaps of the other processes
 };
 
 class ShmMesh final : public Mesh {

@@ -81,8 +81,8 @@ void Dialer::pause(Call& call) {
 
 void Dialer::failed(int peer, Call& call, const Status& why) {
   call.reason = why.message();
-  // An established connection that the other end closed counts as refused: the peer closed it, or
-  // another process that has the peer's port now.
+  // An established connection that the other end closed counts as refused. Another process may have
+  // the peer's port now.
   const bool refused = why.code() == Code::kUnavail || (call.pending && call.pending->connected());
   if (why.code() == Code::kSyscall && !call.lack) call.lack = Deadline::after(kLackTime);
   if (!refused) call.ended.reset();

@@ -62,10 +62,10 @@ class Dialer {
   static constexpr std::uint64_t kTag = std::uint64_t{1} << 32;
 
   struct Call {
-    std::optional<PendingConnection> pending;  // none: it is tried again at `next`
+    std::optional<PendingConnection> pending;  // empty: the next try comes at `next`
     Deadline end = Deadline::never();          // end of the call
     Deadline next = Deadline::never();         // end of the pause, or of the try
-    std::chrono::nanoseconds patience{};       // time of the next try until the connection
+    std::chrono::nanoseconds patience{};       // how long the next try may connect
     std::optional<Deadline> ended;             // a peer that refuses until then counts as gone
     std::optional<Deadline> lack;              // when a lack of descriptors fails the call
     std::string reason;

@@ -14,7 +14,7 @@ namespace {
 
 // The time that a connection has for its proof and its hello.
 constexpr std::chrono::seconds kProofTime{5};
-// A connection that has sent nothing for this long is probably a stranger's.
+// A connection that has sent nothing for this long probably belongs to a stranger.
 constexpr std::chrono::milliseconds kSilence{100};
 // The largest number of connections without a hello. Beyond it the oldest one is dropped.
 constexpr std::size_t kVisitorsCap = 1024;
@@ -149,7 +149,7 @@ void Door::accept_all() {
   }
 }
 
-/// Drops the oldest connection that is probably a stranger's. False if there is none.
+/// Drops the oldest connection that probably belongs to a stranger. False if there is none.
 bool Door::make_room() {
   const auto stranger = std::find_if(visitors_.begin(), visitors_.end(), [](Visitor& each) {
     return !each.pending.has_spoken() && kProofTime - each.deadline.left() > kSilence;

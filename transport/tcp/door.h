@@ -65,7 +65,7 @@ class Door {
   const Listener listener_;
   const std::unique_ptr<EpollSleeper> sleeper_;
   AbortFlag over_;
-  const Status closes_{Code::kUnavail, "the door closes"};  // a destructor has no memory for it
+  const Status closes_{Code::kUnavail, "the door closes"};  // made early: memory may lack later
   Mutex mutex_;
   std::map<Uuid, std::shared_ptr<Inbox>> inboxes_ HCCL_GUARDED_BY(mutex_);
 

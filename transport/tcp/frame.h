@@ -75,7 +75,7 @@ constexpr Eager eager_among(std::size_t ranks) {
   const std::size_t window = std::clamp(share, kLeastEagerWindow, kEagerWindow);
   return {window, std::min(kEagerLimit, window / 2)};
 }
-/// Unanswered kAsk frames a lane; further messages of the lane ask later.
+/// Unanswered kAsk frames of each lane; further messages of the lane ask later.
 inline constexpr std::size_t kAskWindow = 16;
 /// Receives that a peer may have declared ready, on all lanes, before this rank has posted their
 /// sends.

@@ -24,9 +24,9 @@ enum class Answer : std::uint32_t {
   kEnded     ///< the mesh has closed, or the two ranks have had their connection
 };
 
-/// Each mesh has one. Both ends of a pair may connect at once. Then the connection of the higher
-/// rank counts; the lower rank gets kCrossed and waits. If the higher rank's try fails, the higher
-/// rank accepts the lower rank's next try for a while.
+/// Each mesh has an inbox. Both ends of a pair may connect at once. Then the connection of the
+/// higher rank counts; the lower rank gets kCrossed and waits. If the higher rank's try fails, the
+/// higher rank accepts the lower rank's next try for a while.
 class Inbox {
  public:
   /// `key` of the mesh. `bell` wakes the mesh until close().

@@ -79,7 +79,7 @@ class Link {
   struct Arrived {
     std::uint32_t sequence = 0;
     std::uint64_t size = 0;
-    std::unique_ptr<std::byte[]> bytes;  ///< of EarlyBuffers; null: it waits at the sender (kAsk)
+    std::unique_ptr<std::byte[]> bytes;  ///< of EarlyBuffers; null: waits at the sender (kAsk)
     bool complete = false;
     Request* taker = nullptr;  ///< a receive posted while the bytes still come in
   };
@@ -116,7 +116,7 @@ class Link {
     bool eager = false;           ///< the request is done with this payload
     std::uint8_t lane = 0;
     std::uint32_t sequence = 0;
-    std::uint32_t sum = 0;  ///< of the bytes that have come
+    std::uint32_t sum = 0;  ///< the sum of the bytes so far
   };
 
   /// Sequences ascend in a lane's queue, and the match is nearly always the first entry.
@@ -165,7 +165,7 @@ class Link {
   Payload payload_;
   std::uint32_t payload_sum_ = 0;                       ///< the sum that payload_ must have
   std::uint64_t frames_ = 0;                            ///< number of headers that have arrived
-  std::array<std::byte, sizeof(SummedHeader)> header_;  ///< of the frame that comes next
+  std::array<std::byte, sizeof(SummedHeader)> header_;  ///< the header of the next frame
   std::size_t header_bytes_ = 0;                        ///< bytes of header_ so far; never all
 };
 

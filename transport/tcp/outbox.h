@@ -28,8 +28,8 @@ class Outbox {
   /// 0.
   void stream(Request& request, std::uint32_t sequence);
 
-  /// Writes as many bytes as the connection takes, several frames a call. Adds their number to
-  /// `moved`.
+  /// Writes as many bytes as the connection takes, several frames in each call. Adds their number
+  /// to `moved`.
   Status write(Connection& connection, std::size_t& moved);
   bool empty() const { return frames_.empty() && streams_.empty(); }
   /// The rest of the half-written frame, and `header` as the last frame.

@@ -69,10 +69,10 @@ std::string Path::fault(int fd) {
   }
   const auto waited = now - since_;
   if (waited < patience_ || info.tcpi_retransmits + info.tcpi_probes < kTries) return {};
-  // An answer to the last packet shows that the path works, however rarely packets are sent now.
+  // An answer to the last packet shows that the path works, even if packets are rare now.
   const bool silent = milliseconds(info.tcpi_last_ack_recv) >= patience_ &&
                       info.tcpi_last_ack_recv > info.tcpi_last_data_sent;
-  // The host answers, but has no room, or does not get long packets.
+  // A host that answers has no room, or long packets do not reach the host.
   const bool has_room = state.window_known && state.window > 0;
   if (!silent && (!has_room || waited < 3 * patience_)) return {};
   return "packets of up to " + std::to_string(info.tcpi_snd_mss) + " bytes were sent again for " +

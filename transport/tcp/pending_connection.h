@@ -57,7 +57,8 @@ class PendingConnection {
   bool connected() const { return stage_ != Stage::kConnecting; }
   /// Whether the peer has sent a part of its proof.
   bool has_spoken();
-  /// Whether the hello has been sent: the peer may have accepted the connection as the pair's.
+  /// Whether the hello has been sent: the peer may have accepted the connection as that of the
+  /// pair.
   bool has_greeted() const { return stage_ == Stage::kGreeting; }
   const std::shared_ptr<Inbox>& inbox() const { return inbox_; }
   Connection take() { return std::move(connection_); }

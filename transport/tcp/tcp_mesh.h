@@ -60,7 +60,7 @@ class TcpMesh final : public Mesh {
   };
 
   struct Slot {
-    std::unique_ptr<Link> link;  ///< null until it is used
+    std::unique_ptr<Link> link;  ///< null until the link is used
     bool dirty = false;          ///< is in dirty_: has output that has not been written yet
     bool blocked = false;        ///< the socket was full: epoll tells when there is room
     bool watches_write = false;
@@ -99,11 +99,11 @@ class TcpMesh final : public Mesh {
   Dialer dialer_;
   AbortFlag abort_;
   bool failed_ = false;
-  Status call_failed_;  // the last one
+  Status call_failed_;  // of the last failed call
   LinkShare share_;
   std::vector<Slot> slots_;
   std::vector<std::size_t> connected_;  // peers whose link has, or had, a connection
-  bool few_ = true;                     // links that are connected
+  bool few_ = true;                     // at most kFewLinks are connected
   bool going_to_sleep_ = false;         // progress() may not run again: posts are written now
   unsigned looks_ = 0;
   std::chrono::nanoseconds look_interval_;

@@ -131,7 +131,7 @@ class Client {
                                        " published a root info of another size or version");
     } else {
       std::memcpy(out, value->data.bo.bytes, size);
-      explicit_bzero(value->data.bo.bytes, size);  // it holds a secret
+      explicit_bzero(value->data.bo.bytes, size);  // the blob holds a secret
     }
     PMIX_VALUE_RELEASE(value);
     return status;

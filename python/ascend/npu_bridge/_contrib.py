@@ -129,7 +129,7 @@ def _summary() -> Any:
     return summary_ops_v2
 
 
-# The replacement of a module, except for the names in _modules().
+# The module that replaces a part of tf.contrib. _modules() has the names that it lacks.
 _ELSEWHERE: dict[str, Callable[[], Any]] = {
     "layers": _slim,
     "framework": _slim,

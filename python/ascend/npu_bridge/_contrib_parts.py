@@ -31,7 +31,7 @@ _PLACES = {"tpu": ("estimator.tpu", "tpu", "tpu.experimental"), "training": ("tr
 _ESTIMATOR = "the same name of tf.estimator, which TensorFlow 2.15 is the last to have"
 _DATA = "tf.data, such as tf.data.experimental.bucket_by_sequence_length"
 _DECODERS = "tf.nn.raw_rnn, or tensorflow_addons.seq2seq"
-# A part, what to use instead, the names.
+# Each line: a part, its replacement, its names.
 _TABLE = f"""
 tpu: {_ESTIMATOR}: InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec
 tpu: tf.distribute.TPUStrategy: TPUDistributionStrategy keras_to_tpu_model
@@ -65,7 +65,8 @@ _INSTEAD = {
 
 
 class Part:
-    """The names of a part that are not made here; AttributeError: the part has no such name."""
+    """Finds names of a part that this package does not make. AttributeError: the part has no such
+    name."""
 
     def __init__(self, name: str, slim: Callable[[], Any]) -> None:
         self._name, self._slim = name, slim
@@ -206,7 +207,7 @@ class HParams:
 
 
 def _cast(name: str, kind: type, value: Any) -> Any:
-    """Returns a value, or what a text says, as one of the parameter's type."""
+    """Converts a value or a text to the parameter's type."""
     if value is None or isinstance(value, kind) and type(value) is not bool or kind is type(None):
         return value
     truth = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())

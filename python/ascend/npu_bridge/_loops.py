@@ -121,5 +121,5 @@ def _same_when_copied(op: Any) -> bool:
     attributes = op.node_def.attr
     if op.type in _KEPT or "shared_name" in attributes:
         return False
-    # A seeded random op continues its own sequence, which a copy would not.
+    # A seeded random op continues its own sequence; a copy would begin the sequence anew.
     return not any(attributes[name].i for name in ("seed", "seed2") if name in attributes)

@@ -85,7 +85,7 @@ def _complete_configs(kind: Any) -> None:
 
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
         self._session = None  # for __del__, if the ops cannot be built
-        _ops.library()  # the optimizer's name must be known
+        _ops.library()  # TensorFlow must know the optimizer's name
         made(self, target=target, graph=graph, config=complete(config))
 
     kind.__init__ = init

@@ -15,14 +15,14 @@ def enable() -> Any:
     """Enables TensorFlow 1's behaviour and copies its public names to the module tensorflow. So a
     script may import either module, in any order. Returns the module."""
     v1 = tensorflow.compat.v1
-    with deprecation.silence():  # warnings about its own calls
+    with deprecation.silence():  # hides warnings about TensorFlow's own calls
         v1.disable_v2_behavior()
     for name in dir(v1):
         if name.startswith("_"):
             continue
         try:
             value = getattr(v1, name)
-        except (AttributeError, ImportError):  # Estimator, where this TensorFlow has none
+        except (AttributeError, ImportError):  # this TensorFlow has no Estimator
             continue
         setattr(tensorflow, name, value)
     _keras_of_sessions(tensorflow)

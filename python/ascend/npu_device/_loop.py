@@ -51,7 +51,7 @@ def size() -> int:
     return 1 if _size is None else _size
 
 
-_Function: Any = type(tf.function(lambda: None))  # TensorFlow's class, which it can save and export
+_Function: Any = type(tf.function(lambda: None))  # a class that TensorFlow saves and exports
 
 
 class _Watched(_Function):

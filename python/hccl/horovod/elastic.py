@@ -1,7 +1,6 @@
-"""What Horovod's elastic training has for every framework: the state of a training run, which can
-be saved and restored. When a rank dies, the state is restored. With PyTorch and on one host the
-ranks that live then go on in a new world; otherwise the error that names the dead rank leaves the
-function that `run` wraps. Ranks never come."""
+"""The part of Horovod's elastic training that all frameworks share: the state of a training run, which can be saved and
+restored. When a rank dies, the state is restored. With PyTorch and on one host the ranks that live then go on in a new
+world; otherwise the error that names the dead rank leaves the function that `run` wraps. New ranks never join."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ HorovodInternalError = HcclError
 
 
 class HostsUpdatedInterrupt(Exception):  # noqa: N818  Horovod's name
-    """Never raised: no host comes."""
+    """Never raised, because no host joins."""
 
 
 class State:
@@ -45,7 +44,7 @@ class State:
         self.save()
 
     def check_host_updates(self) -> None:
-        """Does nothing: no host comes."""
+        """Does nothing, because no host joins."""
 
 
 class ObjectState(State):
@@ -75,7 +74,7 @@ class ObjectState(State):
 def runner(
     *failures: type[BaseException], go_on: Callable[[], bool] = lambda: False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Returns the decorator `run` of a framework. failures: what its collectives raise. go_on: joins
+    """Returns the decorator `run` of a framework. failures: the exceptions of its collectives. go_on: joins
     the ranks that live, and returns whether others have died."""
 
     def run(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -103,7 +103,7 @@ def _addresses(world: ctypes.c_void_p, rank: int, size: int) -> tuple[str, str]:
 
 def _compared(original: Callable[..., None]) -> Callable[..., None]:
     """jax.distributed.initialize for ranks that hccl numbers. If `python -m hccl.jax` has called it
-    already, the program's own call is only compared with that one."""
+    already, the program's own call is only compared with the first call."""
 
     @functools.wraps(original)
     def initialize(*args: Any, **options: Any) -> None:

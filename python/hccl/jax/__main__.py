@@ -40,7 +40,7 @@ def _end(rank: int, error: BaseException) -> NoReturn:
     abort(f"the program of rank {rank} ended with {type(error).__name__}: {error}"[:300])
     sys.stdout.flush()
     sys.stderr.flush()
-    if rank == 0:  # has JAX's coordinator, whose end ends the others: first let their errors appear
+    if rank == 0:  # the end of JAX's coordinator ends the others: let their errors appear first
         time.sleep(1)
     os._exit(code)
 

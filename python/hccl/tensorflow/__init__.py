@@ -163,7 +163,7 @@ class DistributedGradientTape:
         self, target: Any, sources: Any, output_gradients: Any = None,
         unconnected_gradients: Any = tf.UnconnectedGradients.NONE, use_generic_names: bool = False,
     ) -> Any:
-        """As tf.GradientTape's. use_generic_names has no effect: ranks compare names without
+        """As gradient() of tf.GradientTape. use_generic_names has no effect: ranks compare names without
         TensorFlow's numbers, which may differ between processes."""
         gradients = self._tape.gradient(target, sources, output_gradients, unconnected_gradients)
         names = _names.of(tf.nest.flatten(sources))

@@ -23,8 +23,8 @@ from hccl.tensorflow._horovod import Compression, ProcessSet, global_process_set
 def allreduce(tensor: Any, op: Optional[str] = None, **options: Any) -> Any:
     """Reduces over all ranks of the group, element by element. op: Average (also if None), Sum,
     Max, Min or Product. A mean of integers is a float. The sum or mean of IndexedSlices has the
-    rows of all ranks. Backward averages the incoming gradient if op is the mean; otherwise it sums
-    it. options: as of grouped_allreduce."""
+    rows of all ranks. Backward averages the incoming gradient if op is the mean; otherwise backward
+    sums the gradient. options: as of grouped_allreduce."""
     return grouped_allreduce([tensor], op, **options)[0]
 
 

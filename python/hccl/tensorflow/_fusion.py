@@ -49,7 +49,7 @@ def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
     if len(values) < LEAST_TENSORS or size < LEAST_BYTES:
         return False
     if "HCCL_SPLIT" not in os.environ:
-        _hccl.set_split_auto(hccl.WORLD)  # as in the torch adapter: the program set no strategy
+        _hccl.set_split_auto(hccl.WORLD)  # the program set no strategy
     return True
 
 

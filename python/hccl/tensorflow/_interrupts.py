@@ -24,10 +24,9 @@ _REASON = "Ctrl-C while TensorFlow waited for other ranks"
 
 
 def watch(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
-    """Starts the thread, once in a process. waits() returns 0 if no op waits; otherwise its number
-    stays the same while the same ops wait. abort(reason) ends these ops. On other threads than the
-    main thread, which cannot request signals, and if another library has set the descriptor, does
-    nothing."""
+    """Starts the thread, once in a process. waits() returns 0 if no op waits; otherwise its number stays the same while
+    the same ops wait. abort(reason) ends these ops. Does nothing if another library has set the descriptor, or on any
+    thread but the main thread, because other threads cannot request signals."""
     if threading.current_thread() is not threading.main_thread():
         return
     reader, writer = socket.socketpair()

@@ -9,7 +9,7 @@ from typing import Iterator, NamedTuple, Optional
 class _Launcher(NamedTuple):
     present: tuple[str, ...]  # variables that show the launcher; the first has the rank
     sizes: tuple[str, ...]
-    given: tuple[str, ...]  # the nearest ancestor with other values of these gave them
+    given: tuple[str, ...]  # variables; the nearest ancestor with other values is the launcher
 
 
 # mpirun (PMIx), torchrun, Slurm and hydra, as hccl/join/launcher.cc reads them. PMIx without Open

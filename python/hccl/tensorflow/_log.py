@@ -38,7 +38,7 @@ _logger = _of_ascend()
 
 
 def log(level: int, text: str, *values: Any) -> None:
-    """level: one of absl's."""
+    """level: a level of absl."""
     if _logger is None:
         logging.log(level, text, *values)
         return

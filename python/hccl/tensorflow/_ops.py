@@ -44,7 +44,7 @@ def library() -> Any:
     return loaded
 
 
-_orders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # names, of graphs
+_orders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by graph: the name of its resource
 _eager_order: list[Any] = []
 
 
@@ -76,7 +76,7 @@ def _order() -> Any:
     _refuse_in_xla(inner)
     with tf.init_scope():
         if tf.executing_eagerly():
-            while isinstance(inner, FuncGraph):  # also those around a conditional or a loop
+            while isinstance(inner, FuncGraph):  # also functions around a conditional or a loop
                 inner.mark_as_unsaveable(_UNSAVEABLE)
                 inner = inner.outer_graph
             if not _eager_order:

@@ -13,7 +13,7 @@ def _framework():
 
 
 def _release():
-    """Returns what the name of a ready library says about TensorFlow. A TensorFlow that is no
+    """Returns the part of a ready library's name that describes TensorFlow. A TensorFlow that is no
     release, or is built by others, may have any ABI."""
     import tensorflow
 

@@ -85,8 +85,8 @@ class CombinedGradients(Planned):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes in this context reduce nothing: gradients add up until the next one
-        outside."""
+        """Backward passes in this context reduce nothing: gradients add up until the next backward
+        pass outside."""
         before, self._syncs = self._syncs, False
         try:
             yield

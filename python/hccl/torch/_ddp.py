@@ -11,7 +11,7 @@ from hccl.torch import _module
 from hccl.torch._plan import CPU, Planned, SegmentHook, check_parameters, join
 from torch.distributed import distributed_c10d
 
-_ONE_GRADIENT = 1 / (1 << 20)  # MiB: a bucket is full when it has one
+_ONE_GRADIENT = 1 / (1 << 20)  # MiB: one gradient fills a bucket
 _COMPILED = 25 << 20
 _NOT_WITH_A_PLAN = (
     "bucket_cap_mb",

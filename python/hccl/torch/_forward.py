@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from hccl.torch.optim import FusedOptimizer
 
-_LEARNING = 20  # iterations in order, two windows of the automatic plan, before newest first
+_LEARNING = 20  # iterations in the plain order: two windows of the automatic plan
 
 
 class _Hook:
@@ -85,7 +85,7 @@ class ForwardOverlap:
         self._missing = [len(parts) for parts in self._parts]
 
     def ready(self, number: int) -> None:
-        self._parameters[number].grad = None  # its memory is the plan's now
+        self._parameters[number].grad = None  # the plan owns this memory now
         if not self._parts:
             self._plan.ready(number)
             return

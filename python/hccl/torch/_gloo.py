@@ -20,7 +20,7 @@ def make_gloo_mean(name: str) -> None:
     if _done:
         return
     _done = True
-    os.environ[VARIABLE] = "1"  # for the processes that this one starts
+    os.environ[VARIABLE] = "1"  # for the processes that this process starts
     helper = distributed_c10d._new_process_group_helper
 
     # Every function that makes a group of ranks calls this. The group keeps the name that the

@@ -92,7 +92,7 @@ def backend_of(group: Any) -> Any:
 
     try:
         backend = group._get_backend(torch.device("cpu"))
-    except RuntimeError:  # it has none
+    except RuntimeError:  # the group has no backend for CPU tensors
         return None
     backend = getattr(backend, "wrapped_pg", backend)  # with TORCH_DISTRIBUTED_DEBUG=DETAIL
     python = _python_form()

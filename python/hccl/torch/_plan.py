@@ -75,7 +75,7 @@ def join(
     automatic."""
     if not os.environ.get("HCCL_SPLIT"):
         set_split_strategy_auto(split_group)
-    name = [f"plan_{uuid.uuid4().hex}"]  # for several models in a group
+    name = [f"plan_{uuid.uuid4().hex}"]  # unique: a group may have several models
     dist.broadcast_object_list(name, group=group, group_src=0)
     store = distributed_c10d._get_process_group_store(group)
     return _module.load("hccl.torch.CombinedGradients").GradientPlan(

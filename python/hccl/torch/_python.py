@@ -57,7 +57,7 @@ class ProcessGroup(dist.ProcessGroup):
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         self.timeout, self._seconds = timeout, timeout.total_seconds()
 
-    # Names that older PyTorch has only in C++, and a backend's.
+    # Names that older PyTorch has only in C++, and names of a backend.
     group_name, _set_group_name = property(getGroupName), setGroupName
     _set_default_timeout = set_timeout
 
@@ -82,11 +82,11 @@ class ProcessGroup(dist.ProcessGroup):
         """Runs the operation on this thread or another one. `run` keeps the tensors it uses."""
         timeout = _UNSET if options is None else options.timeout
         seconds = self._seconds if timeout == _UNSET else timeout.total_seconds()
-        waits = not getattr(options, "asyncOp", True)  # older PyTorch does not tell
+        waits = not getattr(options, "asyncOp", True)  # older PyTorch has no asyncOp
         return self.queue.issue(title, run, outputs, seconds, waits)
 
     def _refuse(self, call: str, text: str) -> None:
-        """RuntimeError. The ranks that wait in the operation get the text, too."""
+        """Raises a RuntimeError. The ranks that wait in the operation get the text, too."""
         text, native = f"ProcessGroupHccl::{call}: {text}", self._native
         self.queue.issue(call, lambda: native.refuse(text), (), self._seconds, True).wait()
         raise RuntimeError(text)
@@ -118,7 +118,7 @@ class ProcessGroup(dist.ProcessGroup):
         return int(options.rootRank)
 
     def _parts(self, call: str, lists: Any, like: Tensor, outputs: bool = True) -> list[Tensor]:
-        """Returns the list with one tensor a rank, of which this rank's is as `like`."""
+        """Returns the list with a tensor for each rank. This rank's tensor must be like `like`."""
         if len(lists) != 1 or len(lists[0]) != self._ranks:
             self._refuse(call, f"requires one list, of {self._ranks} tensors")
         parts = list(lists[0])
@@ -128,7 +128,7 @@ class ProcessGroup(dist.ProcessGroup):
         return parts
 
     def _pairs(self, call: str, large: list[Tensor], small: list[Tensor], outputs: Any) -> None:
-        """Each large tensor is the small ones of all ranks."""
+        """Checks that each large tensor has as many elements as the small tensors of all ranks."""
         if len(large) != len(small):
             self._refuse(call, "input and output tensor lists must have the same length")
         self._check(call, outputs, outputs)

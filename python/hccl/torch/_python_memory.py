@@ -1,5 +1,5 @@
-"""The memory of tensors and their reductions, as the package takes them: for the backend's form in
-Python."""
+"""Gives the memory and the reductions of tensors in the form that the package takes. For the
+backend's form in Python."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from hccl import empty as shared
 from torch import Tensor
 
-# By type: its name in the array interface, its name, and the number of its elements in one of the
-# tensor's. Bools are bytes, and complex numbers are pairs.
+# By torch's type: the name of the array interface, the name of the package, and how many such
+# elements make one element of the tensor. Bools are bytes, and complex numbers are pairs.
 KINDS: dict[Any, tuple[str, str, int]] = {}
 for _line in """bool |u1 uint8 1, uint8 |u1 uint8 1, uint16 <u2 uint16 1, uint32 <u4 uint32 1,
     uint64 <u8 uint64 1, int8 |i1 int8 1, int16 <i2 int16 1, int32 <i4 int32 1, int64 <i8 int64 1,
@@ -56,7 +56,7 @@ def reduction(op: Any, dtype: Any) -> tuple[str, float]:
 
 
 def _kind(tensor: Tensor) -> tuple[str, str, int]:
-    return KINDS.get(tensor.dtype) or ("|u1", "uint8", tensor.element_size())  # only moved
+    return KINDS.get(tensor.dtype) or ("|u1", "uint8", tensor.element_size())  # others: only moved
 
 
 class Memory:

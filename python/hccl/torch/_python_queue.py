@@ -1,4 +1,4 @@
-"""The operations of a group in the form in Python: their order, Ctrl-C, and the end."""
+"""The operations of a group: their order, Ctrl-C, and the end. For the backend's form in Python."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Waitable(dist.Work):
         return future
 
     def _value(self, _: Any) -> Any:
-        """The end of the future. C++ sees the failure of a callback, but no set_exception()."""
+        """The future's value. C++ sees a failure that a callback raises, not set_exception()."""
         if self._failure is not None:
             raise self._failure
         return list(self._outputs)
@@ -140,7 +140,7 @@ class _Operation(Waitable):
 
 
 class _Done(Waitable):
-    """For callers that have waited."""
+    """An operation that is done. Callers that have waited get it."""
 
     def wait(self, timeout: datetime.timedelta = _NO_LIMIT) -> bool:
         return True
@@ -244,7 +244,7 @@ class Queue:
             return DONE
         operation = _Operation(self, title, run, outputs, limit)
         if self._runner == threading.get_ident():
-            operation.perform()  # a callback's operation comes after the callback's own
+            operation.perform()  # now: the operation of this callback has ended
             return operation
         with self._mutex:
             self._waiting.append(operation)
@@ -284,7 +284,7 @@ class Queue:
         return True
 
     def run_in_callback(self, operation: _Operation) -> None:
-        """Runs what is before the operation, and the operation, for which a callback waits."""
+        """Runs the operations before this one and then this one, for which a callback waits."""
         while self._runner == threading.get_ident() and not operation.is_completed():
             with self._mutex:
                 each = self._waiting.popleft()
@@ -357,7 +357,7 @@ _watches: Optional[bool] = None
 
 def _watch() -> bool:
     """Makes Ctrl-C end operations that run on the main thread, or for which C++ code waits there.
-    False: this is another thread, or the program has a use of its own for what that needs."""
+    False: this is another thread, or the program itself uses Python's wake-up descriptor."""
     global _watches
     if _watches is None and threading.current_thread() is threading.main_thread():
         reader, writer = os.pipe()
@@ -393,7 +393,7 @@ def _abort_on_interrupt(reader: int) -> None:
             continue
         if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             continue
-        ran.clear()  # the main thread runs Python code, and so Python's handler, within a moment?
+        ran.clear()  # does the main thread soon run Python code, and so Python's handler?
         ctypes.pythonapi.Py_AddPendingCall(note, None)
         if not ran.wait(_TIME_TO_RUN_PYTHON):
             for each in list(_queues):

@@ -96,7 +96,7 @@ def create(options: Any, pg_options: Any = None) -> Any:
     """Makes the backend of one process group. torch.distributed calls it on the members."""
     from torch.distributed import distributed_c10d
 
-    ranks = options.global_ranks_in_group  # of the default group, which itself has none
+    ranks = options.global_ranks_in_group  # ranks of the default group; [] for the default group
     store = _own_store(ranks) if ranks else options.store
     whole = _module.backend_of(distributed_c10d._get_default_group()) if ranks else None
     if _module.why_python() is not None:

@@ -1,7 +1,8 @@
 """torch.distributed.shrink_group for groups of this backend.
 
 Torch's function is made for NCCL. It cannot do without a list of the dead ranks. It takes group
-ranks for global ones, and fails after it has destroyed the group if the store has died with rank 0.
+ranks for global ranks, and fails after it has destroyed the group if the store has died with rank
+0.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def extend() -> None:
     from torch.distributed import distributed_c10d
 
     if not all(hasattr(distributed_c10d, name) for name in _NEEDED):
-        return  # torch's function works, if it has one, with its limits (src/shrink.cc)
+        return  # torch's function, if any, works with limits (src/shrink.cc)
     torchs: Callable[..., Any] = distributed_c10d.shrink_group
 
     @functools.wraps(torchs)
@@ -43,7 +44,7 @@ def extend() -> None:
         whole = distributed_c10d._get_default_group() if group is None else group
         backend = _only_backend(whole)
         if backend is not None and _module.why_python() is not None:
-            _module.load("torch.distributed.shrink_group")  # which raises
+            _module.load("torch.distributed.shrink_group")  # raises
         if backend is None:
             return torchs(ranks_to_exclude, group, shrink_flags, pg_options)
         if ranks_to_exclude != []:  # [] is fine here: only the dead are left out
@@ -75,7 +76,7 @@ def _replace(old: Any, smaller: Any, ranks: list[int]) -> Any:
     from torch.distributed import distributed_c10d as c10d
 
     is_default = old is c10d._get_default_group()
-    if is_default:  # its ranks are the global ones, so no other group can keep its numbers
+    if is_default:  # global ranks change, so no other group can keep its numbers
         c10d._destroy_all_other_groups(exclude_group=old)
         members = list(range(len(ranks)))
     else:

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-npu_unary_ops = sys.modules[__name__]  # which scripts import from the module of the same name
+npu_unary_ops = sys.modules[__name__]  # scripts import this name from the module npu_unary_ops
 
 
 def gelu(x: Any) -> Any:

@@ -1,6 +1,6 @@
 """HCCL's ops for graphs of TensorFlow 1. The ops of one session.run run in the order in which the
-program created them, which must be the same on all ranks. Most are npu_device's; its allgather and
-reduce_scatter have no `fusion`."""
+program created them, which must be the same on all ranks. Most ops are those of npu_device, whose
+allgather and reduce_scatter have no `fusion`."""
 
 from __future__ import annotations
 

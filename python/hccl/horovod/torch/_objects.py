@@ -17,7 +17,7 @@ def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Returns the root's object, by `pickle`: on the root itself, on other ranks a copy."""
+    """Returns the root's object. Other ranks get a copy, by `pickle`."""
     is_root = global_process_set.rank() == root_rank
     data = torch.frombuffer(bytearray(pickle.dumps(obj)), dtype=torch.uint8) if is_root else None
     size = torch.tensor(0 if data is None else len(data))

@@ -100,7 +100,7 @@ def _reduce(
 ) -> Handle:
     """Begins an allreduce into `into`, or into a new tensor."""
     kind, comm = _horovod.reduction(op, average), communicator(process_set)
-    scales = tensor.is_floating_point() and kind in ("mean", "sum")  # the library does
+    scales = tensor.is_floating_point() and kind in ("mean", "sum")  # the library scales
     source = tensor.detach() if scales else _scaled(tensor.detach(), before)
     source = source.contiguous()
     place = into is not None and source.data_ptr() == into.data_ptr()
@@ -318,8 +318,8 @@ def reducescatter(
     op: Any = Average, process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0, postscale_factor: float = 1.0,
 ) -> Tensor:
-    """As reducescatter_async. Backward gathers the gradients of the mean's rows, and multiplies
-    those of the sum's by the number of ranks."""
+    """As reducescatter_async. Backward gathers the gradients of the rows. For sums it also
+    multiplies them by the number of ranks."""
     packed, context = compression.compress(tensor)
     ranks = 1 if _horovod.reduction(op) == "mean" else communicator(process_set).size
     options = (op, process_set, prescale_factor, postscale_factor)

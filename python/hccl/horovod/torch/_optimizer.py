@@ -53,7 +53,7 @@ class _Plan:
         if not os.environ.get("HCCL_SPLIT"):
             set_split_strategy_auto(group)
         comm = _ops.communicator(options.process_set).split(0)
-        assert comm is not None  # it has a color
+        assert comm is not None  # never None, because this rank has passed a color
         self.comm = comm
         self._fusions: list[hccl.Fusion] = []
         self.slots: dict[Tensor, tuple[Tensor, hccl.Fusion, int]] = {}
@@ -121,13 +121,13 @@ class _Distributed:
         self._sparse: set[Tensor] = set()
         self._order: list[Tensor] = []  # the gradients that are ready
         self._passes: dict[Tensor, int] = {}
-        self._contexts: dict[Tensor, Any] = {}  # of the compression
+        self._contexts: dict[Tensor, Any] = {}  # the contexts of the compression
         self._own: list[Tensor] = []
         self._watch(self.param_groups)
         _optimizers.add(self)
 
     def _forget(self) -> None:
-        """The world ends. In another one the next step makes a plan."""
+        """The world ends. In another world the next step makes a plan."""
         self._plan, self._synchronized = None, False
         self._sparse, self._order, self._passes, self._contexts = set(), [], {}, {}
 

@@ -18,10 +18,10 @@ struct State {
   bool joined = false;
   HcclResult result = HCCL_SUCCESS;
   Comm world;
-  std::mutex splitting;  // splits are operations of the world
+  std::mutex splitting;  // held in split(), which runs operations of the world
   uint32_t splits = 0;
   std::mutex mutex;
-  std::set<Comm*> comms;  // of split(), which the library knows
+  std::set<Comm*> comms;  // the living communicators of split()
   bool told = false;      // a failure was printed on stderr
 };
 

@@ -1,4 +1,4 @@
-// TensorFlow calls the ops of a loop a frame. Control inputs chain the collectives of a frame. A
+// TensorFlow calls the ops of a loop "a frame". Control inputs chain the collectives of a frame. A
 // loop with collectives is one link in the chain of the frame around it.
 //
 // Branches: TensorFlow runs no op that follows an op of a branch that is not taken. So in a graph
@@ -43,7 +43,7 @@ std::string frame_name(const NodeDef& enter) { return enter.attr().at("frame_nam
 
 /// A collective, or a loop with collectives.
 struct Link {
-  int collective;    // the collective, or the first one of a loop
+  int collective;    // the collective, or the first collective of a loop
   std::string loop;  // empty: the collective itself
   enum { kNew, kBegun, kPlaced } state = kNew;
 };
@@ -53,7 +53,7 @@ struct Frame {
   std::vector<int> enters;
   int condition = -1;
   std::deque<Link> links;
-  Link* link = nullptr;  // in the frame around it
+  Link* link = nullptr;  // the link of the loop in the frame around the loop
 };
 
 class Chain {

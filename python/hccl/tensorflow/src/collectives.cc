@@ -1,4 +1,4 @@
-// One tensor a collective.
+// Collectives of one tensor each.
 #include <algorithm>
 #include <cstring>
 #include <vector>

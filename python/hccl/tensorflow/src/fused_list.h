@@ -1,4 +1,4 @@
-// A list of gradients that is reduced once a step, in segments, while backward makes more
+// A list of gradients that is reduced once in each step, in segments, while backward makes more
 // gradients.
 #pragma once
 
@@ -72,7 +72,7 @@ class FusedList {
   std::vector<Gradient> gradients_;  // none before the first step
   bool reducing_ = false;
   std::int64_t step_ = 1;
-  std::uint32_t next_ = 0;  // the gradients before it belong to the fusion object
+  std::uint32_t next_ = 0;  // gradients before this index belong to the fusion object
 };
 
 }  // namespace hccl::tf

@@ -117,7 +117,7 @@ void Requested::ComputeAsync(OpKernelContext* context, DoneCallback done) {
   std::unique_ptr<Operation> operation(
       new Operation{this, context, comm, done, Waiting(comm, op), absl::OkStatus()});
   OP_REQUIRES_OK_ASYNC(context, begin(operation.get()), done);
-  static_cast<void>(operation.release());  // finish() has it
+  static_cast<void>(operation.release());  // finish() owns it now
 }
 
 void Requested::finish(void* arg, HcclResult result) {

@@ -9,7 +9,7 @@ from torch.amp.grad_scaler import OptState
 from hccl.torch import _module
 
 native = _module.load("hccl.torch.optim")
-_CLIP_EPS = 1e-6  # torch.nn.utils.clip_grad_norm_'s
+_CLIP_EPS = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 _HALVES = (torch.float16, torch.bfloat16)
 # Arguments that must not be negative, with their names in torch's errors.
 _NOT_NEGATIVE = {
@@ -85,7 +85,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         """Returns the names of the states in the rule's order; None for a state the group lacks."""
         return self._states
 
-    _states: tuple = ()  # if they are the same in all groups
+    _states: tuple = ()  # the names, if all groups have the same
     _counts_steps = True
 
     def _initial_of(self, name: str) -> float:
@@ -119,7 +119,7 @@ class FusedOptimizer(torch.optim.Optimizer):
     @staticmethod
     def _step_tensor(state: dict) -> torch.Tensor:
         step = state.get("step", 0)
-        if not torch.is_tensor(step):  # a checkpoint of Ascend's has an int
+        if not torch.is_tensor(step):  # a checkpoint of Ascend's class has an int
             step = torch.tensor(float(step), dtype=_step_type())
         elif step.dtype not in (torch.float32, torch.float64) or step.numel() != 1:
             step = step.to(_step_type())

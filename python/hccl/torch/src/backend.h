@@ -127,12 +127,12 @@ class ProcessGroupHccl final : public c10d::Backend {
   /// The facts that c10d needs of an operation before it runs.
   struct Call {
     c10d::OpType type;
-    const char* title;  // of the profiler's record; a literal
+    const char* title;  // the title in the profiler's record; a literal
     Tensors inputs;
     Tensors outputs;
     std::chrono::milliseconds timeout;
     bool async;
-    TensorLists lists = {};  // of outputs, if there are several
+    TensorLists lists = {};  // the lists of outputs, if there are several
   };
   /// Runs the operation on this thread or another one; `run` keeps the tensors that it uses.
   WorkPtr issue(Call call, std::function<void(HcclComm)> run);
@@ -156,7 +156,7 @@ class ProcessGroupHccl final : public c10d::Backend {
 #endif
   std::atomic<uint64_t> operations_ = 0;
   std::atomic<bool> shrunk_ = false;
-  std::optional<Pack> pack_;  // of allocateTensor
+  std::optional<Pack> pack_;  // the block of allocateTensor
   Coalescing coalescing_;
   mutable std::mutex changing_;  // reconfigure() replaces the communicator while others use it
   std::shared_ptr<Communicator> communicator_;  // shared with the operations that run

@@ -97,7 +97,7 @@ HcclComm join_as_root(c10d::Store& store, const std::string& key, int size) {
   Joining joining(kInit, join(make_root_info(store, key), size, 0));
   while (!joining.ends_within(kLook)) run_signal_handlers();
   check(joining.result(), kInit);
-  store.deleteKey(key);  // before take(), because it may throw
+  store.deleteKey(key);  // before take(), which may throw
   return joining.take();
 }
 
@@ -112,7 +112,7 @@ Bytes value_now(c10d::Store& store, const std::string& key, const Bytes& known) 
   }
 }
 
-// False: there is another root now, because this one belonged to an earlier attempt.
+// False: there is another root now, because this root belonged to an earlier attempt.
 bool ends(Joining& joining, c10d::Store& store, const std::string& key, Bytes& root) {
   const bool restarts = !environment("TORCHELASTIC_RESTART_COUNT").empty();
   for (auto waited = kLook; !joining.ends_within(kLook); waited += kLook) {
@@ -137,8 +137,7 @@ HcclComm join_root(c10d::Store& store, const std::string& key, int rank, int siz
 
 }  // namespace
 
-/// Destroyed with its last owner: a world lives as long as its parts, in whatever order they are
-/// destroyed.
+/// Destroyed with its last owner: a world lives as long as its parts, in any order of destruction.
 struct Communicator::Shared {
   ~Shared() {
     const HcclResult result = HcclCommDestroy(handle);
@@ -147,7 +146,7 @@ struct Communicator::Shared {
 
   const HcclComm handle;
   const std::shared_ptr<Shared> world = nullptr;  // null: a world itself
-  const std::vector<uint32_t> ranks = {};         // in the world
+  const std::vector<uint32_t> ranks = {};         // ranks of the world
 };
 
 Communicator::Communicator(c10d::Store& store, int rank, int size, milliseconds timeout,

@@ -22,8 +22,8 @@ class Communicator;
 struct Part {
   std::shared_ptr<Communicator> whole;
   std::vector<uint32_t> ranks;
-  std::string name;        // no other living part of this process has it
-  bool same_name = false;  // on all members; else they make the parts of these ranks in one order
+  std::string name;        // no other living part of this process has this name
+  bool same_name = false;  // all members have `name`; else they make such parts in one order
 };
 
 /// The communicator of a process group.
@@ -83,11 +83,11 @@ class Communicator {
   std::timed_mutex ending_;  // one thread at a time ends the group
   std::mutex leaving_;       // so that no thread aborts a communicator that was left
   std::atomic<bool> left_ = false;
-  std::shared_ptr<Shared> shared_;          // null: left
-  std::atomic<HcclComm> handle_ = nullptr;  // null: left
+  std::shared_ptr<Shared> shared_;          // null: the group has left
+  std::atomic<HcclComm> handle_ = nullptr;  // null: the group has left
   std::mutex mutex_;
   std::condition_variable message_ended_;
-  std::size_t messages_ = 0;               // under way
+  std::size_t messages_ = 0;               // messages under way
   std::chrono::milliseconds timeout_{-1};  // the limit that is set now
 };
 

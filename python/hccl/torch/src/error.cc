@@ -8,7 +8,7 @@
 namespace hccl::pytorch {
 namespace {
 
-// The number of forks between the process that loaded the module and this one.
+// The number of forks between the process that loaded the module and this process.
 std::atomic<int> forks = 0;
 
 void count_forks() {

@@ -29,7 +29,7 @@ struct Member {
 struct Members {
   std::mutex mutex;
   std::vector<Member> all;
-  std::vector<std::shared_ptr<Communicator>> ending;  // room for all; once begun, of end_groups
+  std::vector<std::shared_ptr<Communicator>> ending;  // has room for all; end_groups fills it
 };
 
 Members& members() {
@@ -54,7 +54,7 @@ void add_living(std::vector<std::shared_ptr<Communicator>>& living) {
 void end_before_python(const std::shared_ptr<Communicator>& communicator) {
   const std::lock_guard lock(members().mutex);
   std::erase_if(members().all, [](const Member& each) { return each.communicator.expired(); });
-  if (!begun) members().ending.reserve(members().all.size() + 1);  // the end may lack memory
+  if (!begun) members().ending.reserve(members().all.size() + 1);  // memory may lack at the end
   members().all.push_back({communicator, {}});
 }
 
@@ -88,7 +88,7 @@ bool python_ends() noexcept { return ended.load(std::memory_order_acquire); }
 
 void sleep_if_late() noexcept {
   if (!begun.load(std::memory_order_acquire) || ender == std::this_thread::get_id()) return;
-  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) return;  // others need the lock
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) return;  // other threads need the lock
   for (;;) ::pause();
 }
 

@@ -1,4 +1,4 @@
-// The Python module: c10d's classes are bound with pybind11, so this one is, too.
+// The Python module: c10d's classes are bound with pybind11, so this module is, too.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -29,7 +29,7 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& 
 }  // namespace hccl::pytorch
 
 PYBIND11_MODULE(_backend, module) {
-  py::module_::import("torch._C._distributed_c10d");  // the classes that this one builds on
+  py::module_::import("torch._C._distributed_c10d");  // the classes on which this module builds
   py::class_<hccl::pytorch::ProcessGroupHccl, c10d::Backend,
              c10::intrusive_ptr<hccl::pytorch::ProcessGroupHccl>>(module, "ProcessGroupHccl")
       // Named as in Gloo's and NCCL's backends.

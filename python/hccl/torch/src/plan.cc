@@ -162,7 +162,7 @@ void GradientPlan::finish() {
   if (std::all_of(buckets_.begin(), buckets_.end(), alone)) {
     make_fusion();
   } else {
-    buckets_.clear();  // DDP makes new ones
+    buckets_.clear();  // DDP makes new buckets
   }
 }
 

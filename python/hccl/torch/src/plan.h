@@ -32,8 +32,8 @@ class GradientPlan {
   /// Called with the parameters of a segment whose gradients are reduced.
   using Tail = std::function<void(const Tensors&)>;
 
-  /// Joins a communicator of its own, because DDP and its user run operations on the group's.
-  /// group: its split strategy applies. names: of the parameters, for traces.
+  /// Joins a communicator of its own, because DDP and its user run operations on the group's
+  /// communicator. group: its split strategy applies. names: of the parameters, for traces.
   GradientPlan(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout,
                const Part& part, std::string group, const Tensors& parameters,
                std::vector<std::string> names);
@@ -80,7 +80,7 @@ class GradientPlan {
 
  private:
   struct Bucket {
-    std::string name;  // of its first parameter; only in the first iteration there are several
+    std::string name;  // the name of the first parameter
     Tensors parameters;
     at::Tensor data;
   };
@@ -99,7 +99,7 @@ class GradientPlan {
   HcclFusion fusion_ = nullptr;
   bool under_way_ = false;  // some gradients of the iteration are ready
   bool finished_ = false;   // an iteration has ended, and no forward pass has begun
-  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures_;  // of the iteration at hand
+  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures_;  // of the current iteration
   Tail tail_;
 };
 

@@ -20,7 +20,7 @@ c10::intrusive_ptr<c10::ivalue::Future> new_future(bool of_lists) {
 
 // The communicator whose callback runs on this thread.
 thread_local HcclComm calling_back = nullptr;
-thread_local bool in_callback = false;  // of any operation
+thread_local bool in_callback = false;  // a callback of some operation runs here
 
 // Completes the future with the failure, because a thread may wait for the future.
 void fail(c10::ivalue::Future& future, std::exception_ptr failure) noexcept {

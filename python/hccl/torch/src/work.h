@@ -20,14 +20,14 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 /// operation there. So the order is the same on all ranks.
 class Work : public c10d::Work {
  public:
-  /// `title`: of the profiler's record; a literal.
+  /// `title`: the title in the profiler's record; a literal.
   Work(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
        std::vector<at::Tensor> outputs);
   ~Work() override;
 
   /// Runs the collective. If the caller would wait anyway and nothing is queued before, it runs on
-  /// this thread, otherwise on the communicator's. `run` keeps the tensors alive: callers drop
-  /// their Work.
+  /// this thread, otherwise on the communicator's thread. `run` keeps the tensors alive: callers
+  /// drop their Work.
   void start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_waits);
 
   bool wait(std::chrono::milliseconds timeout) override;
@@ -47,7 +47,7 @@ class Work : public c10d::Work {
   /// run on this thread, so hold no lock.
   void complete_future(bool future) noexcept;
 
-  HcclRequest request_ = nullptr;  // null: it ran on the caller's thread
+  HcclRequest request_ = nullptr;  // null: the operation ran on the caller's thread
 
  private:
   void end_in_callback() const;
@@ -56,7 +56,7 @@ class Work : public c10d::Work {
   const char* title_;
   std::vector<at::Tensor> outputs_;
   std::vector<std::vector<at::Tensor>> lists_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when it is asked for
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when the program asks for it
   bool settled_ = false;
   std::exception_ptr failure_;
   uint64_t sequence_number_ = 0;

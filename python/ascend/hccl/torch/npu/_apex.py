@@ -256,7 +256,7 @@ def scale_loss(
         grads = _own_gradients(optimizer, stash)
         if stash.skip and grads:  # another loss has overflowed; this loss may be finite
             torch._foreach_zero_(grads)
-        elif not stash.delayed and scale != 1 and grads:  # unscaled; new ones are added
+        elif not stash.delayed and scale != 1 and grads:  # scaled gradients are added to these
             torch._foreach_mul_(grads, scale)
     yield loss.float() * scale
     if delay_unscale:

@@ -27,7 +27,7 @@ def converted(value: Any, dtype: torch.dtype) -> Any:
         return type(value)(*(converted(each, dtype) for each in value))
     if isinstance(value, (list, tuple)):
         return type(value)(converted(each, dtype) for each in value)
-    if hasattr(value, "to") and not isinstance(value, torch.nn.Module):  # a batch of the program's
+    if hasattr(value, "to") and not isinstance(value, torch.nn.Module):  # such as a batch
         return value.to(dtype)
     return value
 

@@ -36,7 +36,7 @@ class LARC:
         self.trust_coefficient, self.clip, self.eps = trust_coefficient, clip, eps
 
     def __getattr__(self, name: str) -> Any:
-        if "optim" not in self.__dict__:  # while it is copied
+        if "optim" not in self.__dict__:  # while the object is copied
             raise AttributeError(name)
         return getattr(self.optim, name)
 

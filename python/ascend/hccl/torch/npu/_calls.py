@@ -38,7 +38,7 @@ class Stream:
 
 
 class Event:
-    """A time."""
+    """Records a time."""
 
     def __init__(self, enable_timing: bool = False, **_: Any) -> None:
         self._time: Optional[float] = None
@@ -143,7 +143,7 @@ def get_device_properties(device: Any = None) -> Any:
         name=get_device_name(),
         total_memory=mem_get_info()[1],
         multi_processor_count=len(os.sched_getaffinity(0)),
-        **{"major": 0, "minor": 0, "gcnArchName": ""},  # torch asks, where "cuda" is the CPU
+        **{"major": 0, "minor": 0, "gcnArchName": ""},  # torch asks for these if "cuda" is the CPU
     )
 
 
@@ -179,7 +179,7 @@ def contents() -> dict:
         "device_count": device_count,
         "set_device": set_device,
         "current_device": lambda: _current[0],
-        "default_generators": (torch.default_generator,) * 64,  # of any device
+        "default_generators": (torch.default_generator,) * 64,  # for any number of a device
         "_lazy_call": lambda call: call(),
         "initial_seed": torch.default_generator.initial_seed,
         "manual_seed": _seed,

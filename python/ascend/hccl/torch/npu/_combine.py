@@ -63,7 +63,7 @@ def get_part_combined_tensor(
 
 
 def is_combined_tensor_valid(combined_tensor: Optional[torch.Tensor], list_of_tensor: list) -> bool:
-    """Whether all tensors of the list are contiguous parts of the combined one."""
+    """Whether all tensors of the list are contiguous parts of the combined tensor."""
     if not list_of_tensor:
         return True
     if combined_tensor is None:

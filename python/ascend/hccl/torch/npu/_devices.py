@@ -75,7 +75,7 @@ def _type(call: Any) -> Any:
 
 
 def _loaded(storage: Any, location: str) -> Any:
-    """The storage of a checkpoint that an NPU wrote; None: the storage is another one."""
+    """The storage of a checkpoint that an NPU wrote; None for any other storage."""
     return storage if _to_cpu(location) == "cpu" else None
 
 
@@ -104,7 +104,7 @@ def _takers() -> dict:
 
 
 class _OfScripts(type):
-    """A class of torch as scripts see it; isinstance works as before."""
+    """Takes the place of a class of torch in scripts. isinstance works as before."""
 
     reals: tuple
 
@@ -179,7 +179,7 @@ def install(npu: Any) -> None:
         for name in names:
             if hasattr(owner, name):
                 setattr(owner, name, _translated(getattr(owner, name)))
-    torch.Tensor.pin_memory = lambda self, device=None: self  # pages of the CPU are where it reads
+    torch.Tensor.pin_memory = lambda self, device=None: self  # the CPU needs no pinned pages
     torch.serialization.register_package(5, lambda storage: None, _loaded)
     torch.set_default_tensor_type = _type(torch.set_default_tensor_type)
     for real in (torch.device, torch.Generator):

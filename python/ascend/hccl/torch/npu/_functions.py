@@ -52,7 +52,7 @@ def install() -> None:
 
 
 def scriptable(wrapper: Any, call: Any) -> Any:
-    """Makes TorchScript compile what the wrapper wraps."""
+    """Makes TorchScript compile the wrapped function."""
     if operator := torch.jit._builtins._find_builtin(call):
         torch.jit._builtins._register_builtin(wrapper, operator)
     else:

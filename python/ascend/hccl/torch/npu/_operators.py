@@ -157,8 +157,8 @@ def _heads(x: Any, layout: str, heads: int) -> Any:
 
 
 def _mask(given: Any, mode: int, before: int, behind: int, rows: int, columns: int) -> Any:
-    """The elements not to attend to. In modes 2 to 4 numbers define them, whatever the mask
-    holds."""
+    """The elements not to attend to. In modes 2 to 4 numbers define them, and the mask does not
+    count."""
     if given is None or mode < 2:
         return None if given is None else given.bool()[..., :rows, :columns]
     ahead = torch.arange(columns) - torch.arange(rows)[:, None]

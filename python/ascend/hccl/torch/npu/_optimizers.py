@@ -13,8 +13,8 @@ _TYPES = (torch.float32, HALF)
 
 
 def _kept(optimizer: Any, key: Any, tensors: list) -> Any:
-    """Combines the tensors into one, one after another. Makes a new one only if they are not in it
-    already."""
+    """Combines the tensors into one tensor, one after another. Makes a new tensor only if they are
+    not combined already."""
     known = optimizer.__dict__.setdefault("_combined_tensors", {})
     combined, at = known.get(key), 0
     valid = combined is None or combined.numel() == sum(tensor.numel() for tensor in tensors)
@@ -132,7 +132,7 @@ def _of_amp(of_model: bool, gradients: bool) -> Any:
 
 
 def _masks(self: Any) -> list:
-    """Ones: combined tensors have no gaps between gradients."""
+    """Returns ones, because combined tensors have no gaps between gradients."""
     grads = self.get_optimizer_combined_grads()
     return [None if each is None else torch.ones_like(each) for each in grads]
 
@@ -231,7 +231,7 @@ class FusedAdam:
 
 
 class FusedSGD:
-    """apex's."""
+    """apex's fused SGD."""
 
     def __new__(cls, params: Any, lr: float, *args: Any, **kwargs: Any) -> Any:
         if kwargs.pop("wd_after_momentum", False):

@@ -84,8 +84,7 @@ def average(grads: list) -> None:
 
 
 class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
-    """apex.parallel's DistributedDataParallel: torch's, which chooses sizes of messages and types
-    itself."""
+    """apex.parallel's DistributedDataParallel is torch's class, which itself chooses sizes of messages and types."""
 
     def __init__(
         self,
@@ -103,8 +102,8 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
 
 
 class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
-    """torch.nn.SyncBatchNorm accepts no tensors on the CPU, and DDP accepts none of its modules
-    there. This class does, with the ranks of any backend."""
+    """torch.nn.SyncBatchNorm accepts no tensors on the CPU, and DDP accepts no SyncBatchNorm on the CPU. This class
+    works on the CPU, with the ranks of any backend."""
 
     _check_input_dim = torch.nn.SyncBatchNorm._check_input_dim
     convert_sync_batchnorm: Any = classmethod(

@@ -54,7 +54,7 @@ class Profile:
 
     _one: Optional["Profile"] = None
 
-    def __new__(cls, *_: Any, **__: Any) -> "Profile":  # one in a process, as Ascend's
+    def __new__(cls, *_: Any, **__: Any) -> "Profile":  # one object in each process, as with Ascend's class
         cls._one = cls._one or super().__new__(cls)
         return cls._one
 

@@ -47,7 +47,7 @@ def _transfer(npu: Any) -> None:
 def _with_hccl(call: Any, place: int) -> Any:
     """Wraps a function whose backend is argument number `place`."""
 
-    def of(backend: Any) -> Any:  # also of "cpu:gloo,cuda:nccl"
+    def of(backend: Any) -> Any:  # such as "nccl" or "cpu:gloo,cuda:nccl"
         return "hccl" if isinstance(backend, str) and "nccl" in backend.lower() else backend
 
     @functools.wraps(call)

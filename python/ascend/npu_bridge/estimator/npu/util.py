@@ -89,8 +89,8 @@ def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 
 
 
 class IterationPerLoop:
-    """create_iteration_per_loop_var and its run in two parts, for graphs that are finalized in
-    between (Supervisor)."""
+    """set_iteration_per_loop in two calls, for programs that finalize the graph between the calls
+    (Supervisor)."""
 
     def create_iteration_per_loop_var(self, train_op: Any) -> Any:
         """Returns the op to run instead of train_op. Call it before the graph is finalized."""
