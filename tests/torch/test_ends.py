@@ -17,7 +17,8 @@ CODES = {
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_every_program_ends_with_its_own_code(transport, tmp_path):
     program = [sys.executable, HERE / "ranks" / "ends.py", tmp_path, *CODES]
-    ended = run(program, HCCL_TRANSPORT=transport)
+    # Sixteen processes that import PyTorch take 100 s where 30 others want the two cores.
+    ended = run(program, limit=400, HCCL_TRANSPORT=transport)
     codes = {way: [code, code] for way, code in CODES.items()}
     assert json.loads(ended.stdout) == codes, ended.stderr
     # The other rank hears of an exception at once, and a handler that runs later gets errors.
