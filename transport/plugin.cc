@@ -46,9 +46,6 @@ Status check_table(const hccl_transport_plugin& table, std::string_view name,
   const int sleepers =
       (table.sleep_prepare != nullptr) + (table.sleep != nullptr) + (table.sleep_awake != nullptr);
   if (sleepers != 0 && sleepers != 3) return refuse("has only some of the functions for sleeping");
-  if ((table.region_open == nullptr) != (table.region_close == nullptr)) {
-    return refuse("has only one of the functions for regions");
-  }
   return Status();
 }
 

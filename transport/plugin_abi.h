@@ -107,11 +107,6 @@ struct hccl_transport_plugin {
   uint32_t (*sleep_prepare)(void* mesh);
   void (*sleep)(void* mesh, uint32_t ticket, int64_t at_most_ns);
   void (*sleep_awake)(void* mesh);
-
-  /** Registers memory that will be sent or received often. Returns NULL if no region_close() is
-   * needed. Both members may be NULL. Regions are closed before the mesh. */
-  void* (*region_open)(void* mesh, void* bytes, size_t size);
-  void (*region_close)(void* mesh, void* region);
 };
 
 /** The constant that a plugin defines and the host looks up. The number is the major version of

@@ -194,13 +194,6 @@ constexpr hccl_transport_plugin plugin_table(const char* name) {
                                                               std::chrono::nanoseconds(at_most_ns));
   };
   t.sleep_awake = [](void* mesh) { static_cast<PluginSession*>(mesh)->mesh().sleeper().awake(); };
-  t.region_open = [](void* mesh, void* bytes, std::size_t size) -> void* {
-    return static_cast<PluginSession*>(mesh)
-        ->mesh()
-        .register_memory({static_cast<std::byte*>(bytes), size})
-        .release();
-  };
-  t.region_close = [](void*, void* region) { delete static_cast<Region*>(region); };
   return t;
 }
 

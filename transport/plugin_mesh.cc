@@ -87,18 +87,6 @@ class OpenContext {
   Status exchange_status_;
 };
 
-class PluginRegion final : public Region {
- public:
-  PluginRegion(const hccl_transport_plugin& table, void* mesh, void* region)
-      : table_(table), mesh_(mesh), region_(region) {}
-  ~PluginRegion() override { table_.region_close(mesh_, region_); }
-
- private:
-  const hccl_transport_plugin& table_;
-  void* mesh_;
-  void* region_;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<Mesh>> PluginMesh::open(const hccl_transport_plugin& table,
@@ -188,15 +176,6 @@ bool PluginMesh::progress() {
 Sleeper& PluginMesh::sleeper() {
   if (table_.sleep != nullptr) return sleeper_;
   return nap_;
-}
-
-std::unique_ptr<Region> PluginMesh::register_memory(std::span<std::byte> bytes) {
-  void* region = nullptr;
-  if (table_.region_open != nullptr && !bytes.empty()) {
-    region = table_.region_open(mesh_, bytes.data(), bytes.size());
-  }
-  if (region == nullptr) return std::make_unique<Region>();
-  return std::make_unique<PluginRegion>(table_, mesh_, region);
 }
 
 void PluginMesh::abort(Status status) {

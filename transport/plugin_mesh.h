@@ -28,7 +28,6 @@ class PluginMesh final : public Mesh {
   void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) override;
   bool progress() override;
   Sleeper& sleeper() override;
-  std::unique_ptr<Region> register_memory(std::span<std::byte> bytes) override;
   void abort(Status status) override;
 
  private:

@@ -115,10 +115,6 @@ class RoutedMesh final : public Mesh {
     return moved;
   }
 
-  std::unique_ptr<Region> register_memory(std::span<std::byte> bytes) override {
-    return far_->register_memory(bytes);  // shared memory needs no registration
-  }
-
   const HostMemory* host_memory() const override { return near_->host_memory(); }
 
   void abort(Status status) override {

@@ -73,12 +73,6 @@ class Request {
   Status status_;
 };
 
-/// A registered piece of memory. Its destructor ends the registration.
-class Region {
- public:
-  virtual ~Region() = default;
-};
-
 class Mesh {
  public:
   Mesh() = default;
@@ -112,12 +106,6 @@ class Mesh {
   /// The sleeper for times without work for progress(). Arriving bytes, room to send, a peer's
   /// death and abort() wake it.
   virtual Sleeper& sleeper() = 0;
-
-  /// Optional: tells the backend that these bytes will be sent or received often. Never needed for
-  /// correctness. A backend without registration returns an empty region.
-  virtual std::unique_ptr<Region> register_memory(std::span<std::byte>) {
-    return std::make_unique<Region>();
-  }
 
   /// Optional: memory that this rank shares with the other ranks of its host; null if there is
   /// none. Valid as long as the mesh.

@@ -110,11 +110,6 @@ void OfiMesh::post_receive(Op& op) {
 Result<void*> OfiMesh::descriptor(Op& op) {
   if (!endpoint_.registers_memory() || op.size == 0) return nullptr;
   if (op.region == nullptr) {
-    auto after = regions_.upper_bound(op.bytes);
-    if (after != regions_.begin()) {
-      const auto& [first, region] = *std::prev(after);
-      if (op.bytes + op.size <= first + region.first) return fi_mr_desc(region.second);
-    }
     HCCL_ASSIGN_OR_RETURN(op.region, endpoint_.register_memory({op.bytes, op.size}));
   }
   return fi_mr_desc(op.region.get());

@@ -4,11 +4,9 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "hccl/base/deadline.h"
@@ -34,12 +32,9 @@ class OfiMesh final : public Mesh {
   void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) override;
   bool progress() override;
   Sleeper& sleeper() override { return *sleeper_; }
-  std::unique_ptr<Region> register_memory(std::span<std::byte> bytes) override;
   void abort(Status status) override;
 
  private:
-  class RegisteredRegion;
-
   /// The context that libfabric gets for an operation, and returns when the operation ends.
   struct Ticket {
     enum class OpKind { kSend, kReceive, kPeek, kGoodbye };
@@ -122,8 +117,6 @@ class OfiMesh final : public Mesh {
   AbortFlag aborted_;
   bool closed_ = false;
   SelfLink self_;
-  // By first byte; only if the provider wants memory registered.
-  std::map<std::byte*, std::pair<std::size_t, fid_mr*>> regions_;
   std::vector<PeerState> peers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;
   std::vector<std::unique_ptr<Op>> ops_;  ///< as many as were ever needed at once

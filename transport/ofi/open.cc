@@ -1,30 +1,10 @@
-// Opening and closing a mesh, and the memory that it registers.
+// Opening and closing a mesh.
 #include <utility>
 
 #include "transport/agree.h"
 #include "transport/ofi/ofi_mesh.h"
 
 namespace hccl::transport::ofi {
-
-/// Keeps memory registered, and known to the mesh, while it exists.
-class OfiMesh::RegisteredRegion final : public Region {
- public:
-  RegisteredRegion(OfiMesh& mesh, std::span<std::byte> bytes, Fid<fid_mr> region)
-      : mesh_(mesh), first_(bytes.data()), region_(std::move(region)) {
-    mesh_.regions_[first_] = {bytes.size(), region_.get()};
-  }
-  ~RegisteredRegion() override {
-    const auto found = mesh_.regions_.find(first_);
-    if (found != mesh_.regions_.end() && found->second.second == region_.get()) {
-      mesh_.regions_.erase(found);
-    }
-  }
-
- private:
-  OfiMesh& mesh_;
-  std::byte* first_;
-  Fid<fid_mr> region_;
-};
 
 Result<std::unique_ptr<Mesh>> OfiMesh::open(const OpenArgs& args) {
   Result<Endpoint> endpoint =
@@ -90,13 +70,6 @@ OfiMesh::~OfiMesh() {
   // The sleeper's set is destroyed first, because it watches a descriptor of the endpoint.
   sleeper_->forget_endpoint();
   endpoint_.endpoint.reset();  // from here on libfabric touches no buffer
-}
-
-std::unique_ptr<Region> OfiMesh::register_memory(std::span<std::byte> bytes) {
-  if (closed_ || bytes.empty() || !endpoint_.registers_memory()) return std::make_unique<Region>();
-  auto region = endpoint_.register_memory(bytes);
-  if (!region.ok()) return std::make_unique<Region>();  // each operation then registers its bytes
-  return std::make_unique<RegisteredRegion>(*this, bytes, std::move(region).value());
 }
 
 }  // namespace hccl::transport::ofi

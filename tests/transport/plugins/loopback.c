@@ -1,6 +1,6 @@
 /* A transport that somebody else could have written: plain C against transport/plugin_abi.h only.
  * It carries messages of a rank to itself, in the order of posting, without lanes; every other peer
- * is refused. Without functions for sleeping and for regions. */
+ * is refused. Without functions for sleeping. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,8 +153,6 @@ const struct hccl_transport_plugin hccl_transport_plugin_v1 = {
     loopback_progress,
     loopback_last_error,
     loopback_abort,
-    NULL,
-    NULL,
     NULL,
     NULL,
     NULL,
