@@ -11,8 +11,7 @@ namespace hccl::transport {
 
 struct Backend {
   std::string_view name;
-  std::string_view summary;  ///< one sentence for --help and the README
-  bool plugin;               ///< loaded at run time from libhccl_<name>.so
+  OpenFunction open;
 };
 
 /// Every backend that HCCL_TRANSPORT may name, besides "auto".

@@ -11,17 +11,13 @@
 #include <vector>
 
 #include "hccl/base/deadline.h"
+#include "hccl/base/socket.h"
 #include "hccl/base/status.h"
 #include "hccl/base/tls.h"
 #include "transport/tcp/inbox.h"
 #include "transport/tcp/pending_connection.h"
 
 namespace hccl::transport::tcp {
-
-struct Endpoint {
-  std::string address;
-  std::uint16_t port = 0;
-};
 
 class Dialer {
  public:
