@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hccl/base/auth.h"
+#include "transport/self_link.h"
 
 namespace hccl::transport {
 namespace {
@@ -106,20 +107,6 @@ Result<std::unique_ptr<Mesh>> PluginMesh::open(const hccl_transport_plugin& tabl
 
 PluginMesh::~PluginMesh() { table_.close(mesh_); }
 
-bool PluginMesh::acceptable(Request& request, int peer, std::uint32_t lane) {
-  if (aborted_.raised()) {
-    request.finish(aborted_.reason());
-    return false;
-  }
-  if (peer < 0 || peer >= size_ || lane >= kLanes) {
-    request.finish(Status(Code::kPara, "there is no peer " + std::to_string(peer) + " with lane " +
-                                           std::to_string(lane) + " in a mesh of " +
-                                           std::to_string(size_) + " ranks"));
-    return false;
-  }
-  return true;
-}
-
 void PluginMesh::finish(Request& request, std::int32_t code, std::int32_t culprit,
                         const char* message) {
   if (code == 0) {
@@ -147,15 +134,15 @@ void PluginMesh::posted(Request& request, std::int32_t answer) {
 
 void PluginMesh::send(Request& request, int peer, std::uint32_t lane,
                       std::span<const std::byte> bytes) {
+  if (refused(request, size_, peer, lane, aborted_)) return;
   // The contract: a send never writes through data_.
   request.begin(peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
-  if (!acceptable(request, peer, lane)) return;
   posted(request, table_.send(mesh_, peer, lane, bytes.data(), bytes.size(), &request));
 }
 
 void PluginMesh::recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) {
+  if (refused(request, size_, peer, lane, aborted_)) return;
   request.begin(peer, lane, bytes.data(), bytes.size());
-  if (!acceptable(request, peer, lane)) return;
   posted(request, table_.recv(mesh_, peer, lane, bytes.data(), bytes.size(), &request));
 }
 

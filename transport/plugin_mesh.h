@@ -48,8 +48,6 @@ class PluginMesh final : public Mesh {
 
   PluginMesh(const hccl_transport_plugin& table, void* mesh, int rank, int size)
       : table_(table), mesh_(mesh), rank_(rank), size_(size), sleeper_(table, mesh) {}
-  /// True if the request may go to the plugin. Otherwise the request has failed.
-  bool acceptable(Request& request, int peer, std::uint32_t lane);
   void posted(Request& request, std::int32_t answer);
   void finish(Request& request, std::int32_t code, std::int32_t culprit, const char* message);
 

@@ -1,16 +1,10 @@
 #include "transport/self_link.h"
 
 #include <cstring>
+#include <utility>
 
 namespace hccl::transport {
-
-Status size_mismatch(int peer, std::uint32_t lane, std::uint64_t posted, std::uint64_t sent) {
-  return Status(Code::kPara,
-                "the receive from rank " + std::to_string(peer) + " on lane " +
-                    std::to_string(lane) + " was posted with " + std::to_string(posted) +
-                    " bytes, but the message has " + std::to_string(sent) + " bytes",
-                peer);
-}
+namespace {
 
 Status check_post(int size, int peer, std::uint32_t lane) {
   if (peer < 0 || peer >= size) {
@@ -22,6 +16,25 @@ Status check_post(int size, int peer, std::uint32_t lane) {
                   "lane " + std::to_string(lane) + " is not below " + std::to_string(Mesh::kLanes));
   }
   return {};
+}
+
+}  // namespace
+
+Status size_mismatch(int peer, std::uint32_t lane, std::uint64_t posted, std::uint64_t sent) {
+  return Status(Code::kPara,
+                "the receive from rank " + std::to_string(peer) + " on lane " +
+                    std::to_string(lane) + " was posted with " + std::to_string(posted) +
+                    " bytes, but the message has " + std::to_string(sent) + " bytes",
+                peer);
+}
+
+bool refused(Request& request, int size, int peer, std::uint32_t lane, const AbortFlag& aborted) {
+  Status why = check_post(size, peer, lane);
+  if (why.ok() && aborted.raised()) why = aborted.reason();
+  if (why.ok()) return false;
+  request.begin(peer, lane, nullptr, 0);
+  request.finish(std::move(why));
+  return true;
 }
 
 void SelfLink::send(Request& request, int rank, std::uint32_t lane,

@@ -35,8 +35,9 @@ class RequestQueue {
 /// The failure of a receive whose message has another size. Every backend uses this text.
 Status size_mismatch(int peer, std::uint32_t lane, std::uint64_t posted, std::uint64_t sent);
 
-/// Success, or kPara if a peer or a lane is out of range.
-Status check_post(int size, int peer, std::uint32_t lane);
+/// Fails a request, and returns true, if its peer or lane is out of range (kPara), or the mesh is
+/// aborted.
+bool refused(Request& request, int size, int peer, std::uint32_t lane, const AbortFlag& aborted);
 
 /// Matches sends with receives by lane, in the order of posting. A send is done when it was copied,
 /// so both requests complete in the call that posts the second one. Has the thread rules of its

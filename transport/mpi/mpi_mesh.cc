@@ -32,19 +32,11 @@ MpiMesh::~MpiMesh() {
 
 // ---- posting ----
 
-bool MpiMesh::refused(Request& request, int peer, std::uint32_t lane) {
-  Status why = check_post(size_, peer, lane);
-  if (why.ok() && aborted_.raised()) why = aborted_.reason();
-  if (why.ok()) return false;
-  request.finish(std::move(why));
-  return true;
-}
-
 void MpiMesh::send(Request& request, int peer, std::uint32_t lane,
                    std::span<const std::byte> bytes) {
-  request.begin(peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
-  if (refused(request, peer, lane)) return;
+  if (refused(request, size_, peer, lane, aborted_)) return;
   if (peer == rank_) return self_.send(request, peer, lane, bytes);
+  request.begin(peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
   PeerState& to = peers_[static_cast<std::size_t>(peer)];
   if (!to.gone.ok()) return request.finish(to.gone);
   to.contacted = true;
@@ -64,9 +56,9 @@ void MpiMesh::send(Request& request, int peer, std::uint32_t lane,
 }
 
 void MpiMesh::recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) {
-  request.begin(peer, lane, bytes.data(), bytes.size());
-  if (refused(request, peer, lane)) return;
+  if (refused(request, size_, peer, lane, aborted_)) return;
   if (peer == rank_) return self_.recv(request, peer, lane, bytes);
+  request.begin(peer, lane, bytes.data(), bytes.size());
   peers_[static_cast<std::size_t>(peer)].contacted = true;
   auto& channel = channels_[std::uint64_t{static_cast<std::uint32_t>(peer)} << 32 | lane];
   if (channel == nullptr) {

@@ -69,7 +69,6 @@ class MpiMesh final : public Mesh {
     Status gone;             ///< success while the peer is there
   };
 
-  bool refused(Request& request, int peer, std::uint32_t lane);
   bool match(Channel& channel);
   bool match_all();
   bool test_active();

@@ -11,14 +11,6 @@ namespace hccl::transport::ofi {
 
 // ---- posting ----
 
-bool OfiMesh::refused(Request& request, int peer, std::uint32_t lane) {
-  Status why = check_post(size(), peer, lane);
-  if (why.ok() && aborted_.raised()) why = aborted_.reason();
-  if (why.ok()) return false;
-  request.finish(std::move(why));
-  return true;
-}
-
 OfiMesh::Channel& OfiMesh::channel(int peer, std::uint32_t lane) {
   auto& channel = channels_[static_cast<std::uint64_t>(peer) << Tags::kLaneBits | lane];
   if (channel == nullptr) {
@@ -68,9 +60,9 @@ void OfiMesh::finish(Op& op, Status status) {
 
 void OfiMesh::send(Request& request, int peer, std::uint32_t lane,
                    std::span<const std::byte> bytes) {
-  request.begin(peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
-  if (refused(request, peer, lane)) return;
+  if (refused(request, size(), peer, lane, aborted_)) return;
   if (peer == rank_) return self_.send(request, peer, lane, bytes);
+  request.begin(peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
   post_send(request);
 }
 
@@ -89,9 +81,9 @@ void OfiMesh::post_send(Request& request) {
 }
 
 void OfiMesh::recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) {
-  request.begin(peer, lane, bytes.data(), bytes.size());
-  if (refused(request, peer, lane)) return;
+  if (refused(request, size(), peer, lane, aborted_)) return;
   if (peer == rank_) return self_.recv(request, peer, lane, bytes);
+  request.begin(peer, lane, bytes.data(), bytes.size());
   peers_[static_cast<std::size_t>(peer)].contacted = true;
   Channel& from = channel(peer, lane);
   Op& op = take_op(Ticket::OpKind::kReceive, request, from);

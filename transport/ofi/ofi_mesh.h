@@ -77,8 +77,6 @@ class OfiMesh final : public Mesh {
   OfiMesh(Endpoint endpoint, std::unique_ptr<OfiSleeper> sleeper, int rank, const Tags& tags);
 
   // ofi_mesh.cc: the life of an operation
-  /// Fails the request and returns true if there is no such peer or lane, or the mesh is aborted.
-  bool refused(Request& request, int peer, std::uint32_t lane);
   Channel& channel(int peer, std::uint32_t lane);
   Op& take_op(Ticket::OpKind kind, Request& request, Channel& channel);
   void post_send(Request& request);

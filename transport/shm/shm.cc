@@ -106,15 +106,11 @@ class ShmMesh final : public Mesh {
         (peer == rank_ || by_rank_[static_cast<std::size_t>(peer)] != nullptr)) {
       return false;
     }
-    Status status = check_post(size(), peer, lane);
-    if (status.ok() && abort_.raised()) status = abort_.reason();
-    if (status.ok()) {
-      status = Status(Code::kNotSupport,
-                      "rank " + std::to_string(peer) + " is not on the host of rank " +
-                          std::to_string(rank_) + ", so shared memory does not reach it");
-    }
+    if (refused(request, size(), peer, lane, abort_)) return true;
     request.begin(peer, lane, nullptr, 0);
-    request.finish(std::move(status));
+    request.finish(Status(Code::kNotSupport,
+                          "rank " + std::to_string(peer) + " is not on the host of rank " +
+                              std::to_string(rank_) + ", so shared memory does not reach it"));
     return true;
   }
 

@@ -163,7 +163,7 @@ Status TcpMesh::absent() const {
 
 void TcpMesh::send(Request& request, int peer, std::uint32_t lane,
                    std::span<const std::byte> bytes) {
-  if (refuse(request, peer, lane)) return;
+  if (refused(request, size(), peer, lane, abort_)) return;
   if (peer == rank_) return self_.send(request, peer, lane, bytes);
   link_to(static_cast<std::size_t>(peer)).send(request, lane, bytes);
   expect(peer);
@@ -171,7 +171,7 @@ void TcpMesh::send(Request& request, int peer, std::uint32_t lane,
 }
 
 void TcpMesh::recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) {
-  if (refuse(request, peer, lane)) return;
+  if (refused(request, size(), peer, lane, abort_)) return;
   if (peer == rank_) return self_.recv(request, peer, lane, bytes);
   link_to(static_cast<std::size_t>(peer)).recv(request, lane, bytes);
   posted(static_cast<std::size_t>(peer));
@@ -198,16 +198,6 @@ bool TcpMesh::progress() {
 void TcpMesh::abort(Status status) {
   abort_.raise(std::move(status));
   epoll_->ring();
-}
-
-/// Fails an invalid post.
-bool TcpMesh::refuse(Request& request, int peer, std::uint32_t lane) {
-  Status status = check_post(size(), peer, lane);
-  if (status.ok() && abort_.raised()) status = abort_.reason();
-  if (status.ok()) return false;
-  request.begin(peer, lane, nullptr, 0);
-  request.finish(std::move(status));
-  return true;
 }
 
 bool TcpMesh::fail_all() {

@@ -77,7 +77,6 @@ class TcpMesh final : public Mesh {
   bool look_at_decrypted();
   void look_at_links();
   bool look_at_events();
-  bool refuse(Request& request, int peer, std::uint32_t lane);
   void posted(std::size_t peer);
   bool write_dirty();
   bool write(std::size_t peer);
