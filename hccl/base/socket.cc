@@ -157,30 +157,6 @@ Status connect_result(int fd) {
   return error == 0 ? Status() : Status(Code::kTcpConnect, error_text(error));
 }
 
-Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std::string& from,
-                       Deadline deadline, const AbortFlag* abort) {
-  const std::string where = endpoint_text(address, port);
-  Status last(Code::kTimeout, "no answer");
-  for (auto pause = std::chrono::milliseconds(2);;
-       pause = std::min(2 * pause, std::chrono::milliseconds(200))) {
-    auto fd = start_connect_tcp(address, port, from);
-    if (fd.ok()) {
-      last = wait_fd(fd->get(), POLLOUT, deadline, abort);
-      if (last.ok()) last = connect_result(fd->get());
-      if (last.ok()) return fd;
-    } else {
-      last = fd.status();
-      if (last.code() != Code::kTcpConnect) return last;
-    }
-    if (abort != nullptr && abort->raised()) return abort->reason();
-    if (deadline.expired()) {
-      return Status(Code::kTimeout, "cannot connect to " + where + " (" + last.message() + ")");
-    }
-    // No program listens there yet: try again a little later.
-    nap(pause, deadline, abort);
-  }
-}
-
 Result<Fd> accept_one(int listener) {
   for (;;) {
     Fd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -218,25 +194,23 @@ Result<Fd> connect_unix(const std::string& path, Deadline deadline) {
   return fd;
 }
 
-Status wait_fd(int fd, short events, Deadline deadline, const AbortFlag* abort) {
+Status wait_fd(int fd, short events, Deadline deadline) {
   for (;;) {
     pollfd entry{fd, events, 0};
-    // An abort flag cannot wake poll(), so poll() is interrupted regularly to check the flag.
-    const int ready = ::poll(&entry, 1, deadline.poll_ms(abort != nullptr ? 100 : 60'000));
+    const int ready = ::poll(&entry, 1, deadline.poll_ms());
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) return syscall_failure("poll");
-    if (abort != nullptr && abort->raised()) return abort->reason();
     if (deadline.expired()) return Status(Code::kTimeout, "no answer in time");
   }
 }
 
-Status send_all(int fd, std::string_view bytes, Deadline deadline, const AbortFlag* abort) {
+Status send_all(int fd, std::string_view bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      HCCL_RETURN_IF_ERROR(wait_fd(fd, POLLOUT, deadline, abort));
+      HCCL_RETURN_IF_ERROR(wait_fd(fd, POLLOUT, deadline));
     } else if (errno != EINTR) {
       return io_failure("send", errno);
     }
@@ -244,7 +218,7 @@ Status send_all(int fd, std::string_view bytes, Deadline deadline, const AbortFl
   return {};
 }
 
-Status recv_all(int fd, std::span<char> bytes, Deadline deadline, const AbortFlag* abort) {
+Status recv_all(int fd, std::span<char> bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
     if (got > 0) {
@@ -252,7 +226,7 @@ Status recv_all(int fd, std::span<char> bytes, Deadline deadline, const AbortFla
     } else if (got == 0) {
       return Status(Code::kTcpTransfer, "the peer closed the connection");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      HCCL_RETURN_IF_ERROR(wait_fd(fd, POLLIN, deadline, abort));
+      HCCL_RETURN_IF_ERROR(wait_fd(fd, POLLIN, deadline));
     } else if (errno != EINTR) {
       return io_failure("recv", errno);
     }
@@ -264,17 +238,16 @@ Status send_frame(int fd, std::string_view bytes, Deadline deadline) {
   return send_all(fd, ByteWriter().put_text(bytes).take(), deadline);
 }
 
-Result<std::string> recv_frame(int fd, std::size_t cap, Deadline deadline, const AbortFlag* abort) {
+Result<std::string> recv_frame(int fd, std::size_t cap, Deadline deadline) {
   std::uint32_t length = 0;
-  HCCL_RETURN_IF_ERROR(
-      recv_all(fd, {reinterpret_cast<char*>(&length), sizeof length}, deadline, abort));
+  HCCL_RETURN_IF_ERROR(recv_all(fd, {reinterpret_cast<char*>(&length), sizeof length}, deadline));
   if (length > cap) {
     return Status(Code::kTcpTransfer, "a frame of " + std::to_string(length) +
                                           " bytes, more than the " + std::to_string(cap) +
                                           " allowed");
   }
   std::string bytes(length, '\0');
-  HCCL_RETURN_IF_ERROR(recv_all(fd, bytes, deadline, abort));
+  HCCL_RETURN_IF_ERROR(recv_all(fd, bytes, deadline));
   return bytes;
 }
 

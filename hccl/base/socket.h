@@ -44,10 +44,6 @@ Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
 int connect_error(int fd);
 /// Success once a started connection is established; otherwise the reason.
 Status connect_result(int fd);
-/// Connects. While the peer refuses, tries again until the deadline, because the peer may not
-/// listen yet.
-Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std::string& from,
-                       Deadline deadline, const AbortFlag* abort = nullptr);
 /// Accepts one connection; an invalid Fd if none is waiting. TCP sockets get TCP_NODELAY.
 Result<Fd> accept_one(int listener);
 
@@ -56,20 +52,18 @@ Result<Fd> listen_unix(const std::string& path);
 Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 
 /// Blocks until all bytes are sent or received. kTimeout, or kTcpTransfer if the peer has gone.
-Status send_all(int fd, std::string_view bytes, Deadline deadline,
-                const AbortFlag* abort = nullptr);
-Status recv_all(int fd, std::span<char> bytes, Deadline deadline, const AbortFlag* abort = nullptr);
+Status send_all(int fd, std::string_view bytes, Deadline deadline);
+Status recv_all(int fd, std::span<char> bytes, Deadline deadline);
 /// A frame: 32-bit length, then the bytes. kTcpTransfer: the frame is longer than `cap`; nothing
 /// was allocated.
 Status send_frame(int fd, std::string_view bytes, Deadline deadline);
-Result<std::string> recv_frame(int fd, std::size_t cap, Deadline deadline,
-                               const AbortFlag* abort = nullptr);
+Result<std::string> recv_frame(int fd, std::size_t cap, Deadline deadline);
 /// Sends file descriptors with one message byte (SCM_RIGHTS, at most 253 at a time).
 Status send_fds(int socket, std::span<const int> fds, Deadline deadline);
 Result<std::vector<Fd>> recv_fds(int socket, std::size_t count, Deadline deadline);
 
-/// Blocks until poll(2) reports one of the events. kTimeout, or the reason of the abort flag.
-Status wait_fd(int fd, short events, Deadline deadline, const AbortFlag* abort = nullptr);
+/// Blocks until poll(2) reports one of the events. kTimeout.
+Status wait_fd(int fd, short events, Deadline deadline);
 
 /// A sleeper that an event in an epoll set wakes, so that it can be nested in another set.
 class PolledSleeper : public Sleeper {

@@ -290,7 +290,6 @@ Status TlsStream::handshake() {
 
 bool TlsStream::finished() const { return state_->finished; }
 bool TlsStream::named() const { return state_->agreed.named && state_->failure.ok(); }
-int TlsStream::fd() const { return state_->wire.fd; }
 
 Result<std::size_t> TlsStream::write(std::string_view bytes) {
   State& state = *state_;
@@ -343,34 +342,6 @@ void TlsStream::close() {
   static_cast<void>(SSL_shutdown(state_->ssl.get()));
   ERR_clear_error();
   state_->wire.flush();
-}
-
-Status handshake(TlsStream& stream, Deadline deadline, const AbortFlag* abort) {
-  for (;;) {
-    HCCL_RETURN_IF_ERROR(stream.handshake());
-    if (stream.finished()) return {};
-    HCCL_RETURN_IF_ERROR(wait_fd(stream.fd(), stream.wants(), deadline, abort));
-  }
-}
-
-Status send_all(TlsStream& stream, std::string_view bytes, Deadline deadline,
-                const AbortFlag* abort) {
-  for (;;) {
-    HCCL_ASSIGN_OR_RETURN(const std::size_t sent, stream.write(bytes));
-    bytes.remove_prefix(sent);
-    if (bytes.empty()) return {};
-    HCCL_RETURN_IF_ERROR(wait_fd(stream.fd(), stream.wants(), deadline, abort));
-  }
-}
-
-Status recv_all(TlsStream& stream, std::span<char> bytes, Deadline deadline,
-                const AbortFlag* abort) {
-  for (;;) {
-    HCCL_ASSIGN_OR_RETURN(const std::size_t got, stream.read(bytes));
-    bytes = bytes.subspan(got);
-    if (bytes.empty()) return {};
-    HCCL_RETURN_IF_ERROR(wait_fd(stream.fd(), stream.wants(), deadline, abort));
-  }
 }
 
 }  // namespace hccl

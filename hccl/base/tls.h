@@ -12,8 +12,6 @@
 #include <string_view>
 
 #include "hccl/base/bytes.h"
-#include "hccl/base/deadline.h"
-#include "hccl/base/socket.h"
 #include "hccl/base/status.h"
 
 namespace hccl {
@@ -95,20 +93,10 @@ class TlsStream {
   /// off. Does not block: a full socket may take only a part.
   void close();
 
-  int fd() const;
-
  private:
   struct State;
   explicit TlsStream(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-/// Blocking forms of the functions above. kTimeout, or the reason of the abort flag. After a
-/// failure the stream is unusable.
-Status handshake(TlsStream& stream, Deadline deadline, const AbortFlag* abort = nullptr);
-Status send_all(TlsStream& stream, std::string_view bytes, Deadline deadline,
-                const AbortFlag* abort = nullptr);
-Status recv_all(TlsStream& stream, std::span<char> bytes, Deadline deadline,
-                const AbortFlag* abort = nullptr);
 
 }  // namespace hccl

@@ -17,6 +17,8 @@
 #include <optional>
 #include <thread>
 
+#include "tests/support/blocking.h"
+
 namespace hccl {
 namespace {
 
@@ -378,15 +380,15 @@ TEST(Tls, CarriesBulkData) {
   const std::string sent = pattern(std::size_t{64} << 20);
   double sending = 0;
   std::thread sender([&] {
-    EXPECT_TRUE(handshake(*ends.client, deadline).ok());
+    EXPECT_TRUE(handshake(*ends.client, ends.sockets.first.get(), deadline).ok());
     sending = cpu_seconds();
-    EXPECT_TRUE(send_all(*ends.client, sent, deadline).ok());
+    EXPECT_TRUE(send_all(*ends.client, ends.sockets.first.get(), sent, deadline).ok());
     sending = cpu_seconds() - sending;
   });
-  EXPECT_TRUE(handshake(*ends.server, deadline).ok());
+  EXPECT_TRUE(handshake(*ends.server, ends.sockets.second.get(), deadline).ok());
   std::string got(sent.size(), '\0');
   const double begun = cpu_seconds();
-  EXPECT_TRUE(recv_all(*ends.server, got, deadline).ok());
+  EXPECT_TRUE(recv_all(*ends.server, ends.sockets.second.get(), got, deadline).ok());
   const double receiving = cpu_seconds() - begun;
   sender.join();
   EXPECT_TRUE(got == sent);

@@ -23,6 +23,7 @@
 #include "hccl/base/tls.h"
 #include "hccl/control/seek.h"
 #include "hccl/control/wire.h"
+#include "tests/support/blocking.h"
 #include "tests/support/config.h"
 #include "tests/support/control.h"
 #include "tests/support/processes.h"
@@ -78,14 +79,14 @@ class Secured {
     auto stream = TlsStream::create(context.value(), TlsStream::Side::kClient, fd_.get(),
                                     tls_key(info.secret, info.id, "control"));
     stream_ = std::make_unique<TlsStream>(std::move(*stream));
-    EXPECT_TRUE(handshake(*stream_, Deadline::after(std::chrono::seconds(30))).ok());
+    EXPECT_TRUE(handshake(*stream_, fd_.get(), Deadline::after(std::chrono::seconds(30))).ok());
   }
   Status send(std::string_view bytes) {
-    return send_all(*stream_, bytes, Deadline::after(std::chrono::seconds(30)));
+    return send_all(*stream_, fd_.get(), bytes, Deadline::after(std::chrono::seconds(30)));
   }
   Status send_frame(std::string_view bytes) { return send(ByteWriter().put_text(bytes).take()); }
   Status receive(std::span<char> out) {
-    return recv_all(*stream_, out, Deadline::after(std::chrono::seconds(30)));
+    return recv_all(*stream_, fd_.get(), out, Deadline::after(std::chrono::seconds(30)));
   }
 
  private:
@@ -134,7 +135,7 @@ class Meeting {
 
   /// A connection to the root.
   Fd connect() const {
-    auto fd = connect_tcp(info.address, info.port, "", Deadline::after(std::chrono::seconds(30)));
+    auto fd = connect_tcp(info.address, info.port, Deadline::after(std::chrono::seconds(30)));
     EXPECT_TRUE(fd.ok()) << fd.status().message();
     return fd.ok() ? std::move(*fd) : Fd();
   }

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "hccl/join/host.h"
+#include "tests/support/blocking.h"
 #include "tests/support/config.h"
 #include "tests/support/control.h"
 
@@ -84,7 +85,7 @@ class Proxy {
   void accept() {
     auto fd = accept_one(listener_.get());
     if (!fd.ok() || !fd->valid()) return;
-    auto up = connect_tcp(root_.address, root_.port, "", soon());
+    auto up = connect_tcp(root_.address, root_.port, soon());
     if (!up.ok()) return;
     auto pipe = std::make_unique<Pipe>();
     pipe->ends[0] = std::move(*fd);
@@ -325,7 +326,7 @@ TEST(Line, RecordedJoinLetsNobodyIn) {
   question_passes.get_future().wait();
   proxy.stop();
   cut.join();
-  auto replay = connect_tcp(info.address, info.port, "", soon());
+  auto replay = connect_tcp(info.address, info.port, soon());
   ASSERT_TRUE(replay.ok());
   ASSERT_GT(proxy.sent().size(), 400U);
   EXPECT_TRUE(send_all(replay->get(), proxy.sent(), soon()).ok());

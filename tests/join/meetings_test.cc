@@ -361,7 +361,7 @@ TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
       const std::string words = names_the_job ? first_message(*info) : "";
       std::deque<Fd> idle;
       const auto come = [&](nanoseconds patience) {
-        auto fd = connect_tcp("127.0.0.1", info->port, "", Deadline::after(patience));
+        auto fd = connect_tcp("127.0.0.1", info->port, Deadline::after(patience));
         if (!fd.ok()) return;  // the world may be complete
         static_cast<void>(send_all(fd->get(), words, Deadline::after(seconds(30))));
         idle.push_back(std::move(*fd));

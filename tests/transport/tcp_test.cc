@@ -21,6 +21,7 @@
 #include "hccl/base/auth.h"
 #include "hccl/base/bytes.h"
 #include "hccl/base/socket.h"
+#include "tests/support/blocking.h"
 #include "tests/support/load.h"
 #include "tests/support/ranks.h"
 #include "transport/tcp/frame.h"
@@ -55,7 +56,7 @@ std::uint16_t published_port(const std::string& blob) {
 Deadline soon() { return Deadline::after(60s); }
 
 Fd connect_to(std::uint16_t port) {
-  auto fd = connect_tcp(kAddress, port, "", soon());
+  auto fd = connect_tcp(kAddress, port, soon());
   EXPECT_TRUE(fd.ok()) << fd.status().message();
   return fd.ok() ? std::move(*fd) : Fd();
 }

@@ -14,6 +14,7 @@
 #include "hccl/base/bytes.h"
 #include "hccl/base/crc32c.h"
 #include "hccl/base/socket.h"
+#include "tests/support/blocking.h"
 #include "tests/support/ranks.h"
 #include "transport/tcp/frame.h"
 #include "transport/tcp/tcp.h"
@@ -84,7 +85,7 @@ class Proxy {
     const Deadline soon = Deadline::after(20s);
     if (!wait_fd(listener_.fd.get(), POLLIN, soon).ok()) return;
     auto client = accept_one(listener_.fd.get());
-    auto server = connect_tcp(kAddress, port, "", soon);
+    auto server = connect_tcp(kAddress, port, soon);
     if (!client.ok() || !server.ok()) return;
     const std::array<int, 2> ends{server->get(), client->get()};
     std::array<bool, 2> open{true, true};
