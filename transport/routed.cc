@@ -26,10 +26,8 @@ class BothSleeper final : public Sleeper {
     HCCL_ASSIGN_OR_RETURN(std::unique_ptr<EpollSleeper> outer, EpollSleeper::create());
     std::unique_ptr<BothSleeper> both(new BothSleeper(one, other, std::move(outer)));
     for (Mesh* mesh : {&one, &other}) {
-      epoll_event event{};
-      event.events = EPOLLIN;
       const int inner = epoll_of(mesh->sleeper());
-      if (inner < 0 || ::epoll_ctl(both->outer_->epoll(), EPOLL_CTL_ADD, inner, &event) != 0) {
+      if (inner < 0 || !watch_fd(both->outer_->epoll(), EPOLL_CTL_ADD, inner, EPOLLIN)) {
         return Status(Code::kInternal, "cannot sleep on the " + std::string(mesh->name()) +
                                            " transport together with another one");
       }

@@ -27,10 +27,6 @@ struct SockAddr {
   int family() const { return storage.ss_family; }
 };
 
-Status syscall_failure(const std::string& what) {
-  return Status(Code::kSyscall, what + ": " + error_text(errno));
-}
-
 Result<SockAddr> parse(const std::string& address, std::uint16_t port) {
   SockAddr out;
   auto* v4 = reinterpret_cast<sockaddr_in*>(&out.storage);
@@ -74,6 +70,10 @@ void no_delay(int fd) {
 }
 
 }  // namespace
+
+Status syscall_failure(const std::string& what) {
+  return Status(Code::kSyscall, what + ": " + error_text(errno));
+}
 
 std::string endpoint_text(std::string_view address, std::uint16_t port) {
   const bool v6 = address.find(':') != std::string_view::npos;
@@ -325,15 +325,20 @@ Result<std::vector<Fd>> recv_fds(int socket, std::size_t count, Deadline deadlin
   return fds;
 }
 
+bool watch_fd(int epoll, int operation, int fd, std::uint32_t events, std::uint64_t tag) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = tag;
+  return ::epoll_ctl(epoll, operation, fd, &event) == 0;
+}
+
 Result<std::unique_ptr<EpollSleeper>> EpollSleeper::create() {
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   Fd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll.valid() || !wake.valid()) return syscall_failure("epoll or eventfd");
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kWake;
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0)
+  if (!watch_fd(epoll.get(), EPOLL_CTL_ADD, wake.get(), EPOLLIN, kWake)) {
     return syscall_failure("epoll_ctl");
+  }
   return std::unique_ptr<EpollSleeper>(new EpollSleeper(std::move(epoll), std::move(wake)));
 }
 

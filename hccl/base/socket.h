@@ -18,6 +18,9 @@
 
 namespace hccl {
 
+/// The failure of a system call, with the meaning of errno.
+Status syscall_failure(const std::string& what);
+
 /// "10.0.0.1:6000" or "[::1]:6000".
 std::string endpoint_text(std::string_view address, std::uint16_t port);
 
@@ -64,6 +67,9 @@ Result<std::vector<Fd>> recv_fds(int socket, std::size_t count, Deadline deadlin
 
 /// Blocks until poll(2) reports one of the events. kTimeout.
 Status wait_fd(int fd, short events, Deadline deadline);
+
+/// epoll_ctl(2) with the tag as the event's data. False: it has failed.
+bool watch_fd(int epoll, int operation, int fd, std::uint32_t events, std::uint64_t tag = 0);
 
 /// A sleeper that an event in an epoll set wakes, so that it can be nested in another set.
 class PolledSleeper : public Sleeper {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "hccl/base/error_text.h"
 #include "hccl/base/socket.h"
 
 namespace hccl::join {
@@ -108,7 +107,7 @@ struct Seeker {
       if (each.fd.valid()) polled.push_back({each.fd.get(), POLLOUT, 0});
     }
     if (::poll(polled.data(), polled.size(), deadline.poll_ms()) >= 0 || errno == EINTR) return {};
-    return Status(Code::kSyscall, "joining: poll: " + error_text(errno));
+    return syscall_failure("joining: poll");
   }
 
   Result<Line> find(Deadline deadline) {

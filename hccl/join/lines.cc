@@ -40,7 +40,7 @@ Lines::Lines(RootInfo key, Listener listener, std::shared_ptr<const TlsContext> 
 
 Result<Fd> Lines::open_spare() {
   Fd spare(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!spare.valid()) return Status(Code::kSyscall, "open /dev/null: " + error_text(errno));
+  if (!spare.valid()) return syscall_failure("open /dev/null");
   return spare;
 }
 
@@ -55,20 +55,13 @@ void Lines::close_all() {
   events_.clear();
 }
 
-void Lines::watch(int fd, LineId id, std::uint32_t events, int operation) {
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = tags_ + static_cast<std::uint32_t>(id);
-  ::epoll_ctl(epoll_, operation, fd, &event);
-}
-
 void Lines::watch(LineId id, Connection& connection, std::uint32_t events) {
   if (connection.watched == events) return;
   const int fd = connection.line ? connection.line->fd() : connection.fd.get();
   const int operation = events == 0               ? EPOLL_CTL_DEL
                         : connection.watched == 0 ? EPOLL_CTL_ADD
                                                   : EPOLL_CTL_MOD;
-  watch(fd, id, events, operation);
+  watch_fd(epoll_, operation, fd, events, tag_of(id));
   connection.watched = events;
 }
 
@@ -82,7 +75,7 @@ void Lines::erase(LineId id) {
 
 void Lines::hear_knocks(bool on) {
   if (hears_knocks_ == on) return;
-  watch(listener_.fd.get(), kKnock, EPOLLIN, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL);
+  watch_fd(epoll_, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, listener_.fd.get(), EPOLLIN, tag_of(kKnock));
   hears_knocks_ = on;
 }
 

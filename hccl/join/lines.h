@@ -89,7 +89,7 @@ class Lines {
     std::uint32_t watched = 0;  // the events that epoll watches
   };
 
-  void watch(int fd, LineId id, std::uint32_t events, int operation);
+  std::uint64_t tag_of(LineId id) const { return tags_ + static_cast<std::uint32_t>(id); }
   void watch(LineId id, Connection& connection, std::uint32_t events);
   void erase(LineId id);
   void hear_knocks(bool on);

@@ -2,9 +2,6 @@
 
 #include <sys/epoll.h>
 
-#include <cerrno>
-#include <cstring>
-
 namespace hccl::transport::ofi {
 
 Result<std::unique_ptr<OfiSleeper>> OfiSleeper::create(const Endpoint& endpoint) {
@@ -13,11 +10,8 @@ Result<std::unique_ptr<OfiSleeper>> OfiSleeper::create(const Endpoint& endpoint)
   sleeper->completions_ = &endpoint.completions->fid;
   if (endpoint.wait_fd < 0) return sleeper;
   HCCL_ASSIGN_OR_RETURN(sleeper->epoll_, EpollSleeper::create());
-  epoll_event event{};
-  event.events = EPOLLIN;
-  if (epoll_ctl(sleeper->epoll_->epoll(), EPOLL_CTL_ADD, endpoint.wait_fd, &event) != 0) {
-    return Status(Code::kSyscall,
-                  std::string("cannot wait on libfabric's descriptor: ") + std::strerror(errno));
+  if (!watch_fd(sleeper->epoll_->epoll(), EPOLL_CTL_ADD, endpoint.wait_fd, EPOLLIN)) {
+    return syscall_failure("cannot wait on libfabric's descriptor");
   }
   sleeper->wait_fd_ = endpoint.wait_fd;
   return sleeper;

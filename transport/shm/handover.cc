@@ -34,10 +34,6 @@ constexpr std::size_t kOfferCap = 64;  // the most bytes, without the bytes for 
 constexpr std::chrono::seconds kHandOverLimit{10};
 constexpr std::chrono::seconds kGreetingLimit{5};
 
-Status syscall_failure(const std::string& what) {
-  return Status(Code::kSyscall, what + ": " + error_text(errno));
-}
-
 /// A rank's message in a round: its part, or the reason for which it has none. Ranks of other hosts
 /// must not fail because of this reason, so the exchange itself succeeds.
 std::string say(const Result<std::string>& part) {

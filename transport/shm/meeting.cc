@@ -5,13 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <ctime>
 #include <string_view>
 #include <utility>
 
-#include "hccl/base/error_text.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/user_folder.h"
 
@@ -21,10 +19,6 @@ namespace {
 constexpr std::string_view kPrefix = "shm-";
 // After this many seconds a directory without a lock and a socket belongs to nobody.
 constexpr std::time_t kUnlocked = 60;
-
-Status syscall_failure(const std::string& what) {
-  return Status(Code::kSyscall, what + ": " + error_text(errno));
-}
 
 Fd open_directory(int at, const char* name) {
   return Fd(::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));

@@ -60,10 +60,8 @@ void Dialer::try_once(int peer, Call& call) {
 }
 
 void Dialer::watch(int peer, Call& call, int operation) {
-  epoll_event event{};
-  event.events = call.wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN;
-  event.data.u64 = tag(peer);
-  ::epoll_ctl(epoll_, operation, call.pending->fd(), &event);
+  watch_fd(epoll_, operation, call.pending->fd(), call.wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN,
+           tag(peer));
 }
 
 void Dialer::close(Call& call) {

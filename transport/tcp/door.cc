@@ -110,18 +110,15 @@ bool Door::turn() {
 }
 
 void Door::watch_listener(bool on) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kListener;
-  ::epoll_ctl(sleeper_->epoll(), on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, listener_.fd.get(), &event);
+  watch_fd(sleeper_->epoll(), on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, listener_.fd.get(), EPOLLIN,
+           kListener);
   listening_ = on;
 }
 
 void Door::watch(Visitor& visitor, int operation) {
-  epoll_event event{};
-  event.events = visitor.wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN;
-  event.data.u64 = static_cast<std::uint64_t>(visitor.pending.fd());
-  ::epoll_ctl(sleeper_->epoll(), operation, visitor.pending.fd(), &event);
+  const int fd = visitor.pending.fd();
+  watch_fd(sleeper_->epoll(), operation, fd, visitor.wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN,
+           static_cast<std::uint64_t>(fd));
 }
 
 void Door::accept_all() {

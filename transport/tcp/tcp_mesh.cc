@@ -326,10 +326,8 @@ void TcpMesh::watch_all(int operation) {
 void TcpMesh::watch(std::size_t peer, int operation) {
   Slot& slot = slots_[peer];
   slot.watches_write = slot.blocked;
-  epoll_event event{};
-  event.events = slot.watches_write ? EPOLLIN | EPOLLOUT : EPOLLIN;
-  event.data.u64 = peer;
-  ::epoll_ctl(epoll_->epoll(), operation, slot.link->fd(), &event);
+  watch_fd(epoll_->epoll(), operation, slot.link->fd(),
+           slot.watches_write ? EPOLLIN | EPOLLOUT : EPOLLIN, peer);
 }
 
 std::uint32_t TcpMesh::LinkSleeper::prepare() {
