@@ -28,6 +28,19 @@ Result<std::uint64_t> number(std::string_view name, std::string_view text, std::
   return *value;
 }
 
+using Get = std::function<std::optional<std::string>(const char*)>;
+
+// Reads a number, if the variable is set.
+template <class Number>
+Status read_number(const Get& get, const char* name, std::uint64_t low, std::uint64_t high,
+                   Number& out, std::string_view why = {}) {
+  const auto text = get(name);
+  if (!text) return {};
+  HCCL_ASSIGN_OR_RETURN(const auto value, number(name, *text, low, high, why));
+  out = static_cast<Number>(value);
+  return {};
+}
+
 std::string without_blanks(std::string_view text) {
   std::string out(text);
   std::erase_if(out, [](unsigned char c) { return std::isspace(c) != 0; });
@@ -153,8 +166,6 @@ bool is_address(const std::string& text) {
          inet_pton(AF_INET6, text.c_str(), bytes) == 1;
 }
 
-using Get = std::function<std::optional<std::string>(const char*)>;
-
 Status read_network(const Get& get, Config& config) {
   if (auto v = get("HCCL_WIRE"); v && !v->empty()) {
     const auto word = std::find(kWires.begin(), kWires.end(), *v);
@@ -187,20 +198,13 @@ Status read_network(const Get& get, Config& config) {
       return invalid("HCCL_SOCKET_FAMILY", *v, "AF_INET or AF_INET6");
     config.socket_family = *v == "AF_INET" ? AF_INET : AF_INET6;
   }
-  if (auto v = get("HCCL_IF_BASE_PORT")) {
-    HCCL_ASSIGN_OR_RETURN(const auto port, number("HCCL_IF_BASE_PORT", *v, 1024, 65520));
-    config.base_port = static_cast<std::uint16_t>(port);
-  }
+  HCCL_RETURN_IF_ERROR(read_number(get, "HCCL_IF_BASE_PORT", 1024, 65520, config.base_port));
   if (auto v = get("HCCL_HOST_SOCKET_PORT_RANGE"); v && !v->empty()) {
     HCCL_ASSIGN_OR_RETURN(config.port_ranges,
                           port_ranges("HCCL_HOST_SOCKET_PORT_RANGE", without_blanks(*v)));
   }
   if (auto v = get("HCCL_JOB_SECRET_FILE")) config.job_secret_file = *v;
-  if (auto v = get("HCCL_ALLOW_INSECURE")) {
-    HCCL_ASSIGN_OR_RETURN(const auto on, number("HCCL_ALLOW_INSECURE", *v, 0, 1));
-    config.allow_insecure = on == 1;
-  }
-  return {};
+  return read_number(get, "HCCL_ALLOW_INSECURE", 0, 1, config.allow_insecure);
 }
 
 // The folder that the user chose, else the job's, else the user's own. Not /tmp, unless the user
@@ -216,10 +220,7 @@ std::string read_flight_dir(const Get& get) {
 }
 
 Status read_timers(const Get& get, Config& config) {
-  if (auto v = get("HCCL_CONNECT_TIMEOUT")) {
-    HCCL_ASSIGN_OR_RETURN(const auto seconds, number("HCCL_CONNECT_TIMEOUT", *v, 1, 7200));
-    config.connect_timeout = std::chrono::seconds(seconds);
-  }
+  HCCL_RETURN_IF_ERROR(read_number(get, "HCCL_CONNECT_TIMEOUT", 1, 7200, config.connect_timeout));
   if (auto v = get("HCCL_EXEC_TIMEOUT")) {
     // HCCL allows two decimals; the library rounds up to whole seconds.
     const auto dot = v->find('.');
@@ -233,19 +234,10 @@ Status read_timers(const Get& get, Config& config) {
     }
     config.exec_timeout = std::chrono::seconds(whole.value() + (rest.value() != 0 ? 1 : 0));
   }
-  if (auto v = get("HCCL_PEER_TIMEOUT")) {
-    // Sleeping threads have been seen to wake two seconds late, with eight busy threads on two
-    // cores.
-    HCCL_ASSIGN_OR_RETURN(const auto seconds,
-                          number("HCCL_PEER_TIMEOUT", *v, 5, 2147483647,
-                                 " (in less, a rank that only waits for a core may look dead)"));
-    config.peer_timeout = std::chrono::seconds(seconds);
-  }
-  if (auto v = get("HCCL_SPIN_US")) {
-    HCCL_ASSIGN_OR_RETURN(const auto spin, number("HCCL_SPIN_US", *v, 0, 1000000));
-    config.spin = std::chrono::microseconds(spin);
-  }
-  return {};
+  // Sleeping threads have been seen to wake two seconds late, with eight busy threads on two cores.
+  HCCL_RETURN_IF_ERROR(read_number(get, "HCCL_PEER_TIMEOUT", 5, 2147483647, config.peer_timeout,
+                                   " (in less, a rank that only waits for a core may look dead)"));
+  return read_number(get, "HCCL_SPIN_US", 0, 1000000, config.spin);
 }
 
 std::optional<std::string> variable(const Config::GetEnv& variables, const char* name) {
@@ -267,18 +259,10 @@ const char* environment(const char* name) {
 Result<DeviceConfig> DeviceConfig::read(const Config::GetEnv& variables) {
   DeviceConfig config;
   config.count = std::max(16u, std::thread::hardware_concurrency());
-  if (auto v = variable(variables, "HCCL_DEVICE_COUNT")) {
-    HCCL_ASSIGN_OR_RETURN(const auto count, number("HCCL_DEVICE_COUNT", *v, 1, 65536));
-    config.count = static_cast<std::uint32_t>(count);
-  }
-  if (auto v = variable(variables, "HCCL_DEVICE_MEMORY")) {
-    HCCL_ASSIGN_OR_RETURN(const auto mb, number("HCCL_DEVICE_MEMORY", *v, 1, 1u << 26));
-    config.memory_mb = static_cast<std::uint32_t>(mb);
-  }
-  if (auto v = variable(variables, "HCCL_MEMORY_CACHE")) {
-    HCCL_ASSIGN_OR_RETURN(const auto mb, number("HCCL_MEMORY_CACHE", *v, 0, 1u << 26));
-    config.cache_mb = static_cast<std::uint32_t>(mb);
-  }
+  const auto get = [&](const char* name) { return variable(variables, name); };
+  HCCL_RETURN_IF_ERROR(read_number(get, "HCCL_DEVICE_COUNT", 1, 65536, config.count));
+  HCCL_RETURN_IF_ERROR(read_number(get, "HCCL_DEVICE_MEMORY", 1, 1u << 26, config.memory_mb));
+  HCCL_RETURN_IF_ERROR(read_number(get, "HCCL_MEMORY_CACHE", 0, 1u << 26, config.cache_mb));
   return config;
 }
 
@@ -298,10 +282,7 @@ Result<Config> Config::read(const GetEnv& variables) {
   if (auto v = get("HCCL_ALGO")) {
     HCCL_RETURN_IF_ERROR(config.set_algo(*v));
   }
-  if (auto v = get("HCCL_BUFFSIZE")) {
-    HCCL_ASSIGN_OR_RETURN(const auto mb, number("HCCL_BUFFSIZE", *v, 1, 1u << 20));
-    config.buffer_mb = static_cast<std::uint32_t>(mb);
-  }
+  HCCL_RETURN_IF_ERROR(read_number(get, "HCCL_BUFFSIZE", 1, 1u << 20, config.buffer_mb));
   if (auto v = get("HCCL_DETERMINISTIC")) {
     const std::string word = lower(*v);
     if (word != "false" && word != "true" && word != "strict") {
