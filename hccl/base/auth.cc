@@ -148,10 +148,10 @@ Key digest(std::string_view text) {
   return out;
 }
 
-std::string short_name(std::string_view bytes) {
+std::string hex(std::string_view bytes) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string out;
-  for (const char c : bytes.substr(0, 4)) {
+  for (const char c : bytes) {
     out += kHex[(static_cast<unsigned char>(c) >> 4) & 15];
     out += kHex[static_cast<unsigned char>(c) & 15];
   }

@@ -68,7 +68,9 @@ void crypto_leaves_thread() noexcept;
 Key derive(const Key& secret, std::string_view label);
 /// SHA-256 of a text, for fingerprints and identities that others can recompute.
 Key digest(std::string_view text);
+/// Two hex digits for each byte.
+std::string hex(std::string_view bytes);
 /// Eight hex digits that name an id or a digest in logs.
-std::string short_name(std::string_view bytes);
+inline std::string short_name(std::string_view bytes) { return hex(bytes.substr(0, 4)); }
 
 }  // namespace hccl

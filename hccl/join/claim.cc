@@ -31,10 +31,8 @@ Fd claim(const std::string& name) { return socket_of(name, ::bind); }
 bool is_claimed(const std::string& name) { return socket_of(name, ::connect).valid(); }
 
 std::string digest_name(const std::string& text) {
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string name;
-  for (const std::uint8_t byte : digest(text)) name += {kHex[byte >> 4], kHex[byte & 15]};
-  return name;
+  const Key key = digest(text);
+  return hex({reinterpret_cast<const char*>(key.data()), key.size()});
 }
 
 }  // namespace hccl::join
