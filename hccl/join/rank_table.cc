@@ -8,15 +8,6 @@
 namespace hccl::join {
 namespace {
 
-std::uint32_t crc32(std::string_view text) {
-  std::uint32_t crc = ~std::uint32_t{0};
-  for (const unsigned char byte : text) {
-    crc ^= byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320u : 0);
-  }
-  return ~crc;
-}
-
 // Sorts by rank. Refuses numbers that are not exactly 0..n-1.
 Status order(std::vector<RankEntry>& ranks) {
   std::sort(ranks.begin(), ranks.end(),
@@ -75,7 +66,6 @@ Result<RankTable> parse_rank_table(std::string_view json) {
   table.ranks = std::move(draft.ranks);
   HCCL_RETURN_IF_ERROR(order(table.ranks));
   table.digest_text = describe(table, draft.extra);
-  table.crc = crc32(table.digest_text);
   return table;
 }
 

@@ -29,9 +29,7 @@ struct RankEntry {
 struct RankTable {
   std::string version;           ///< empty for a legacy table
   std::vector<RankEntry> ranks;  ///< ranks[r].rank == r, never empty
-  std::uint32_t crc = 0;         ///< CRC-32 of digest_text
-  /// The contents of the table, one line for each rank, independent of the layout: equal on all
-  /// ranks of a job.
+  /// The contents of the table, one line a rank, whatever its layout: equal on all ranks of a job.
   std::string digest_text;
 };
 
