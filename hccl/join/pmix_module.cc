@@ -27,12 +27,12 @@ Status PmixModule::world(int* rank, int* size) const {
   return Status(Code::kNetwork, std::string("PMIx: ") + error);
 }
 
-Status PmixModule::share(std::array<char, RootInfo::kBytes>& info, int rank, int instance,
+Status PmixModule::share(std::array<char, RootInfo::kBytes>& info, int instance,
                          const Config& config) const {
   char error[256] = "";
   const auto seconds = static_cast<unsigned>(config.connect_timeout.count());
-  const int failed = share_(info.data(), info.size(), 0, static_cast<std::uint64_t>(instance),
-                            seconds, rank == 0 ? nullptr : info.data(), error, sizeof error);
+  const int failed = share_(info.data(), info.size(), static_cast<std::uint64_t>(instance), seconds,
+                            error, sizeof error);
   if (failed == 0) return {};
   return Status(Code::kTimeout, std::string("PMIx: ") + error);
 }

@@ -19,8 +19,7 @@ class PmixModule {
   Status world(int* rank, int* size) const;
 
   /// Sends the info from rank 0 to the other ranks. `instance`: counts the calls of the process.
-  Status share(std::array<char, RootInfo::kBytes>& info, int rank, int instance,
-               const Config& config) const;
+  Status share(std::array<char, RootInfo::kBytes>& info, int instance, const Config& config) const;
 
  private:
   hccl_pmix_world_function world_ = nullptr;

@@ -353,7 +353,7 @@ Worlds::Joined Worlds::join_by_pmix(const Launch& launch, const Config& config) 
     HCCL_ASSIGN_OR_RETURN(const RootInfo info, make_root(config, launch.local_size == size));
     info.encode(carried);
   }
-  HCCL_RETURN_IF_ERROR(pmix.share(carried, rank, next_join("pmix"), config));
+  HCCL_RETURN_IF_ERROR(pmix.share(carried, next_join("pmix"), config));
   HCCL_ASSIGN_OR_RETURN(const RootInfo info, RootInfo::decode(carried));
   HCCL_ASSIGN_OR_RETURN(auto line, join(info, size, rank, config));
   line->keep(std::move(claim));

@@ -86,10 +86,11 @@ class Client {
                              : pmix_error(Code::kUnavail, "PMIx cannot publish the root info", r);
   }
 
-  Status fetch(const std::string& key, int from, unsigned timeout_seconds, void* out,
+  /// From process 0.
+  Status fetch(const std::string& key, unsigned timeout_seconds, void* out,
                std::size_t size) const {
     pmix_proc_t owner = self_;
-    owner.rank = static_cast<pmix_rank_t>(from);
+    owner.rank = 0;
     const Deadline deadline = Deadline::after(std::chrono::seconds(timeout_seconds));
     pmix_value_t* value = nullptr;
     pmix_status_t result = PMIX_ERR_NOT_FOUND;
@@ -113,22 +114,18 @@ class Client {
     while (!there()) {
       if (deadline.expired()) {
         return pmix_error(Code::kTimeout,
-                          "process " + std::to_string(from) +
-                              " did not publish the root info within " +
+                          "process 0 did not publish the root info within " +
                               std::to_string(timeout_seconds) + " s",
                           result);
       }
       nap(std::chrono::milliseconds(20), deadline);
     }
     if (result != PMIX_SUCCESS) {
-      return pmix_error(Code::kUnavail,
-                        "PMIx cannot fetch the root info of process " + std::to_string(from),
-                        result);
+      return pmix_error(Code::kUnavail, "PMIx cannot fetch the root info of process 0", result);
     }
     Status status;
     if (value->type != PMIX_BYTE_OBJECT || value->data.bo.size != size) {
-      status = Status(Code::kPara, "process " + std::to_string(from) +
-                                       " published a root info of another size or version");
+      status = Status(Code::kPara, "process 0 published a root info of another size or version");
     } else {
       std::memcpy(out, value->data.bo.bytes, size);
       explicit_bzero(value->data.bo.bytes, size);  // the blob holds a secret
@@ -145,37 +142,22 @@ class Client {
 };
 
 int report(const Status& status, char* error, std::size_t error_size) {
-  if (error != nullptr && error_size != 0) {
-    std::snprintf(error, error_size, "%s", status.message().c_str());
-  }
+  std::snprintf(error, error_size, "%s", status.message().c_str());
   return static_cast<int>(status.code());
 }
 
 Status world(int* rank, int* size) {
-  if (rank == nullptr || size == nullptr) return Status(Code::kPtr, "rank and size must be given");
   HCCL_ASSIGN_OR_RETURN(const Client* const client, Client::get());
   HCCL_ASSIGN_OR_RETURN(*size, client->size());
   *rank = client->rank();
   return Status();
 }
 
-Status share(const void* mine, std::size_t bytes, int root, std::uint64_t instance,
-             unsigned timeout_seconds, void* out) {
+Status share(void* blob, std::size_t bytes, std::uint64_t instance, unsigned timeout_seconds) {
   HCCL_ASSIGN_OR_RETURN(const Client* const client, Client::get());
-  HCCL_ASSIGN_OR_RETURN(const int size, client->size());
-  if (root < 0 || root >= size) {
-    return Status(Code::kPara, "root " + std::to_string(root) + " is not one of the job's " +
-                                   std::to_string(size) + " processes");
-  }
-  const bool publishes = client->rank() == root;
-  if ((publishes ? mine : out) == nullptr || bytes == 0) {
-    return Status(Code::kPtr, "there is no memory to share from or to");
-  }
-  const std::string key = "hccl.root_info." + std::to_string(root) + "." + std::to_string(instance);
-  if (!publishes) return client->fetch(key, root, timeout_seconds, out, bytes);
-  HCCL_RETURN_IF_ERROR(client->publish(key, mine, bytes));
-  if (out != nullptr && out != mine) std::memcpy(out, mine, bytes);
-  return Status();
+  const std::string key = "hccl.root_info." + std::to_string(instance);
+  return client->rank() == 0 ? client->publish(key, blob, bytes)
+                             : client->fetch(key, timeout_seconds, blob, bytes);
 }
 
 }  // namespace
@@ -185,8 +167,7 @@ int hccl_pmix_world(int* rank, int* size, char* error, size_t error_size) {
   return hccl::report(hccl::world(rank, size), error, error_size);
 }
 
-int hccl_pmix_share(const void* mine, size_t bytes, int root, uint64_t instance,
-                    unsigned timeout_seconds, void* out, char* error, size_t error_size) {
-  return hccl::report(hccl::share(mine, bytes, root, instance, timeout_seconds, out), error,
-                      error_size);
+int hccl_pmix_share(void* blob, size_t bytes, uint64_t instance, unsigned timeout_seconds,
+                    char* error, size_t error_size) {
+  return hccl::report(hccl::share(blob, bytes, instance, timeout_seconds), error, error_size);
 }

@@ -24,17 +24,14 @@ extern "C" {
  * PMIx has started it. */
 HCCL_PMIX_EXPORT int hccl_pmix_world(int* rank, int* size, char* error, size_t error_size);
 
-/** On the process `root`: publishes `bytes` bytes of `mine`. On the others: waits for them, at most
- * `timeout_seconds`, and writes them to `out`, which has room for `bytes`. `out` may be NULL on
- * the root, `mine` on the others. All processes that take part give the same `root`, `bytes` and
- * `instance`; an instance is used once in the life of a job: count the calls. */
-HCCL_PMIX_EXPORT int hccl_pmix_share(const void* mine, size_t bytes, int root, uint64_t instance,
-                                     unsigned timeout_seconds, void* out, char* error,
-                                     size_t error_size);
+/** On process 0: publishes the bytes of `blob`. On the others: waits for them, at most
+ * `timeout_seconds`, and writes them to `blob`. All processes that take part give the same `bytes`
+ * and `instance`; an instance is used once in the life of a job: count the calls. */
+HCCL_PMIX_EXPORT int hccl_pmix_share(void* blob, size_t bytes, uint64_t instance,
+                                     unsigned timeout_seconds, char* error, size_t error_size);
 
 typedef int (*hccl_pmix_world_function)(int*, int*, char*, size_t);
-typedef int (*hccl_pmix_share_function)(const void*, size_t, int, uint64_t, unsigned, void*, char*,
-                                        size_t);
+typedef int (*hccl_pmix_share_function)(void*, size_t, uint64_t, unsigned, char*, size_t);
 
 #ifdef __cplusplus
 }
