@@ -28,7 +28,6 @@ Lines::Lines(RootInfo key, Listener listener, std::shared_ptr<const TlsContext> 
              std::uint64_t tags, Logger log, Fd spare, std::size_t strangers)
     : key_(std::move(key)),
       listener_(std::move(listener)),
-      port_(listener_.port),
       context_(std::move(context)),
       epoll_(epoll),
       tags_(tags),

@@ -48,7 +48,6 @@ class Lines {
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
 
-  std::uint16_t port() const { return port_; }
   /// Starts a connection and its proofs. kOpened or kFailed follows, within kDialTime.
   LineId dial(const std::string& address, std::uint16_t port, Time now);
   /// Takes over a line that has been proved.
@@ -107,7 +106,6 @@ class Lines {
 
   RootInfo key_;
   Listener listener_;
-  std::uint16_t port_;
   std::shared_ptr<const TlsContext> context_;
   int epoll_;
   std::uint64_t tags_;

@@ -24,6 +24,21 @@ RankSet ranks_of(const std::vector<int>& ranks, int size) {
   return RankSet(std::vector<std::uint32_t>(ranks.begin(), ranks.end()));
 }
 
+// By rank.
+std::vector<Member> members_of(const control::Roster& roster) {
+  std::vector<Member> members;
+  for (std::uint32_t rank = 0; rank < roster.node_of.size(); ++rank) {
+    const control::Roster::Node& node = roster.nodes[roster.node_of[rank]];
+    const control::Roster::Host& host = roster.hosts[node.host];
+    members.push_back({.rank = rank,
+                       .pid = node.pid,
+                       .cores = host.cores,
+                       .host = host.machine,
+                       .address = host.addresses.front()});
+  }
+  return members;
+}
+
 // The blobs in the order of the index with which each blob begins.
 Result<std::vector<std::string>> parts_of(const std::map<std::uint32_t, std::string>& blobs,
                                           std::uint32_t size) {
@@ -160,10 +175,6 @@ void World::finish(const Uuid& key, Result<control::Gathering> result) {
 
 // ---- calls of the rank ----
 
-void World::say(std::function<Relay::Step(Relay&, control::Time)> what) {
-  node_->say(std::move(what));
-}
-
 Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t size,
                                                  std::uint32_t index, const std::string& mine,
                                                  Deadline deadline, const AbortFlag& abort,
@@ -240,7 +251,7 @@ Result<control::Gathering> World::gather(const Uuid& key, control::Gathering par
   part.arrived = {rank};
   part.members.add({rank, ranks_of(members, size_)});
   const auto left = part.patience = waiter.deadline.left();
-  say([key, part](Relay& relay, control::Time now) {
+  node_->say([key, part](Relay& relay, control::Time now) {
     return relay.gather({key, kOnce}, part, now);
   });
   const auto ready = [&] {
@@ -272,7 +283,7 @@ void World::report(const Uuid& scope, const Status& why) {
 }
 
 void World::say_report(const Uuid& scope, const Status& why) {
-  say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
+  node_->say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
     return relay.report(rank, scope, why, now);
   });
 }
@@ -287,24 +298,24 @@ void World::stalled(const Uuid& scope, std::uint64_t sequence, const std::string
   std::copy_n(hash.begin(), wait.digest.size(), wait.digest.begin());
   wait.waiting = {static_cast<std::uint32_t>(rank_)};
   wait.awaited = ranks_of(awaited, 0);
-  say([wait](Relay& relay, control::Time now) { return relay.waits(wait, now); });
+  node_->say([wait](Relay& relay, control::Time now) { return relay.waits(wait, now); });
 }
 
 void World::ended(const std::string& last) {
-  say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
+  node_->say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
     return relay.ends(rank, last, now);
   });
   node_->await();
 }
 
 void World::refused(const Uuid& scope, std::uint64_t sequence, const std::string& text) {
-  say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
+  node_->say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
     return relay.refused(rank, scope, sequence, text.substr(0, control::kTextCap), now);
   });
 }
 
 void World::summon(const Uuid& scope) {
-  say([scope](Relay& relay, control::Time now) { return relay.summon(scope, now); });
+  node_->say([scope](Relay& relay, control::Time now) { return relay.summon(scope, now); });
 }
 
 void World::absent(const Uuid& messages) {
