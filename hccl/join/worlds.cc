@@ -175,16 +175,21 @@ void Worlds::abandon() {
 
 // Root info with a secret and an id of its own.
 Result<RootInfo> Worlds::fresh_root(const Config& config, const std::string& address,
-                                    control::Claimants claimants) {
+                                    const control::Claimants& claimants) {
   RootInfo info;
   HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
   HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
   info.address = address;
-  if (!config.port_ranges.empty()) {
-    info.port = config.port_ranges.front().first;
-    info.ports = static_cast<std::uint16_t>(config.port_ranges.front().second - info.port + 1);
+  auto ranges = config.port_ranges;
+  if (ranges.empty()) ranges = {{0, 0}};  // any free port
+  Status started;
+  for (const auto& [first, last] : ranges) {
+    info.port = first;
+    info.ports = static_cast<std::uint16_t>(last - first + 1);
+    started = start_root(info, config, claimants);
+    if (started.code() != Code::kUnavail) break;  // else all ports of the range are taken
   }
-  HCCL_RETURN_IF_ERROR(start_root(info, config, std::move(claimants)));
+  HCCL_RETURN_IF_ERROR(started);
   return info;
 }
 

@@ -63,7 +63,7 @@ class Worlds {
   Joined join_between_hosts(const Job& job, const Config& config);
   Joined join_inside_host(const Job& job, const Config& config);
   Result<RootInfo> fresh_root(const Config& config, const std::string& address,
-                              control::Claimants claimants = {});
+                              const control::Claimants& claimants = {});
   Status contest(const RootInfo& info, const Job& job, Config config);
 
   Mutex mutex_{LockLevel::kWorlds};

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <thread>
 
+#include "hccl/join/worlds.h"
 #include "tests/join/join_parts.h"
 #include "tests/support/load.h"
 #include "tests/support/processes.h"
@@ -280,6 +281,20 @@ TEST(Join, SilentListenersAtOtherPortsHoldNobodyUp) {
     return expect_all_in(meeting, 3);
   }
   FAIL() << "no row of free ports";
+}
+
+TEST(Join, TheRootTakesAPortOfTheNextRangeIfTheFirstIsTaken) {
+  const auto taken = listen_tcp("127.0.0.1", 0);
+  ASSERT_TRUE(taken.ok());
+  const std::uint16_t port = taken->port;
+  Config config = config_of(seconds(60));
+  config.port_ranges = {
+      {port, port}, {static_cast<std::uint16_t>(port + 1), static_cast<std::uint16_t>(port + 50)}};
+  join::Worlds worlds;
+  const auto info = worlds.make_root(config, true);
+  ASSERT_TRUE(info.ok()) << info.status().message();
+  EXPECT_GT(info->port, port);
+  EXPECT_LE(info->port, port + 50);
 }
 
 TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
