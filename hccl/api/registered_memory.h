@@ -61,7 +61,7 @@ class RegisteredMemory {
 
   mutable Mutex mutex_{LockLevel::kRegistered};
   std::map<HcclComm, Kept> kept_ HCCL_GUARDED_BY(mutex_);
-  Handles<Window> windows_{"winHandle", 3};
+  Handles<Window> windows_{"winHandle", 4};
 };
 
 }  // namespace hccl::api

@@ -4,11 +4,28 @@
 #include <cstring>
 #include <vector>
 
+#include "hccl/hccl_framework.h"
 #include "tests/support/api_world.h"
 #include "tests/support/calls.h"
 
 namespace hccl::testing {
 namespace {
+
+// The first test: the two handles are the first ones of their tables.
+TEST(CommMemory, AWindowIsNoRequest) {
+  ApiWorld world(1);
+  std::vector<char> space(1000);
+  HcclCommSymWindow window = nullptr;
+  OK(HcclCommSymWinRegister(world.comm(0), space.data(), space.size(), &window, 1));
+  HcclRequest request = nullptr;
+  OK(HcclSubmit([](void*) { return HCCL_SUCCESS; }, nullptr, false, nullptr, nullptr, &request));
+  bool done = false;
+  EXPECT_EQ(HcclRequestTest(static_cast<HcclRequest>(window), &done), HCCL_E_PARA);
+  EXPECT_EQ(HcclCommSymWinDeregister(request), HCCL_E_PARA);
+  OK(HcclRequestWait(request, 0, nullptr));
+  OK(HcclRequestFree(request));
+  OK(HcclCommSymWinDeregister(window));
+}
 
 TEST(CommMemory, RangesAndTheirActiveMemory) {
   ApiWorld world(1), other(1);
