@@ -14,6 +14,7 @@ using hccl::DataType;
 using hccl::Result;
 using hccl::Status;
 using hccl::api::guard;
+using hccl::api::on_comm;
 using hccl::api::RegisteredMemory;
 using hccl::api::State;
 
@@ -63,8 +64,7 @@ extern "C" {
 
 HcclResult HcclCommSetMemoryRange(HcclComm comm, void* baseVirPtr, size_t size, size_t alignment,
                                   uint64_t flags) {
-  return guard("HcclCommSetMemoryRange", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommSetMemoryRange", comm, [&](auto&) -> Status {
     HCCL_CHECK_PTR(baseVirPtr);
     HCCL_RETURN_IF_ERROR(check_zero(alignment, "alignment"));
     HCCL_RETURN_IF_ERROR(check_zero(flags, "flags"));
@@ -73,8 +73,7 @@ HcclResult HcclCommSetMemoryRange(HcclComm comm, void* baseVirPtr, size_t size, 
 }
 
 HcclResult HcclCommUnsetMemoryRange(HcclComm comm, void* baseVirPtr) {
-  return guard("HcclCommUnsetMemoryRange", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommUnsetMemoryRange", comm, [&](auto&) -> Status {
     HCCL_CHECK_PTR(baseVirPtr);
     return State::get().memory().unset_range(comm, baseVirPtr);
   });
@@ -82,8 +81,7 @@ HcclResult HcclCommUnsetMemoryRange(HcclComm comm, void* baseVirPtr) {
 
 HcclResult HcclCommActivateCommMemory(HcclComm comm, void* virPtr, size_t size, size_t offset,
                                       aclrtDrvMemHandle handle, uint64_t flags) {
-  return guard("HcclCommActivateCommMemory", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommActivateCommMemory", comm, [&](auto&) -> Status {
     HCCL_CHECK_PTR(virPtr);
     HCCL_RETURN_IF_ERROR(check_zero(offset, "offset"));
     HCCL_CHECK_PTR(handle);
@@ -93,8 +91,7 @@ HcclResult HcclCommActivateCommMemory(HcclComm comm, void* virPtr, size_t size, 
 }
 
 HcclResult HcclCommDeactivateCommMemory(HcclComm comm, void* virPtr) {
-  return guard("HcclCommDeactivateCommMemory", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommDeactivateCommMemory", comm, [&](auto&) -> Status {
     HCCL_CHECK_PTR(virPtr);
     return State::get().memory().deactivate(comm, virPtr);
   });
@@ -102,15 +99,14 @@ HcclResult HcclCommDeactivateCommMemory(HcclComm comm, void* virPtr) {
 
 HcclResult HcclCommSymWinRegister(HcclComm comm, void* addr, uint64_t size,
                                   HcclCommSymWindow* winHandle, uint32_t flag) {
-  return guard("HcclCommSymWinRegister", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommSymWinRegister", comm, [&](auto& communicator) -> Status {
     HCCL_CHECK_PTR(addr);
     HCCL_RETURN_IF_ERROR(RegisteredMemory::check(addr, size, "addr"));
     HCCL_CHECK_PTR(winHandle);
     if (flag != 1) {
       return Status(Code::kPara, "flag is " + std::to_string(flag) + ", only 1 is known");
     }
-    HCCL_RETURN_IF_ERROR(agree(*communicator, kRegister, size, "size"));
+    HCCL_RETURN_IF_ERROR(agree(communicator, kRegister, size, "size"));
     *winHandle = State::get().memory().add_window(comm, addr, size);
     return {};
   });
@@ -135,8 +131,7 @@ HcclResult HcclCommSymWinDeregister(HcclCommSymWindow winHandle) {
 
 HcclResult HcclCommSymWinGet(HcclComm comm, void* ptr, size_t size, HcclCommSymWindow* winHandle,
                              size_t* offset) {
-  return guard("HcclCommSymWinGet", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommSymWinGet", comm, [&](auto&) -> Status {
     HCCL_CHECK_PTR(ptr);
     HCCL_RETURN_IF_ERROR(RegisteredMemory::check(ptr, size, "ptr"));
     HCCL_CHECK_PTR(winHandle);
@@ -150,8 +145,7 @@ HcclResult HcclCommSymWinGet(HcclComm comm, void* ptr, size_t size, HcclCommSymW
 
 HcclResult HcclCommRegister(HcclComm comm, void* addr, uint64_t size, void** handle,
                             uint32_t flag) {
-  return guard("HcclCommRegister", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommRegister", comm, [&](auto&) -> Status {
     HCCL_CHECK_PTR(addr);
     HCCL_RETURN_IF_ERROR(RegisteredMemory::check(addr, size, "addr"));
     HCCL_CHECK_PTR(handle);
@@ -162,8 +156,7 @@ HcclResult HcclCommRegister(HcclComm comm, void* addr, uint64_t size, void** han
 }
 
 HcclResult HcclCommDeregister(HcclComm comm, void* handle) {
-  return guard("HcclCommDeregister", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommDeregister", comm, [&](auto&) -> Status {
     HCCL_RETURN_IF_ERROR(own_memory(comm, handle, "handle").status());
     return State::get().memory().remove_window(handle);
   });
@@ -171,15 +164,13 @@ HcclResult HcclCommDeregister(HcclComm comm, void* handle) {
 
 HcclResult HcclCommExchangeMem(HcclComm comm, void* windowHandle, uint32_t* peerRanks,
                                uint32_t peerRankNum) {
-  return guard("HcclCommExchangeMem", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommExchangeMem", comm, [&](auto& communicator) -> Status {
     HCCL_RETURN_IF_ERROR(own_memory(comm, windowHandle, "windowHandle").status());
     HCCL_CHECK_PTR(peerRanks);
-    std::set<uint32_t> seen = {static_cast<uint32_t>(communicator->rank())};
+    std::set<uint32_t> seen = {static_cast<uint32_t>(communicator.rank())};
     for (uint32_t i = 0; i < peerRankNum; ++i) {
       const std::string where = "peerRanks[" + std::to_string(i) + "]";
-      HCCL_RETURN_IF_ERROR(
-          hccl::api::check_rank(peerRanks[i], communicator->size(), where.c_str()));
+      HCCL_RETURN_IF_ERROR(hccl::api::check_rank(peerRanks[i], communicator.size(), where.c_str()));
       if (seen.insert(peerRanks[i]).second) continue;
       return Status(Code::kPara, where + " is this rank, or is named twice");
     }

@@ -13,6 +13,7 @@ using hccl::Code;
 using hccl::Result;
 using hccl::Status;
 using hccl::api::guard;
+using hccl::api::on_comm;
 using hccl::api::State;
 
 namespace {
@@ -49,8 +50,7 @@ extern "C" {
 HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes,
                                       bool deviceMemory, HcclAlgorithmInfo* infos, size_t infoSize,
                                       uint32_t* infoNum) {
-  return guard("HcclCommDescribeAlgorithms", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+  return on_comm("HcclCommDescribeAlgorithms", comm, [&](auto& communicator) -> Status {
     HCCL_CHECK_PTR(op);
     HCCL_CHECK_PTR(infoNum);
     HCCL_ASSIGN_OR_RETURN(const hccl::Op which, op_named(op));
@@ -58,10 +58,10 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
       return Status(Code::kPara, "infoSize is " + std::to_string(infoSize) + ", expected " +
                                      std::to_string(sizeof(HcclAlgorithmInfo)) + " or more");
     }
-    if (!communicator->operations().is_open()) {
+    if (!communicator.operations().is_open()) {
       return Status(hccl::Code::kAgain, "comm gets its algorithms with its first operation");
     }
-    const auto found = communicator->operations().selection().describe(which, bytes, deviceMemory);
+    const auto found = communicator.operations().selection().describe(which, bytes, deviceMemory);
     const uint32_t capacity = *infoNum;
     *infoNum = static_cast<uint32_t>(found.size());
     if (infos == nullptr && capacity == 0) return {};  // the caller asks only for the number
@@ -89,37 +89,33 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
 }
 
 HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize) {
-  return guard("HcclGetRankSize", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+  return on_comm("HcclGetRankSize", comm, [&](auto& communicator) -> Status {
     HCCL_CHECK_PTR(rankSize);
-    *rankSize = static_cast<uint32_t>(communicator->size());
+    *rankSize = static_cast<uint32_t>(communicator.size());
     return {};
   });
 }
 
 HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank) {
-  return guard("HcclGetRankId", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+  return on_comm("HcclGetRankId", comm, [&](auto& communicator) -> Status {
     HCCL_CHECK_PTR(rank);
-    *rank = static_cast<uint32_t>(communicator->rank());
+    *rank = static_cast<uint32_t>(communicator.rank());
     return {};
   });
 }
 
 HcclResult HcclCommGetWorldRanks(HcclComm comm, uint32_t* worldRanks) {
-  return guard("HcclCommGetWorldRanks", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+  return on_comm("HcclCommGetWorldRanks", comm, [&](auto& communicator) -> Status {
     HCCL_CHECK_PTR(worldRanks);
-    std::ranges::copy(communicator->membership().ranks, worldRanks);
+    std::ranges::copy(communicator.membership().ranks, worldRanks);
     return {};
   });
 }
 
 HcclResult HcclGetCommName(HcclComm comm, char* commName) {
-  return guard("HcclGetCommName", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+  return on_comm("HcclGetCommName", comm, [&](auto& communicator) -> Status {
     HCCL_CHECK_PTR(commName);
-    const std::string name = name_of(*communicator);
+    const std::string name = name_of(communicator);
     std::memcpy(commName, name.c_str(), name.size() + 1);
     return {};
   });
@@ -148,10 +144,9 @@ HcclResult HcclCommGetStatus(const char* commId, HcclCommStatus* status) {
 }
 
 HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError) {
-  return guard("HcclGetCommAsyncError", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+  return on_comm("HcclGetCommAsyncError", comm, [&](auto& communicator) -> Status {
     HCCL_CHECK_PTR(asyncError);
-    const Status failure = communicator->async_error();
+    const Status failure = communicator.async_error();
     // HCCL knows only these two results.
     *asyncError = failure.ok() ? HCCL_SUCCESS : HCCL_E_REMOTE;
     if (!failure.ok()) hccl::api::set_last_error(failure.message());
@@ -160,8 +155,7 @@ HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError) {
 }
 
 HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t infoLen, void* info) {
-  return guard("HcclConfigGetInfo", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+  return on_comm("HcclConfigGetInfo", comm, [&](auto& communicator) -> Status {
     const auto wrong_length = [&](const std::string& expected) {
       return Status(Code::kPara,
                     "infoLen is " + std::to_string(infoLen) + ", it must be " + expected);
@@ -182,12 +176,12 @@ HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t inf
         }
         HCCL_CHECK_PTR(info);
         const std::string algo =
-            communicator->membership().config.algo.substr(0, HCCL_COMM_ALGO_MAX_LENGTH - 1);
+            communicator.membership().config.algo.substr(0, HCCL_COMM_ALGO_MAX_LENGTH - 1);
         std::memcpy(info, algo.c_str(), algo.size() + 1);
         return {};
       }
       case HCCL_CONFIG_TYPE_DETERMINISTIC: {
-        const auto value = static_cast<uint32_t>(communicator->settings().deterministic());
+        const auto value = static_cast<uint32_t>(communicator.settings().deterministic());
         if (infoLen != sizeof value) return wrong_length(std::to_string(sizeof value));
         HCCL_CHECK_PTR(info);
         std::memcpy(info, &value, sizeof value);

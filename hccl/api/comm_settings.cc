@@ -9,6 +9,7 @@
 using hccl::Code;
 using hccl::Status;
 using hccl::api::guard;
+using hccl::api::on_comm;
 using hccl::api::State;
 
 namespace {
@@ -58,11 +59,10 @@ HcclResult HcclSetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue c
 }
 
 HcclResult HcclGetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue* configValue) {
-  return guard("HcclGetCommConfig", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclGetCommConfig", comm, [&](auto& communicator) -> Status {
     HCCL_RETURN_IF_ERROR(check_config(config));
     HCCL_CHECK_PTR(configValue);
-    configValue->value = static_cast<int32_t>(communicator->settings().deterministic());
+    configValue->value = static_cast<int32_t>(communicator.settings().deterministic());
     return {};
   });
 }

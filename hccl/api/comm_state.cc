@@ -5,6 +5,7 @@
 
 using hccl::Status;
 using hccl::api::guard;
+using hccl::api::on_comm;
 using hccl::api::State;
 
 namespace {
@@ -14,9 +15,8 @@ constexpr std::size_t kNameBytes = 160;  // of a callback
 extern "C" {
 
 HcclResult HcclCommSuspend(HcclComm comm) {
-  return guard("HcclCommSuspend", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
-    communicator->settings().suspend();
+  return on_comm("HcclCommSuspend", comm, [&](auto& communicator) -> Status {
+    communicator.settings().suspend();
     return {};
   });
 }

@@ -32,7 +32,10 @@ struct Fusion {
 
 namespace {
 
-auto find(HcclFusion fusion) { return State::get().fusions().get(fusion); }
+template <class Body>
+HcclResult on_fusion(const char* function, HcclFusion fusion, Body&& body) noexcept {
+  return api::on_object(function, &State::fusions, fusion, std::forward<Body>(body));
+}
 
 struct Chosen {
   hccl::split::Segments segments;
@@ -111,40 +114,33 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
 }
 
 HcclResult HcclFusionRebind(HcclFusion fusion, HcclComm comm) {
-  return guard("HcclFusionRebind", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
+  return on_fusion("HcclFusionRebind", fusion, [&](api::Fusion& found) -> Status {
     HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().communicators().get_shared(comm));
-    HCCL_ASSIGN_OR_RETURN(found->overlap, found->overlap->rebound(std::move(communicator)));
+    HCCL_ASSIGN_OR_RETURN(found.overlap, found.overlap->rebound(std::move(communicator)));
     return {};
   });
 }
 
 HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index) {
-  return guard("HcclFusionReady", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
-    return found->overlap->ready(index);
-  });
+  return on_fusion("HcclFusionReady", fusion,
+                   [&](api::Fusion& found) -> Status { return found.overlap->ready(index); });
 }
 
 HcclResult HcclFusionWait(HcclFusion fusion) {
-  return guard("HcclFusionWait", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
-    return found->overlap->wait();
-  });
+  return on_fusion("HcclFusionWait", fusion,
+                   [&](api::Fusion& found) -> Status { return found.overlap->wait(); });
 }
 
 HcclResult HcclFusionWaitSegment(HcclFusion fusion, uint32_t segment) {
-  return guard("HcclFusionWaitSegment", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
-    return found->overlap->wait_segment(segment);
+  return on_fusion("HcclFusionWaitSegment", fusion, [&](api::Fusion& found) -> Status {
+    return found.overlap->wait_segment(segment);
   });
 }
 
 HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint32_t* segmentNum) {
-  return guard("HcclFusionGetSegments", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
+  return on_fusion("HcclFusionGetSegments", fusion, [&](api::Fusion& found) -> Status {
     HCCL_CHECK_PTR(segmentNum);
-    const auto& segments = found->overlap->segments();
+    const auto& segments = found.overlap->segments();
     const uint32_t capacity = *segmentNum;
     *segmentNum = static_cast<uint32_t>(segments.size());
     if (lastIndices == nullptr && capacity == 0) return {};  // the caller asks for the number only
@@ -159,30 +155,28 @@ HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint3
 }
 
 HcclResult HcclFusionPlanNewestFirst(HcclFusion fusion, HcclFusionOrder* order) {
-  return guard("HcclFusionPlanNewestFirst", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
+  return on_fusion("HcclFusionPlanNewestFirst", fusion, [&](api::Fusion& found) -> Status {
     HCCL_CHECK_PTR(order);
-    HCCL_ASSIGN_OR_RETURN(const auto planned, found->overlap->newest_first());
-    found->messages.clear();
-    for (const auto& each : planned.messages) found->messages.push_back({each.begin, each.end});
-    *order = {found->messages.data(), static_cast<uint32_t>(found->messages.size()),
-              planned.in_order, planned.late};
+    HCCL_ASSIGN_OR_RETURN(const auto planned, found.overlap->newest_first());
+    found.messages.clear();
+    for (const auto& each : planned.messages) found.messages.push_back({each.begin, each.end});
+    *order = {found.messages.data(), static_cast<uint32_t>(found.messages.size()), planned.in_order,
+              planned.late};
     return {};
   });
 }
 
 HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point) {
-  return guard("HcclFusionMark", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
+  return on_fusion("HcclFusionMark", fusion, [&](api::Fusion& found) -> Status {
     switch (point) {
       case HCCL_FUSION_FP_START:
-        found->overlap->mark(Overlap::Point::kFpStart);
+        found.overlap->mark(Overlap::Point::kFpStart);
         return {};
       case HCCL_FUSION_BP_END:
-        found->overlap->mark(Overlap::Point::kBpEnd);
+        found.overlap->mark(Overlap::Point::kBpEnd);
         return {};
       case HCCL_FUSION_ITERATION_END:
-        found->overlap->mark(Overlap::Point::kIterationEnd);
+        found.overlap->mark(Overlap::Point::kIterationEnd);
         return {};
     }
     return Status(Code::kPara, "point " + std::to_string(static_cast<int>(point)) + " is unknown");
@@ -190,20 +184,18 @@ HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point) {
 }
 
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text) {
-  return guard("HcclFusionTraceText", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
+  return on_fusion("HcclFusionTraceText", fusion, [&](api::Fusion& found) -> Status {
     HCCL_CHECK_PTR(text);
-    found->text = found->overlap->recording().timeline();
-    *text = found->text.c_str();
+    found.text = found.overlap->recording().timeline();
+    *text = found.text.c_str();
     return {};
   });
 }
 
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path) {
-  return guard("HcclFusionTraceWrite", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
+  return on_fusion("HcclFusionTraceWrite", fusion, [&](api::Fusion& found) -> Status {
     HCCL_CHECK_PTR(path);
-    return hccl::split::write_trace(found->overlap->recording().trace(), path);
+    return hccl::split::write_trace(found.overlap->recording().trace(), path);
   });
 }
 

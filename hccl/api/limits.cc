@@ -9,6 +9,7 @@
 
 using hccl::Status;
 using hccl::api::guard;
+using hccl::api::on_comm;
 using hccl::api::State;
 
 namespace {
@@ -20,9 +21,8 @@ std::string reason_text(const char* reason) { return {reason, ::strnlen(reason, 
 extern "C" {
 
 HcclResult HcclCommAbort(HcclComm comm, const char* reason) {
-  return guard("HcclCommAbort", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
-    communicator->abort(reason == nullptr ? std::string() : reason_text(reason));
+  return on_comm("HcclCommAbort", comm, [&](auto& communicator) -> Status {
+    communicator.abort(reason == nullptr ? std::string() : reason_text(reason));
     return {};
   });
 }
@@ -37,19 +37,17 @@ HcclResult HcclCommRefuse(HcclComm comm, const char* reason) {
 }
 
 HcclResult HcclCommSetTimeout(HcclComm comm, uint64_t milliseconds) {
-  return guard("HcclCommSetTimeout", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommSetTimeout", comm, [&](auto& communicator) -> Status {
     HCCL_RETURN_IF_ERROR(hccl::api::check_milliseconds(milliseconds, "milliseconds"));
-    communicator->settings().set_timeout(std::chrono::milliseconds(milliseconds));
+    communicator.settings().set_timeout(std::chrono::milliseconds(milliseconds));
     return {};
   });
 }
 
 HcclResult HcclCommGetTimeout(HcclComm comm, uint64_t* milliseconds) {
-  return guard("HcclCommGetTimeout", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclCommGetTimeout", comm, [&](auto& communicator) -> Status {
     HCCL_CHECK_PTR(milliseconds);
-    *milliseconds = static_cast<std::uint64_t>(communicator->settings().timeout().count());
+    *milliseconds = static_cast<std::uint64_t>(communicator.settings().timeout().count());
     return {};
   });
 }

@@ -8,9 +8,8 @@
 #include "hccl/hccl_framework.h"
 
 using hccl::Status;
-using hccl::api::guard;
+using hccl::api::on_comm;
 using hccl::api::RequestOut;
-using hccl::api::State;
 using hccl::core::Message;
 
 namespace {
@@ -31,29 +30,27 @@ extern "C" {
 
 HcclResult HcclIsend(const void* buf, uint64_t bytes, uint32_t dest, int32_t tag, HcclComm comm,
                      HcclRequestCallback done, void* arg, HcclRequest* request) {
-  return guard("HcclIsend", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclIsend", comm, [&](auto& communicator) -> Status {
     HCCL_RETURN_IF_ERROR(hccl::api::need(buf, bytes, "buf"));
-    HCCL_RETURN_IF_ERROR(hccl::api::check_rank(dest, communicator->size(), "dest"));
+    HCCL_RETURN_IF_ERROR(hccl::api::check_rank(dest, communicator.size(), "dest"));
     RequestOut out(request);
-    out.set(communicator->mailbox().send(static_cast<int>(dest), tag, buf, bytes,
-                                         callback("HcclIsend", done, arg)));
+    out.set(communicator.mailbox().send(static_cast<int>(dest), tag, buf, bytes,
+                                        callback("HcclIsend", done, arg)));
     return {};
   });
 }
 
 HcclResult HcclIrecv(void* buf, uint64_t bytes, uint32_t source, int32_t tag, HcclComm comm,
                      HcclRequestCallback done, void* arg, HcclRequest* request) {
-  return guard("HcclIrecv", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+  return on_comm("HcclIrecv", comm, [&](auto& communicator) -> Status {
     HCCL_RETURN_IF_ERROR(hccl::api::need(buf, bytes, "buf"));
     int from = Message::kAnyRank;
     if (source != HCCL_ANY_RANK) {
-      HCCL_RETURN_IF_ERROR(hccl::api::check_rank(source, communicator->size(), "source"));
+      HCCL_RETURN_IF_ERROR(hccl::api::check_rank(source, communicator.size(), "source"));
       from = static_cast<int>(source);
     }
     RequestOut out(request);
-    out.set(communicator->mailbox().recv(from, tag, buf, bytes, callback("HcclIrecv", done, arg)));
+    out.set(communicator.mailbox().recv(from, tag, buf, bytes, callback("HcclIrecv", done, arg)));
     return {};
   });
 }

@@ -14,6 +14,7 @@
 
 #include "hccl/api/callbacks.h"
 #include "hccl/api/groups.h"
+#include "hccl/api/guard.h"
 #include "hccl/api/handles.h"
 #include "hccl/api/registered_memory.h"
 #include "hccl/base/config.h"
@@ -98,5 +99,19 @@ class State {
   StateCallbacks callbacks_;
   const std::shared_ptr<transport::Siblings> siblings_ = std::make_shared<transport::Siblings>();
 };
+
+/// As guard(). Finds the object of a handle first, in a table of State, and calls body() with it.
+template <class Table, class Body>
+HcclResult on_object(const char* function, Table& (State::*table)(), const void* handle,
+                     Body&& body) noexcept {
+  return guard(function, [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, (State::get().*table)().get(handle));
+    return body(*found);
+  });
+}
+template <class Body>
+HcclResult on_comm(const char* function, HcclComm comm, Body&& body) noexcept {
+  return on_object(function, &State::communicators, comm, std::forward<Body>(body));
+}
 
 }  // namespace hccl::api
