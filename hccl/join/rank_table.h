@@ -29,7 +29,8 @@ struct RankEntry {
 struct RankTable {
   std::string version;           ///< empty for a legacy table
   std::vector<RankEntry> ranks;  ///< ranks[r].rank == r, never empty
-  /// The contents of the table, one line a rank, whatever its layout: equal on all ranks of a job.
+  /// The contents of the table, one line for each rank, independent of the layout: equal on all
+  /// ranks of a job.
   std::string digest_text;
 };
 
