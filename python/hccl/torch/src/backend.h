@@ -126,6 +126,17 @@ class ProcessGroupHccl final : public c10d::Backend {
  private:
   /// The facts that c10d needs of an operation before it runs.
   struct Call {
+    /// `options`: of c10d.
+    template <typename Options>
+    Call(c10d::OpType kind, const char* title_of_record, Tensors from, Tensors to,
+         const Options& options)
+        : type(kind),
+          title(title_of_record),
+          inputs(std::move(from)),
+          outputs(std::move(to)),
+          timeout(options.timeout),
+          async(options.asyncOp) {}
+
     c10d::OpType type;
     const char* title;  // the title in the profiler's record; a literal
     Tensors inputs;
@@ -136,6 +147,8 @@ class ProcessGroupHccl final : public c10d::Backend {
   };
   /// Runs the operation on this thread or another one; `run` keeps the tensors that it uses.
   WorkPtr issue(Call call, std::function<void(HcclComm)> run);
+  WorkPtr begin_message(c10d::OpType type, const char* title, const at::Tensor& tensor,
+                        uint32_t peer, int tag);
   /// For the checks of a collective's arguments: a refusal is sent to the ranks that wait for the
   /// collective.
   Refusal refusal(const char* operation);

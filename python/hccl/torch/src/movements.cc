@@ -19,11 +19,6 @@ struct Blocks {
     offsets.push_back(counts.empty() ? 0 : offsets.back() + counts.back());
     counts.push_back(count);
   }
-  static Blocks none(int ranks) {
-    Blocks blocks;
-    for (int i = 0; i < ranks; ++i) blocks.add(0);
-    return blocks;
-  }
   static Blocks only(int ranks, int64_t rank, uint64_t count) {
     Blocks blocks;
     for (int i = 0; i < ranks; ++i) blocks.add(i == rank ? count : 0);
@@ -48,14 +43,6 @@ struct Blocks {
     return blocks;
   }
 };
-
-void check_dense(const Tensors& tensors, const Refusal& refuse) {
-  c10d::assertNonEmpty(refuse, tensors);
-  for (const at::Tensor& each : tensors) {
-    c10d::assertDense(refuse, {each});
-    c10d::assertCPU(refuse, {each});
-  }
-}
 
 void check_types(const Tensors& tensors, const at::Tensor& like, const Refusal& refuse) {
   for (const auto i : c10::irange(tensors.size())) {
@@ -144,8 +131,7 @@ WorkPtr ProcessGroupHccl::broadcast(Tensors& tensors, const c10d::BroadcastOptio
   c10d::assertRootTensor(refuse, options.rootTensor, static_cast<int64_t>(tensors.size()));
   check_dense(tensors, refuse);
   c10d::assertTypeAndSizesMatch(refuse, tensors);
-  Call call{c10d::OpType::BROADCAST, "hccl:broadcast", tensors, tensors,
-            options.timeout,         options.asyncOp};
+  Call call(c10d::OpType::BROADCAST, "hccl:broadcast", tensors, tensors, options);
   return issue(std::move(call), [=, rank = rank_](HcclComm comm) {
     const at::Tensor& source = tensors[static_cast<size_t>(options.rootTensor)];
     const bool root = rank == options.rootRank;
@@ -171,8 +157,7 @@ WorkPtr ProcessGroupHccl::allgather(TensorLists& outputs, Tensors& inputs,
   if (inputs.size() == 1) {
     c10d::assertSizesMatch(refuse, inputs[0].sizes(), outputs[0], static_cast<size_t>(rank_));
   }
-  Call call{c10d::OpType::ALLGATHER, "hccl:all_gather", inputs, outputs[0],
-            options.timeout,         options.asyncOp};
+  Call call(c10d::OpType::ALLGATHER, "hccl:all_gather", inputs, outputs[0], options);
   if (outputs.size() > 1) call.lists = outputs;
   return issue(std::move(call), [=](HcclComm comm) {
     const at::Tensor input = inputs.size() == 1 ? inputs[0] : packed_all(inputs);
@@ -188,12 +173,7 @@ WorkPtr ProcessGroupHccl::_allgather_base(at::Tensor& output, at::Tensor& input,
   const Refusal refuse = refusal("_allgather_base");
   check_gathered(output, input, size_, refuse);
   check_outputs({output}, refuse);
-  Call call{c10d::OpType::_ALLGATHER_BASE,
-            "hccl:_all_gather_base",
-            {input},
-            {output},
-            options.timeout,
-            options.asyncOp};
+  Call call(c10d::OpType::_ALLGATHER_BASE, "hccl:_all_gather_base", {input}, {output}, options);
   return issue(std::move(call), [=](HcclComm comm) { gather_all(output, input, comm); });
 }
 
@@ -215,12 +195,8 @@ WorkPtr ProcessGroupHccl::allgather_coalesced(TensorLists& outputs, Tensors& inp
     }
   }
   check_outputs(results, refuse);
-  Call call{c10d::OpType::ALLGATHER_COALESCED,
-            "hccl:all_gather",
-            inputs,
-            std::move(results),
-            options.timeout,
-            options.asyncOp};
+  Call call(c10d::OpType::ALLGATHER_COALESCED, "hccl:all_gather", inputs, std::move(results),
+            options);
   return issue(std::move(call), [=, lists = std::move(by_input)](HcclComm comm) {
     const Tensors sources = unchanged_by(lists, inputs);
     for (const auto i : c10::irange(inputs.size())) gather_list(lists[i], sources[i], comm);
@@ -235,12 +211,8 @@ WorkPtr ProcessGroupHccl::allgather_into_tensor_coalesced(Tensors& outputs, Tens
     check_gathered(outputs[i], inputs[i], size_, refuse);
   }
   check_outputs(outputs, refuse);
-  Call call{c10d::OpType::ALLGATHER_COALESCED,
-            "hccl:all_gather_into_tensor_coalesced",
-            inputs,
-            outputs,
-            options.timeout,
-            options.asyncOp};
+  Call call(c10d::OpType::ALLGATHER_COALESCED, "hccl:all_gather_into_tensor_coalesced", inputs,
+            outputs, options);
   return issue(std::move(call), [=](HcclComm comm) {
     const Tensors sources = unchanged_by(outputs, inputs);
     for (const auto i : c10::irange(outputs.size())) gather_all(outputs[i], sources[i], comm);
@@ -263,12 +235,13 @@ WorkPtr ProcessGroupHccl::gather(TensorLists& outputs, Tensors& inputs,
     c10d::assertEmptyOutputTensorList(refuse, outputs);
   }
   const Tensors list = root ? outputs[0] : Tensors();
-  Call call{c10d::OpType::GATHER, "hccl:gather", inputs, list, options.timeout, options.asyncOp};
+  Call call(c10d::OpType::GATHER, "hccl:gather", inputs, list, options);
   return issue(std::move(call), [=, input = inputs[0], size = size_](HcclComm comm) {
     const at::Tensor send = packed(input);
     const at::Tensor recv = root ? room_for_all(list) : at::empty({0}, input.options());
     exchange(apart_from(send, recv), Blocks::only(size, options.rootRank, in_blocks(send).count),
-             recv, root ? Blocks::of(list) : Blocks::none(size), "gather", comm);
+             recv, root ? Blocks::of(list) : Blocks::only(size, options.rootRank, 0), "gather",
+             comm);
     unpack_all(recv, list);
   });
 }
@@ -289,11 +262,12 @@ WorkPtr ProcessGroupHccl::scatter(Tensors& outputs, TensorLists& inputs,
     c10d::assertEmptyInputTensorList(refuse, inputs);
   }
   const Tensors list = root ? inputs[0] : Tensors();
-  Call call{c10d::OpType::SCATTER, "hccl:scatter", list, outputs, options.timeout, options.asyncOp};
+  Call call(c10d::OpType::SCATTER, "hccl:scatter", list, outputs, options);
   return issue(std::move(call), [=, output = outputs[0], size = size_](HcclComm comm) {
     const at::Tensor recv = room_for(output);
     const at::Tensor send = root ? packed_all(list) : at::empty({0}, output.options());
-    exchange(apart_from(send, recv), root ? Blocks::of(list) : Blocks::none(size), recv,
+    exchange(apart_from(send, recv),
+             root ? Blocks::of(list) : Blocks::only(size, options.rootRank, 0), recv,
              Blocks::only(size, options.rootRank, in_blocks(recv).count), "scatter", comm);
     unpack(recv, output);
   });
@@ -311,12 +285,7 @@ WorkPtr ProcessGroupHccl::alltoall_base(at::Tensor& output, at::Tensor& input,
   check_splits(output_splits, output, size_, refuse);
   const bool equal = input_splits.empty() && output_splits.empty();
   if (equal && input.numel() != output.numel()) refuse("input and output differ in size");
-  Call call{c10d::OpType::ALLTOALL_BASE,
-            "hccl:all_to_all",
-            {input},
-            {output},
-            options.timeout,
-            options.asyncOp};
+  Call call(c10d::OpType::ALLTOALL_BASE, "hccl:all_to_all", {input}, {output}, options);
   return issue(std::move(call), [=, size = size_](HcclComm comm) {
     const at::Tensor recv = room_for(output);
     const at::Tensor send = apart_from(packed(input), recv);
@@ -342,8 +311,7 @@ WorkPtr ProcessGroupHccl::alltoall(Tensors& outputs, Tensors& inputs,
   check_dense(inputs, refuse);
   check_types(outputs, inputs[0], refuse);
   check_types(inputs, inputs[0], refuse);
-  Call call{c10d::OpType::ALLTOALL, "hccl:all_to_all", inputs, outputs,
-            options.timeout,        options.asyncOp};
+  Call call(c10d::OpType::ALLTOALL, "hccl:all_to_all", inputs, outputs, options);
   return issue(std::move(call), [=](HcclComm comm) {
     const at::Tensor recv = room_for_all(outputs);
     const at::Tensor send = apart_from(packed_all(inputs), recv);
@@ -353,7 +321,7 @@ WorkPtr ProcessGroupHccl::alltoall(Tensors& outputs, Tensors& inputs,
 }
 
 WorkPtr ProcessGroupHccl::barrier(const c10d::BarrierOptions& options) {
-  Call call{c10d::OpType::BARRIER, "hccl:barrier", {}, {}, options.timeout, options.asyncOp};
+  Call call(c10d::OpType::BARRIER, "hccl:barrier", {}, {}, options);
   return issue(std::move(call),
                [](HcclComm comm) { check(HcclBarrier(comm, nullptr), "barrier"); });
 }

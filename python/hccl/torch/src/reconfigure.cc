@@ -49,8 +49,9 @@ WorkPtr ProcessGroupHccl::reconfigure(const c10d::ReconfigureOptions& options) {
   }
   operations_ = 0;
   shrunk_ = false;
-  return issue({c10d::OpType::UNKNOWN, "hccl:reconfigure", {}, {}, c10d::kUnsetTimeout, false},
-               [](HcclComm) {});
+  c10d::BarrierOptions waits;
+  waits.asyncOp = false;
+  return issue({c10d::OpType::UNKNOWN, "hccl:reconfigure", {}, {}, waits}, [](HcclComm) {});
 }
 
 }  // namespace hccl::pytorch

@@ -12,35 +12,19 @@
 namespace hccl::pytorch {
 namespace {
 
-void check_tensors(const Tensors& tensors, const Refusal& refuse) {
-  c10d::assertNonEmpty(refuse, tensors);
-  c10d::assertDense(refuse, tensors);
-  c10d::assertCPU(refuse, tensors);
-}
-
 using Combine = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
+
+constexpr Combine kAdd = [](const at::Tensor& a, const at::Tensor& b) { return a.add(b); };
 
 // Several tensors in a list count as inputs of several ranks. First reduces this rank's own.
 Combine combining(const c10d::ReduceOp& op, const Refusal& refuse) {
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM:
-      return [](const at::Tensor& a, const at::Tensor& b) { return a.add(b); };
-    case c10d::ReduceOp::PRODUCT:
-      return [](const at::Tensor& a, const at::Tensor& b) { return a.mul(b); };
-    case c10d::ReduceOp::MIN:
-      return [](const at::Tensor& a, const at::Tensor& b) { return a.minimum(b); };
-    case c10d::ReduceOp::MAX:
-      return [](const at::Tensor& a, const at::Tensor& b) { return a.maximum(b); };
-    case c10d::ReduceOp::BAND:
-      return [](const at::Tensor& a, const at::Tensor& b) { return a.bitwise_and(b); };
-    case c10d::ReduceOp::BOR:
-      return [](const at::Tensor& a, const at::Tensor& b) { return a.bitwise_or(b); };
-    case c10d::ReduceOp::BXOR:
-      return [](const at::Tensor& a, const at::Tensor& b) { return a.bitwise_xor(b); };
-    default:
-      refuse("several tensors in one list have no average, nor PREMUL_SUM");
-      return nullptr;
-  }
+  // By ReduceOp: SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM.
+  static constexpr Combine kCombines[] = {kAdd,           nullptr,         at::mul,
+                                          at::minimum,    at::maximum,     at::bitwise_and,
+                                          at::bitwise_or, at::bitwise_xor, nullptr};
+  const Combine combine = kCombines[op.op_];
+  if (combine == nullptr) refuse("several tensors in one list have no average, nor PREMUL_SUM");
+  return combine;
 }
 
 // The ranks' parts differ in size: each rank passes the same list of parts.
@@ -66,9 +50,7 @@ void reduce_scatter_uneven(const Tensors& inputs, const at::Tensor& output,
 
 void check_scatter(const at::Tensor& output, const at::Tensor& input, int size,
                    const Refusal& refuse) {
-  c10d::assertCPU(refuse, {output, input});
-  c10d::assertDense(refuse, {output});
-  c10d::assertDense(refuse, {input});
+  check_dense({output, input}, refuse);
   if (output.scalar_type() != input.scalar_type()) {
     refuse("input tensor must be the same type as the output tensor.");
   }
@@ -95,8 +77,7 @@ WorkPtr ProcessGroupHccl::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   if (tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
   if (tensors[0].layout() != at::kStrided) refuse("unsupported layout");
   const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
-  Call call{c10d::OpType::ALLREDUCE, "hccl:all_reduce", tensors, tensors,
-            options.timeout,         options.asyncOp};
+  Call call(c10d::OpType::ALLREDUCE, "hccl:all_reduce", tensors, tensors, options);
   if (tensors.size() == 1) {
     return issue(std::move(call), [tensor = tensors[0], reduction](HcclComm comm) {
       const at::Tensor memory = packed(tensor);
@@ -144,12 +125,7 @@ WorkPtr ProcessGroupHccl::allreduce_coalesced(Tensors& tensors,
     refuse("tensors must all have the same type");
   }
   const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
-  Call call{c10d::OpType::ALLREDUCE_COALESCED,
-            "hccl:all_reduce",
-            tensors,
-            tensors,
-            options.timeout,
-            options.asyncOp};
+  Call call(c10d::OpType::ALLREDUCE_COALESCED, "hccl:all_reduce", tensors, tensors, options);
   return issue(std::move(call), [=](HcclComm comm) {
     // A tensor may be in the list twice, as tied weights are. Each occurrence gets the same sum.
     const Tensors sources = unchanged_by(tensors, tensors);
@@ -166,10 +142,9 @@ WorkPtr ProcessGroupHccl::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   c10d::assertRootRank(refuse, options.rootRank, size_);
   c10d::assertRootTensor(refuse, options.rootTensor, static_cast<int64_t>(tensors.size()));
   c10d::assertSingleElement(refuse, tensors);
-  check_tensors(tensors, refuse);
+  check_dense(tensors, refuse);
   const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
-  Call call{c10d::OpType::REDUCE, "hccl:reduce",  tensors, tensors,
-            options.timeout,      options.asyncOp};
+  Call call(c10d::OpType::REDUCE, "hccl:reduce", tensors, tensors, options);
   return issue(std::move(call), [=, rank = rank_](HcclComm comm) {
     const at::Tensor memory = packed(tensors[0]);
     reduction.reduce(memory, memory, static_cast<uint32_t>(options.rootRank), comm);
@@ -182,8 +157,8 @@ WorkPtr ProcessGroupHccl::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   const Refusal refuse = refusal("reduce_scatter");
   c10d::assertSingleElementOutput(refuse, outputs);
   c10d::assertScatterInputTensorList(refuse, inputs, size_);
-  check_tensors(outputs, refuse);
-  check_tensors(inputs[0], refuse);
+  check_dense(outputs, refuse);
+  check_dense(inputs[0], refuse);
   check_outputs(outputs, refuse);
   const at::Tensor& output = outputs[0];
   for (const auto i : c10::irange(inputs[0].size())) {
@@ -191,12 +166,7 @@ WorkPtr ProcessGroupHccl::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   }
   c10d::assertSizesMatch(refuse, output.sizes(), inputs[0], static_cast<size_t>(rank_));
   const auto reduction = Reduction::of(options.reduceOp, output.scalar_type(), refuse);
-  Call call{c10d::OpType::REDUCE_SCATTER,
-            "hccl:reduce_scatter",
-            inputs[0],
-            outputs,
-            options.timeout,
-            options.asyncOp};
+  Call call(c10d::OpType::REDUCE_SCATTER, "hccl:reduce_scatter", inputs[0], outputs, options);
   return issue(std::move(call), [=, parts = inputs[0]](HcclComm comm) {
     if (same_sizes(parts)) {
       scatter_reduced(output, packed_all(parts), reduction, comm);
@@ -212,12 +182,8 @@ WorkPtr ProcessGroupHccl::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
   check_scatter(output, input, size_, refuse);
   check_outputs({output}, refuse);
   const auto reduction = Reduction::of(options.reduceOp, output.scalar_type(), refuse);
-  Call call{c10d::OpType::_REDUCE_SCATTER_BASE,
-            "hccl:_reduce_scatter_base",
-            {input},
-            {output},
-            options.timeout,
-            options.asyncOp};
+  Call call(c10d::OpType::_REDUCE_SCATTER_BASE, "hccl:_reduce_scatter_base", {input}, {output},
+            options);
   return issue(std::move(call),
                [=](HcclComm comm) { scatter_reduced(output, input, reduction, comm); });
 }
@@ -232,12 +198,8 @@ WorkPtr ProcessGroupHccl::reduce_scatter_tensor_coalesced(
     reductions.push_back(Reduction::of(options.reduceOp, outputs[i].scalar_type(), refuse));
   }
   check_outputs(outputs, refuse);
-  Call call{c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-            "hccl:reduce_scatter_tensor_coalesced",
-            inputs,
-            outputs,
-            options.timeout,
-            options.asyncOp};
+  Call call(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "hccl:reduce_scatter_tensor_coalesced",
+            inputs, outputs, options);
   return issue(std::move(call), [=](HcclComm comm) {
     const Tensors sources = unchanged_by(outputs, inputs);
     for (const auto i : c10::irange(outputs.size())) {

@@ -82,12 +82,7 @@ WorkPtr ProcessGroupHccl::allreduce_sparse(Tensors& tensors,
   if (options.reduceOp.op_ != c10d::ReduceOp::SUM) {
     refuse("unsupported reduction operation for sparse tensors: only SUM");
   }
-  Call call{c10d::OpType::_ALLREDUCE_SPARSE,
-            "hccl:sparse_all_reduce",
-            tensors,
-            tensors,
-            options.timeout,
-            options.asyncOp};
+  Call call(c10d::OpType::_ALLREDUCE_SPARSE, "hccl:sparse_all_reduce", tensors, tensors, options);
   return issue(std::move(call),
                [=, size = size_](HcclComm comm) { sum_sparse(tensors, size, comm); });
 }

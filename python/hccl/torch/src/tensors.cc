@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/Utils.hpp>
 #include <utility>
 
 #include "error.h"
@@ -189,6 +190,14 @@ void unpack_all(const at::Tensor& memory, const Tensors& tensors) {
   for (const at::Tensor& each : tensors) {
     unpack(memory.narrow(0, offset, each.numel()).view(each.sizes()), each);
     offset += each.numel();
+  }
+}
+
+void check_dense(at::TensorList tensors, const Refusal& refuse) {
+  c10d::assertNonEmpty(refuse, tensors);
+  for (const at::Tensor& each : tensors) {
+    c10d::assertDense(refuse, {each});
+    c10d::assertCPU(refuse, {each});
   }
 }
 

@@ -49,6 +49,9 @@ void unpack_all(const at::Tensor& memory, const Tensors& tensors);
 
 bool same_sizes(const Tensors& tensors);
 
+/// Refuses an empty list, and tensors that are sparse or not on the CPU. c10d's own assertions look
+/// at the first tensor only.
+void check_dense(at::TensorList tensors, const Refusal& refuse);
 /// Refuses outputs in which two elements share memory: an expanded tensor, or tensors that share
 /// elements. Views of different elements of one memory, such as t[:, 0] and t[:, 1], are allowed.
 void check_outputs(const Tensors& outputs, const Refusal& refuse);
