@@ -12,46 +12,20 @@ namespace {
 
 using RedOpType = c10d::ReduceOp::RedOpType;
 
-const char* name_of(RedOpType kind) {
-  static constexpr const char* kNames[] = {"SUM",  "AVG", "PRODUCT", "MIN",       "MAX",
-                                           "BAND", "BOR", "BXOR",    "PREMUL_SUM"};
-  return kind < std::size(kNames) ? kNames[kind] : "UNUSED";
-}
-
-HcclReduceOp of_numbers(RedOpType kind) {
-  switch (kind) {
-    case RedOpType::AVG:
-      return HCCL_REDUCE_AVG;
-    case RedOpType::PRODUCT:
-      return HCCL_REDUCE_PROD;
-    case RedOpType::MIN:
-      return HCCL_REDUCE_MIN;
-    case RedOpType::MAX:
-      return HCCL_REDUCE_MAX;
-    case RedOpType::BAND:
-      return HCCL_REDUCE_BAND;
-    case RedOpType::BOR:
-      return HCCL_REDUCE_BOR;
-    case RedOpType::BXOR:
-      return HCCL_REDUCE_BXOR;
-    default:
-      return HCCL_REDUCE_SUM;
-  }
-}
-
-// Truth values are the bytes 0 and 1: so a sum is "or", and a product is "and".
-HcclReduceOp of_truth(RedOpType kind) {
-  switch (kind) {
-    case RedOpType::PRODUCT:
-    case RedOpType::MIN:
-    case RedOpType::BAND:
-      return HCCL_REDUCE_MIN;
-    case RedOpType::BXOR:
-      return HCCL_REDUCE_BXOR;
-    default:
-      return HCCL_REDUCE_MAX;
-  }
-}
+// By RedOpType. Truth values are the bytes 0 and 1: so a sum is "or", and a product is "and".
+struct Kind {
+  const char* name;
+  HcclReduceOp of_numbers;
+  HcclReduceOp of_truth;
+};
+constexpr HcclReduceOp kNone = HCCL_REDUCE_RESERVED;
+constexpr Kind kKinds[] = {
+    {"SUM", HCCL_REDUCE_SUM, HCCL_REDUCE_MAX},      {"AVG", HCCL_REDUCE_AVG, kNone},
+    {"PRODUCT", HCCL_REDUCE_PROD, HCCL_REDUCE_MIN}, {"MIN", HCCL_REDUCE_MIN, HCCL_REDUCE_MIN},
+    {"MAX", HCCL_REDUCE_MAX, HCCL_REDUCE_MAX},      {"BAND", HCCL_REDUCE_BAND, HCCL_REDUCE_MIN},
+    {"BOR", HCCL_REDUCE_BOR, HCCL_REDUCE_MAX},      {"BXOR", HCCL_REDUCE_BXOR, HCCL_REDUCE_BXOR},
+    {"PREMUL_SUM", HCCL_REDUCE_SUM, kNone},
+};
 
 double factor_of(const c10d::ReduceOp& op, const Refusal& refuse) {
   const auto* given = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
@@ -65,10 +39,10 @@ bool is_bitwise(RedOpType kind) {
 }
 
 void check_type(RedOpType kind, at::ScalarType type, const Refusal& refuse) {
-  const std::string op = std::string("Cannot use ReduceOp.") + name_of(kind) + " with ";
+  if (kind > RedOpType::PREMUL_SUM) refuse("Unhandled ReduceOp");
+  const std::string op = std::string("Cannot use ReduceOp.") + kKinds[kind].name + " with ";
   const std::string name = c10::toString(type);
   const bool fractions = at::isFloatingType(type) || at::isComplexType(type);
-  if (kind > RedOpType::PREMUL_SUM) refuse("Unhandled ReduceOp");
   if (!is_reducible(type)) refuse("Invalid scalar type " + name + " for a reduction");
   if (is_bitwise(kind) && fractions) refuse(op + "non-integral dtype " + name);
   if ((kind == RedOpType::AVG && type == at::kBool) ||
@@ -86,11 +60,11 @@ void check_type(RedOpType kind, at::ScalarType type, const Refusal& refuse) {
 Reduction Reduction::of(const c10d::ReduceOp& op, at::ScalarType type, const Refusal& refuse) {
   const RedOpType kind = op.op_;
   check_type(kind, type, refuse);
-  if (type == at::kBool) return {of_truth(kind), std::nullopt};
+  if (type == at::kBool) return {kKinds[kind].of_truth, std::nullopt};
   if (kind == RedOpType::PREMUL_SUM) {
     return {HCCL_REDUCE_SUM, HcclScale{.before = factor_of(op, refuse), .after = 1}};
   }
-  return {of_numbers(kind), std::nullopt};
+  return {kKinds[kind].of_numbers, std::nullopt};
 }
 
 void Reduction::all_reduce(const at::Tensor& tensor, HcclComm comm) const {
