@@ -29,31 +29,23 @@ class MessageWork final : public Work {
     return static_cast<int>(source);
   }
 
-  void send_to(int dest, int tag) {
-    start([&](HcclComm comm, void* self) {
-      return HcclIsend(memory_.const_data_ptr(), memory_.nbytes(), static_cast<uint32_t>(dest), tag,
-                       comm, &MessageWork::done, self, &request_);
-    });
-  }
-
-  void receive_from(uint32_t source, int tag) {
-    start([&](HcclComm comm, void* self) {
-      return HcclIrecv(memory_.data_ptr(), memory_.nbytes(), source, tag, comm, &MessageWork::done,
-                       self, &request_);
-    });
-  }
-
- private:
-  template <typename Post>
-  void start(const Post& post) {
+  /// `peer`: the receiver, or the sender, or HCCL_ANY_RANK.
+  void start(uint32_t peer, int tag) {
     const HcclComm comm = communicator_->begin_message();
     auto* self = c10::intrusive_ptr<MessageWork>::unsafe_reclaim_from_nonowning(this).release();
-    const HcclResult result = post(comm, self);
+    const uint64_t bytes = memory_.nbytes();
+    const HcclResult result =
+        sends()
+            ? HcclIsend(memory_.const_data_ptr(), bytes, peer, tag, comm, &done, self, &request_)
+            : HcclIrecv(memory_.data_ptr(), bytes, peer, tag, comm, &done, self, &request_);
     if (result == HCCL_SUCCESS) return;
     c10::intrusive_ptr<MessageWork>::reclaim(self);
     communicator_->end_message();
-    check(result, retrieveOpType() == c10d::OpType::SEND ? "send" : "recv");
+    check(result, sends() ? "send" : "recv");
   }
+
+ private:
+  bool sends() const { return retrieveOpType() == c10d::OpType::SEND; }
 
   static void done(void* arg, HcclResult result) {
     auto* const self = static_cast<MessageWork*>(arg);
@@ -77,11 +69,10 @@ class MessageWork final : public Work {
 
   // The failure of the message, or null.
   std::exception_ptr end(HcclResult result) {
-    const bool sends = retrieveOpType() == c10d::OpType::SEND;
     try {
-      check(result, sends ? "send" : "recv");
+      check(result, sends() ? "send" : "recv");
       const at::AutoDispatchBelowADInplaceOrView no_autograd;
-      if (!sends) unpack(memory_, tensor_);
+      if (!sends()) unpack(memory_, tensor_);
     } catch (...) {
       return std::current_exception();
     }
@@ -94,55 +85,46 @@ class MessageWork final : public Work {
   const std::chrono::milliseconds timeout_;
 };
 
-const at::Tensor& single(const Tensors& tensors, const Refusal& refuse) {
+const at::Tensor& single(const Tensors& tensors, int tag, const Refusal& refuse) {
   if (tensors.size() != 1) refuse("takes a single tensor");
   c10d::assertDense(refuse, tensors);
   c10d::assertCPU(refuse, tensors);
-  return tensors[0];
-}
-
-void check_tag(int tag, const Refusal& refuse) {
   if (tag < 0) refuse("Tag must be nonnegative");
+  return tensors[0];
 }
 
 }  // namespace
 
+WorkPtr ProcessGroupHccl::begin_message(c10d::OpType type, const char* title,
+                                        const at::Tensor& tensor, uint32_t peer, int tag) {
+  fork_.check();
+  const auto work =
+      c10::make_intrusive<MessageWork>(rank_, type, title, tensor, current(), options_->timeout);
+  work->start(peer, tag);
+  return coalescing_.add(work, true);  // c10d does not distinguish send from isend
+}
+
 WorkPtr ProcessGroupHccl::send(Tensors& tensors, int dest, int tag) {
   const Refusal refuse("send");
-  const at::Tensor& tensor = single(tensors, refuse);
-  check_tag(tag, refuse);
+  const at::Tensor& tensor = single(tensors, tag, refuse);
   if (dest < 0 || dest >= size_) refuse("invalid destination rank: " + std::to_string(dest));
-  fork_.check();
-  auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::SEND, "hccl:send", tensor,
-                                               current(), options_->timeout);
-  work->send_to(dest, tag);
-  return coalescing_.add(work, true);  // c10d does not distinguish send from isend
+  return begin_message(c10d::OpType::SEND, "hccl:send", tensor, static_cast<uint32_t>(dest), tag);
 }
 
 WorkPtr ProcessGroupHccl::recv(Tensors& tensors, int source, int tag) {
   const Refusal refuse("recv");
-  const at::Tensor& tensor = single(tensors, refuse);
-  check_tag(tag, refuse);
+  const at::Tensor& tensor = single(tensors, tag, refuse);
   if (source < 0 || source >= size_) refuse("invalid source rank: " + std::to_string(source));
   check_outputs(tensors, refuse);
-  fork_.check();
-  auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECV, "hccl:recv", tensor,
-                                               current(), options_->timeout);
-  work->receive_from(static_cast<uint32_t>(source), tag);
-  return coalescing_.add(work, true);
+  return begin_message(c10d::OpType::RECV, "hccl:recv", tensor, static_cast<uint32_t>(source), tag);
 }
 
 WorkPtr ProcessGroupHccl::recvAnysource(Tensors& tensors, int tag) {
   const Refusal refuse("recvAnysource");
-  const at::Tensor& tensor = single(tensors, refuse);
-  check_tag(tag, refuse);
+  const at::Tensor& tensor = single(tensors, tag, refuse);
   check_outputs(tensors, refuse);
-  fork_.check();
-  auto work =
-      c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECVANYSOURCE, "hccl:recvAnySource",
-                                       tensor, current(), options_->timeout);
-  work->receive_from(HCCL_ANY_RANK, tag);
-  return coalescing_.add(work, true);
+  return begin_message(c10d::OpType::RECVANYSOURCE, "hccl:recvAnySource", tensor, HCCL_ANY_RANK,
+                       tag);
 }
 
 }  // namespace hccl::pytorch
