@@ -97,17 +97,12 @@ class Watcher {
 
   static bool ends_the_program() {
     const InterpreterLock lock;
-    PyObject* module = PyImport_ImportModule("signal");
-    PyObject* handler =
-        module == nullptr ? nullptr : PyObject_CallMethod(module, "getsignal", "i", SIGINT);
-    PyObject* usual =
-        module == nullptr ? nullptr : PyObject_GetAttrString(module, "default_int_handler");
-    const bool same = handler != nullptr && handler == usual;
-    PyErr_Clear();
-    Py_XDECREF(usual);
-    Py_XDECREF(handler);
-    Py_XDECREF(module);
-    return same;
+    try {
+      const auto signal = pybind11::module_::import("signal");
+      return signal.attr("getsignal")(SIGINT).is(signal.attr("default_int_handler"));
+    } catch (const pybind11::error_already_set&) {
+      return false;
+    }
   }
 
   std::mutex mutex_;
