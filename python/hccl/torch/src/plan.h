@@ -15,9 +15,6 @@
 #include "hccl/hccl_fusion.h"
 #include "tensors.h"
 
-namespace c10d {
-class Reducer;
-}
 namespace pybind11 {
 class module_;
 }
@@ -103,10 +100,8 @@ class GradientPlan {
   Tail tail_;
 };
 
-/// Makes the plan the communication hook of DDP's reducer. The reducer keeps the plan.
-void plan_reducer(c10d::Reducer& reducer, std::shared_ptr<GradientPlan> plan);
-
-/// plan_module.cc: the class GradientPlan and the function plan_reducer in Python.
+/// The class GradientPlan in Python, and plan_reducer(reducer, plan), which makes a plan the
+/// communication hook of DDP's reducer. The reducer keeps the plan.
 void bind_plan(pybind11::module_& module);
 
 }  // namespace hccl::pytorch
