@@ -1,6 +1,7 @@
 #include "array.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <bit>
 #include <cstring>
@@ -63,10 +64,10 @@ std::string name_of_type(nb::handle object, const std::string& otherwise) {
 
 // Whether an array is in C order: the last index moves fastest, without gaps. Strides in any unit;
 // null means C order.
-template <class Length>
-bool in_c_order(const Length* shape, const Length* strides, int dimensions, Length unit) {
+bool in_c_order(const std::int64_t* shape, const std::int64_t* strides, int dimensions,
+                std::int64_t unit) {
   if (strides == nullptr) return true;
-  Length expected = unit;
+  std::int64_t expected = unit;
   bool right = true;
   for (int i = dimensions - 1; i >= 0; --i) {
     if (shape[i] == 0) return true;
@@ -193,8 +194,7 @@ std::optional<Found> by_dlpack(nb::handle object, const std::string& argument) {
   if (tensor->type_code < sizeof kKinds && tensor->type_lanes == 1) {
     found.kind = kKinds[tensor->type_code];
   }
-  found.contiguous =
-      in_c_order<std::int64_t>(tensor->shape, tensor->strides, tensor->dimensions, 1);
+  found.contiguous = in_c_order(tensor->shape, tensor->strides, tensor->dimensions, 1);
   found.type = "code " + std::to_string(tensor->type_code);
   return found;
 }
@@ -208,11 +208,8 @@ std::optional<Found> by_array_interface(nb::handle object) {
   const auto data = nb::cast<nb::tuple>(about["data"]);
   found.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(data[0]));
   found.read_only = nb::cast<bool>(data[1]);
-  std::vector<std::int64_t> shape;
-  for (nb::handle length : nb::cast<nb::tuple>(about["shape"])) {
-    shape.push_back(nb::cast<std::int64_t>(length));
-    found.count *= static_cast<std::uint64_t>(shape.back());
-  }
+  const auto shape = nb::cast<std::vector<std::int64_t>>(about["shape"]);
+  for (const std::int64_t length : shape) found.count *= static_cast<std::uint64_t>(length);
   const auto type = nb::cast<std::string>(about["typestr"]);  // such as "<f4"
   if (type.size() < 3) return std::nullopt;
   found.type = type;
@@ -223,14 +220,10 @@ std::optional<Found> by_array_interface(nb::handle object) {
     found.kind = kind_of_name(name_of_type(object, type));
   }
   if (about.contains("strides") && !about["strides"].is_none()) {
-    std::vector<std::int64_t> strides;
-    for (nb::handle step : nb::cast<nb::tuple>(about["strides"])) {
-      strides.push_back(nb::cast<std::int64_t>(step));
-    }
-    found.contiguous =
-        strides.size() == shape.size() &&
-        in_c_order<std::int64_t>(shape.data(), strides.data(), static_cast<int>(shape.size()),
-                                 static_cast<std::int64_t>(found.item_bytes));
+    const auto strides = nb::cast<std::vector<std::int64_t>>(about["strides"]);
+    found.contiguous = strides.size() == shape.size() &&
+                       in_c_order(shape.data(), strides.data(), static_cast<int>(shape.size()),
+                                  static_cast<std::int64_t>(found.item_bytes));
   }
   return found;
 }
