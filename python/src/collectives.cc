@@ -74,9 +74,10 @@ Array Communicator::block(nb::handle out, const Array& like, std::uint64_t count
   return result;
 }
 
-std::shared_ptr<PendingRequest> Communicator::all_reduce(nb::handle array, const std::string& op,
-                                                         nb::handle out, const HcclScale& scale,
-                                                         bool blocking) {
+Communicator::Begun Communicator::all_reduce(nb::handle array, const std::string& op,
+                                             nb::handle out, double before, double after,
+                                             bool blocking) {
+  const HcclScale scale{before, after};
   const Array in = array_of(array, "array", out.is_none() ? Access::kWrite : Access::kRead);
   const HcclReduceOp reduce = reduce_op(op, in);
   const Array result = out.is_none() ? in : block(out, in, in.count);
@@ -86,9 +87,10 @@ std::shared_ptr<PendingRequest> Communicator::all_reduce(nb::handle array, const
       {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<PendingRequest> Communicator::reduce(nb::handle array, const std::string& op,
-                                                     std::uint32_t root, nb::handle out,
-                                                     const HcclScale& scale, bool blocking) {
+Communicator::Begun Communicator::reduce(nb::handle array, const std::string& op,
+                                         std::uint32_t root, nb::handle out, double before,
+                                         double after, bool blocking) {
+  const HcclScale scale{before, after};
   const bool in_place = root == rank_ && out.is_none();
   const Array in = array_of(array, "array", in_place ? Access::kWrite : Access::kRead);
   const HcclReduceOp reduce = reduce_op(op, in);
@@ -102,10 +104,10 @@ std::shared_ptr<PendingRequest> Communicator::reduce(nb::handle array, const std
       {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<PendingRequest> Communicator::reduce_scatter(nb::handle array,
-                                                             const std::string& op, nb::handle out,
-                                                             const HcclScale& scale,
-                                                             bool blocking) {
+Communicator::Begun Communicator::reduce_scatter(nb::handle array, const std::string& op,
+                                                 nb::handle out, double before, double after,
+                                                 bool blocking) {
+  const HcclScale scale{before, after};
   const Array in = array_of(array, "array", Access::kRead);
   const HcclReduceOp reduce = reduce_op(op, in);
   const std::uint64_t share = share_of(in, size_);
@@ -117,16 +119,14 @@ std::shared_ptr<PendingRequest> Communicator::reduce_scatter(nb::handle array,
       {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<PendingRequest> Communicator::broadcast(nb::handle array, std::uint32_t root,
-                                                        bool blocking) {
+Communicator::Begun Communicator::broadcast(nb::handle array, std::uint32_t root, bool blocking) {
   const Array in = array_of(array, "array", root == rank_ ? Access::kRead : Access::kWrite);
   return launch([comm = handle(), data = in.data, count = in.count, type = in.type,
                  root] { return HcclBroadcast(data, count, type, root, comm, nullptr); },
                 {in.owner}, blocking);
 }
 
-std::shared_ptr<PendingRequest> Communicator::all_gather(nb::handle array, nb::handle out,
-                                                         bool blocking) {
+Communicator::Begun Communicator::all_gather(nb::handle array, nb::handle out, bool blocking) {
   const Array in = array_of(array, "array", Access::kRead);
   const Array result = block(out, in, in.count * size_);
   return launch([comm = handle(), from = in.data, to = result.data, count = in.count,
@@ -134,8 +134,8 @@ std::shared_ptr<PendingRequest> Communicator::all_gather(nb::handle array, nb::h
                 {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<PendingRequest> Communicator::scatter(nb::handle array, std::uint32_t root,
-                                                      nb::handle out, bool blocking) {
+Communicator::Begun Communicator::scatter(nb::handle array, std::uint32_t root, nb::handle out,
+                                          bool blocking) {
   const Array result = array_of(out, "out", Access::kWrite);
   const std::uint64_t share = result.count;
   Array in;
@@ -148,8 +148,7 @@ std::shared_ptr<PendingRequest> Communicator::scatter(nb::handle array, std::uin
                 {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<PendingRequest> Communicator::all_to_all(nb::handle array, nb::handle out,
-                                                         bool blocking) {
+Communicator::Begun Communicator::all_to_all(nb::handle array, nb::handle out, bool blocking) {
   const Array in = array_of(array, "array", Access::kRead);
   const std::uint64_t share = share_of(in, size_);
   const Array result = block(out, in, in.count);
@@ -160,9 +159,8 @@ std::shared_ptr<PendingRequest> Communicator::all_to_all(nb::handle array, nb::h
       {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<PendingRequest> Communicator::all_to_all_v(nb::handle array, Counts send_counts,
-                                                           Counts recv_counts, nb::handle out,
-                                                           bool blocking) {
+Communicator::Begun Communicator::all_to_all_v(nb::handle array, Counts send_counts,
+                                               Counts recv_counts, nb::handle out, bool blocking) {
   const Array in = array_of(array, "array", Access::kRead);
   if (in.count != sum(send_counts)) {
     refuse("send_counts: add up to " + std::to_string(sum(send_counts)) + " elements, array has " +
@@ -178,7 +176,7 @@ std::shared_ptr<PendingRequest> Communicator::all_to_all_v(nb::handle array, Cou
       {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<PendingRequest> Communicator::barrier(bool blocking) {
+Communicator::Begun Communicator::barrier(bool blocking) {
   return launch([comm = handle()] { return HcclBarrier(comm, nullptr); }, {}, blocking);
 }
 
@@ -187,24 +185,14 @@ void bind_collectives(nb::class_<Communicator>& type) {
   const auto array = arg("array").none();  // None is refused by array_of, with a better text
   const auto out = arg("out").none();
   const auto blocking = arg("blocking");
-  type.def(
-          "all_reduce",
-          [](Communicator& self, nb::handle in, const std::string& op, nb::handle result,
-             double before, double after,
-             bool wait) { return self.all_reduce(in, op, result, {before, after}, wait); },
-          array, arg("op"), out, arg("prescale"), arg("postscale"), blocking)
-      .def(
-          "reduce",
-          [](Communicator& self, nb::handle in, const std::string& op, std::uint32_t root,
-             nb::handle result, double before, double after,
-             bool wait) { return self.reduce(in, op, root, result, {before, after}, wait); },
-          array, arg("op"), arg("root"), out, arg("prescale"), arg("postscale"), blocking)
-      .def(
-          "reduce_scatter",
-          [](Communicator& self, nb::handle in, const std::string& op, nb::handle result,
-             double before, double after,
-             bool wait) { return self.reduce_scatter(in, op, result, {before, after}, wait); },
-          array, arg("op"), out, arg("prescale"), arg("postscale"), blocking)
+  const auto prescale = arg("prescale");
+  const auto postscale = arg("postscale");
+  type.def("all_reduce", &Communicator::all_reduce, array, arg("op"), out, prescale, postscale,
+           blocking)
+      .def("reduce", &Communicator::reduce, array, arg("op"), arg("root"), out, prescale, postscale,
+           blocking)
+      .def("reduce_scatter", &Communicator::reduce_scatter, array, arg("op"), out, prescale,
+           postscale, blocking)
       .def("broadcast", &Communicator::broadcast, array, arg("root"), blocking)
       .def("all_gather", &Communicator::all_gather, array, out, blocking)
       .def("scatter", &Communicator::scatter, array, arg("root"), out, blocking)

@@ -18,6 +18,14 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& text) { throw nb::value_error(text.c_str()); }
 
+// The communicator that the call makes. The call may go on after Ctrl-C.
+template <typename Make>
+Communicator* made(Make make) {
+  const auto comm = std::make_shared<HcclComm>();
+  BlockingCalls().run([=]() mutable { return make(comm.get()); });
+  return new Communicator(*comm, Communicator::Lifetime::kHandle);
+}
+
 }  // namespace
 
 // ---- joining and leaving ----
@@ -30,15 +38,11 @@ Communicator* Communicator::from_root_info(const nb::bytes& info, std::uint32_t 
   }
   const auto root = std::make_shared<HcclRootInfo>();
   std::memcpy(root->internal, info.data(), HCCL_ROOT_INFO_BYTES);
-  const auto comm = std::make_shared<HcclComm>();
-  BlockingCalls().run([=] { return HcclCommInitRootInfo(size, root.get(), rank, comm.get()); });
-  return new Communicator(*comm, Lifetime::kHandle);
+  return made([=](HcclComm* comm) { return HcclCommInitRootInfo(size, root.get(), rank, comm); });
 }
 
 Communicator* Communicator::from_rank_table(const std::string& path, std::uint32_t rank) {
-  const auto comm = std::make_shared<HcclComm>();
-  BlockingCalls().run([=] { return HcclCommInitClusterInfo(path.c_str(), rank, comm.get()); });
-  return new Communicator(*comm, Lifetime::kHandle);
+  return made([=](HcclComm* comm) { return HcclCommInitClusterInfo(path.c_str(), rank, comm); });
 }
 
 Communicator* Communicator::world(LibraryCall join) {
@@ -64,33 +68,27 @@ Communicator* Communicator::from_group(const std::string& group) {
 
 Communicator* Communicator::sub(std::vector<std::uint32_t> ranks, std::uint32_t sub_rank,
                                 std::uint64_t id) {
-  const auto comm = std::make_shared<HcclComm>();
-  BlockingCalls().run([=, world = handle(), ranks = std::move(ranks)]() mutable {
+  return made([=, world = handle(), ranks = std::move(ranks)](HcclComm* comm) mutable {
     HcclCommConfig config;
     HcclCommConfigInit(&config);
     return HcclCreateSubCommConfig(&world, static_cast<std::uint32_t>(ranks.size()), ranks.data(),
-                                   id, sub_rank, &config, comm.get());
+                                   id, sub_rank, &config, comm);
   });
-  return new Communicator(*comm, Lifetime::kHandle);
 }
 
 Communicator* Communicator::next_group(std::vector<std::uint32_t> ranks, const std::string& name,
                                        std::uint64_t timeout) {
-  const auto comm = std::make_shared<HcclComm>();
-  BlockingCalls().run([=, world = handle(), ranks = std::move(ranks)] {
+  return made([=, world = handle(), ranks = std::move(ranks)](HcclComm* comm) {
     return HcclCommCreateNextGroup(world, static_cast<std::uint32_t>(ranks.size()), ranks.data(),
-                                   name.c_str(), timeout, comm.get());
+                                   name.c_str(), timeout, comm);
   });
-  return new Communicator(*comm, Lifetime::kHandle);
 }
 
 Communicator* Communicator::shrink(std::vector<std::uint32_t> excluded) {
-  const auto comm = std::make_shared<HcclComm>();
-  BlockingCalls().run([=, parent = handle(), excluded = std::move(excluded)] {
+  return made([=, parent = handle(), excluded = std::move(excluded)](HcclComm* comm) {
     return HcclCommShrink(parent, excluded.data(), static_cast<std::uint32_t>(excluded.size()),
-                          nullptr, comm.get());
+                          nullptr, comm);
   });
-  return new Communicator(*comm, Lifetime::kHandle);
 }
 
 Communicator::Communicator(HcclComm handle, Lifetime lifetime)
@@ -141,8 +139,7 @@ HcclComm Communicator::handle() const {
 
 // ---- running ----
 
-std::shared_ptr<PendingRequest> Communicator::launch(LibraryCall call, const Owners& owners,
-                                                     bool blocking) {
+Communicator::Begun Communicator::launch(LibraryCall call, const Owners& owners, bool blocking) {
   if (group_) {
     if (!blocking) refuse("the group: has only blocking operations; igroup() has a handle for all");
     group_->calls.push_back(std::move(call));
@@ -162,7 +159,7 @@ void Communicator::begin_group() {
 
 void Communicator::drop_group() { group_.reset(); }
 
-std::shared_ptr<PendingRequest> Communicator::end_group(bool blocking) {
+Communicator::Begun Communicator::end_group(bool blocking) {
   Group group = std::exchange(group_, std::nullopt).value();
   static_cast<void>(handle());
   const auto run = [calls = std::move(group.calls)] {

@@ -49,12 +49,12 @@ class Communicator {
   /// The operations. A blocking operation returns null when it is done, or when an open group has
   /// collected it. Another operation returns at once.
   using Begun = std::shared_ptr<PendingRequest>;
-  Begun all_reduce(nb::handle array, const std::string& op, nb::handle out, const HcclScale& scale,
-                   bool blocking);
+  Begun all_reduce(nb::handle array, const std::string& op, nb::handle out, double before,
+                   double after, bool blocking);
   Begun reduce(nb::handle array, const std::string& op, std::uint32_t root, nb::handle out,
-               const HcclScale& scale, bool blocking);
-  Begun reduce_scatter(nb::handle array, const std::string& op, nb::handle out,
-                       const HcclScale& scale, bool blocking);
+               double before, double after, bool blocking);
+  Begun reduce_scatter(nb::handle array, const std::string& op, nb::handle out, double before,
+                       double after, bool blocking);
   Begun broadcast(nb::handle array, std::uint32_t root, bool blocking);
   Begun all_gather(nb::handle array, nb::handle out, bool blocking);
   Begun scatter(nb::handle array, std::uint32_t root, nb::handle out, bool blocking);

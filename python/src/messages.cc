@@ -5,8 +5,7 @@
 #include "communicator.h"
 
 namespace hccl::python {
-std::shared_ptr<PendingRequest> Communicator::send(nb::handle array, std::uint32_t dest,
-                                                   std::int32_t tag) {
+Communicator::Begun Communicator::send(nb::handle array, std::uint32_t dest, std::int32_t tag) {
   const Array in = array_of(array, "array", Access::kRead);
   HcclRequest request = nullptr;
   check(HcclIsend(in.data, in.count * in.item_bytes, dest, tag, handle(), nullptr, nullptr,
@@ -14,8 +13,7 @@ std::shared_ptr<PendingRequest> Communicator::send(nb::handle array, std::uint32
   return calls_.watch(request, {in.owner});
 }
 
-std::shared_ptr<PendingRequest> Communicator::recv(nb::handle array, std::uint32_t src,
-                                                   std::int32_t tag) {
+Communicator::Begun Communicator::recv(nb::handle array, std::uint32_t src, std::int32_t tag) {
   const Array out = array_of(array, "array", Access::kWrite);
   HcclRequest request = nullptr;
   check(HcclIrecv(out.data, out.count * out.item_bytes, src, tag, handle(), nullptr, nullptr,
