@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import array as arrays
-from typing import Any, Optional, Sequence, TypeVar
+import math
+from typing import Optional, Sequence, TypeVar
 
 from hccl import _hccl
 from hccl._arguments import check_counts, check_finite, check_number, check_op
@@ -40,7 +41,8 @@ class Collectives:
     ) -> Array:
         """Reduces the arrays of all ranks. The result goes to `out`, which must have the same
         number of elements, or without `out` to `array`. Returns the array with the result."""
-        self._allreduce(array, op, out, prescale, postscale, True)
+        factors = _factors(prescale, postscale)
+        self._native.all_reduce(array, check_op(op), out, *factors, True)
         return array if out is None else out
 
     def iallreduce(
@@ -53,7 +55,8 @@ class Collectives:
         postscale: float = 1.0,
     ) -> Handle[Array]:
         """allreduce() that returns a handle at once."""
-        begun = self._allreduce(array, op, out, prescale, postscale, False)
+        factors = _factors(prescale, postscale)
+        begun = self._native.all_reduce(array, check_op(op), out, *factors, False)
         return Handle(begun, array if out is None else out, "iallreduce")
 
     def reduce(
@@ -69,7 +72,8 @@ class Collectives:
         """Reduces the arrays of all ranks. On the root the result goes to `out`, or without `out`
         to `array`, and is returned. On other ranks the array does not change, and the result is
         None."""
-        self._reduce(array, op, root, out, prescale, postscale, True)
+        factors, root = _factors(prescale, postscale), check_number("root", root)
+        self._native.reduce(array, check_op(op), root, out, *factors, True)
         return self._on(root, array if out is None else out)
 
     def ireduce(
@@ -83,7 +87,8 @@ class Collectives:
         postscale: float = 1.0,
     ) -> Handle[Optional[Array]]:
         """reduce() that returns a handle at once."""
-        begun = self._reduce(array, op, root, out, prescale, postscale, False)
+        factors, root = _factors(prescale, postscale), check_number("root", root)
+        begun = self._native.reduce(array, check_op(op), root, out, *factors, False)
         return Handle(begun, self._on(root, array if out is None else out), "ireduce")
 
     def reduce_scatter(
@@ -98,7 +103,8 @@ class Collectives:
         """Reduces the arrays of all ranks. Returns this rank's part along the first dimension:
         (size * n, ...) gives (n, ...)."""
         out = self._reduced_part(array, out)
-        self._reduce_scatter(array, op, out, prescale, postscale, True)
+        factors = _factors(prescale, postscale)
+        self._native.reduce_scatter(array, check_op(op), out, *factors, True)
         return out
 
     def ireduce_scatter(
@@ -112,7 +118,8 @@ class Collectives:
     ) -> Handle[Array]:
         """reduce_scatter() that returns a handle at once."""
         out = self._reduced_part(array, out)
-        begun = self._reduce_scatter(array, op, out, prescale, postscale, False)
+        factors = _factors(prescale, postscale)
+        begun = self._native.reduce_scatter(array, check_op(op), out, *factors, False)
         return Handle(begun, out, "ireduce_scatter")
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
@@ -184,9 +191,7 @@ class Collectives:
             told = arrays.array("Q", bytes(8 * self.size))
             self._native.all_to_all(arrays.array("Q", sent), told, True)
             recv_counts = told
-        out = self._exchanged_rows(array, recv_counts, out)
-        self._alltoallv(array, sent, recv_counts, out, True)
-        return out
+        return self._alltoallv(array, sent, recv_counts, out, True)[0]
 
     def ialltoallv(
         self,
@@ -196,9 +201,8 @@ class Collectives:
         out: Optional[Array] = None,
     ) -> Handle[Array]:
         """alltoallv() that returns a handle at once."""
-        out = self._exchanged_rows(array, recv_counts, out)
-        begun = self._alltoallv(array, send_counts, recv_counts, out, False)
-        return Handle(begun, out, "ialltoallv")
+        result, begun = self._alltoallv(array, send_counts, recv_counts, out, False)
+        return Handle(begun, result, "ialltoallv")
 
     def barrier(self) -> None:
         """Returns after every rank has called it."""
@@ -210,48 +214,22 @@ class Collectives:
 
     # ---- the calls, and the arrays for their results ----
 
-    def _allreduce(
-        self, array: Any, op: str, out: Any, prescale: float, postscale: float, blocking: bool
-    ) -> Optional[_hccl.PendingRequest]:
-        before, after = _factors(prescale, postscale)
-        return self._native.all_reduce(array, check_op(op), out, before, after, blocking)
-
-    def _reduce(
-        self,
-        array: Any,
-        op: str,
-        root: int,
-        out: Any,
-        prescale: float,
-        postscale: float,
-        blocking: bool,
-    ) -> Optional[_hccl.PendingRequest]:
-        before, after = _factors(prescale, postscale)
-        root = check_number("root", root)
-        return self._native.reduce(array, check_op(op), root, out, before, after, blocking)
-
-    def _reduce_scatter(
-        self, array: Any, op: str, out: Any, prescale: float, postscale: float, blocking: bool
-    ) -> Optional[_hccl.PendingRequest]:
-        before, after = _factors(prescale, postscale)
-        return self._native.reduce_scatter(array, check_op(op), out, before, after, blocking)
-
     def _alltoallv(
         self,
-        array: Any,
+        array: Array,
         send_counts: Sequence[int],
         recv_counts: Sequence[int],
-        out: Any,
+        out: Optional[Array],
         blocking: bool,
-    ) -> Optional[_hccl.PendingRequest]:
+    ) -> tuple[Array, Optional[_hccl.PendingRequest]]:
         sent = check_counts("send_counts", send_counts, self.size)
         received = check_counts("recv_counts", recv_counts, self.size)
-        row = 1
-        for length in shape_of(array)[1:]:
-            row *= length
-        return self._native.all_to_all_v(
-            array, [n * row for n in sent], [n * row for n in received], out, blocking
-        )
+        columns = shape_of(array)[1:]
+        row = math.prod(columns)
+        if out is None:
+            out = empty_like(array, (sum(received), *columns))
+        give, take = ([n * row for n in counts] for counts in (sent, received))
+        return out, self._native.all_to_all_v(array, give, take, out, blocking)
 
     def _on(self, root: int, result: Array) -> Optional[Array]:
         return result if self.rank == root else None
@@ -279,14 +257,6 @@ class Collectives:
             return out
         part_of(array, self.size)
         return empty_like(array, shape_of(array))
-
-    def _exchanged_rows(
-        self, array: Array, recv_counts: Sequence[int], out: Optional[Array]
-    ) -> Array:
-        if out is not None:
-            return out
-        rows = sum(check_counts("recv_counts", recv_counts, self.size))
-        return empty_like(array, (rows, *shape_of(array)[1:]))
 
 
 def _factors(prescale: float, postscale: float) -> tuple[float, float]:
