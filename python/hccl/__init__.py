@@ -18,18 +18,12 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from hccl._hccl import ANY_RANK as ANY_RANK
-    from hccl._hccl import WORLD as WORLD
-    from hccl.communicator import Communicator as Communicator
-    from hccl.communicator import init as init
-    from hccl.communicator import init_from_rank_table as init_from_rank_table
-    from hccl.communicator import root_info as root_info
-    from hccl.errors import HcclError as HcclError
-    from hccl.fusion import Fusion as Fusion
-    from hccl.handle import Handle as Handle
-    from hccl.memory import MemoryInfo as MemoryInfo
-    from hccl.memory import empty as empty
-    from hccl.memory import memory_info as memory_info
+    from hccl._hccl import ANY_RANK, WORLD
+    from hccl.communicator import Communicator, init, init_from_rank_table, root_info
+    from hccl.errors import HcclError
+    from hccl.fusion import Fusion
+    from hccl.handle import Handle
+    from hccl.memory import MemoryInfo, empty, memory_info
 
 # These modules are loaded at the first use, because `import torch` imports this package to register
 # the backend and must not load the library.

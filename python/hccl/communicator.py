@@ -22,16 +22,13 @@ import contextlib
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Sequence, TypeVar, Union
+from typing import Any, Iterable, Iterator, Optional, Sequence, TypeVar, Union
 
 from hccl import _hccl
 from hccl._arguments import MAX_RANK, MAX_TAG, check_number, check_timeout
 from hccl.collectives import Collectives
 from hccl.errors import HcclError
 from hccl.handle import Handle
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 Array = TypeVar("Array")
 
@@ -250,10 +247,7 @@ class Communicator(Collectives):
         return self
 
     def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], *_: object
     ) -> None:
         """Calls destroy(). After an exception, other ranks might never complete the operations that
         are under way; then it calls abort() first."""

@@ -9,8 +9,6 @@ from hccl import _hccl
 from hccl._arguments import check_number, check_op
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from hccl.communicator import Communicator
 
 
@@ -103,12 +101,7 @@ class Fusion:
     def __enter__(self) -> Fusion:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
