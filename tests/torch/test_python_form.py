@@ -5,6 +5,8 @@ import json
 import pathlib
 import shutil
 import sys
+import threading
+import types
 
 import pytest
 import torch
@@ -264,6 +266,33 @@ def test_asynchronous_operations_keep_their_order():
         assert after.then(further).wait()[0] == 4
 
     on_ranks(SIZE, work)
+
+
+class Ending:
+    """The mutex of an operation. As soon as the operation has ended, its future is asked for."""
+
+    def __init__(self, operation):
+        self.operation, self.lock, self.futures = operation, threading.Lock(), []
+
+    def __enter__(self):
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+        if not self.futures:
+            self.futures.append(None)
+            self.futures.append(self.operation.get_future())
+
+
+def test_a_future_may_be_asked_for_as_the_operation_ends():
+    from hccl.torch import _python_queue
+
+    queue = types.SimpleNamespace(call=lambda run, *_: run())
+    operation = _python_queue._Operation(queue, "sum", lambda: None, [torch.ones(2)], 1.0)
+    operation._mutex = Ending(operation)
+    operation.perform()
+    assert operation.is_completed()
+    equal(operation._mutex.futures[1].wait()[0], torch.ones(2))
 
 
 def test_a_killed_rank_is_named():

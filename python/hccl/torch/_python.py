@@ -7,6 +7,7 @@ thread if the caller waits and no operation is before it, else on the thread of 
 from __future__ import annotations
 
 import datetime
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
@@ -300,11 +301,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _exchange(
         self, title: str, opts: Any, inputs: Any, give: Any, outputs: Any, take: Any
     ) -> Any:
-        native = self._native
-
-        def run() -> None:
-            exchange(native, inputs, give, outputs, take)
-
+        run = functools.partial(exchange, self._native, inputs, give, outputs, take)
         return self._issue(title, opts, run, outputs)
 
     def _only(self, rank: int, tensor: Tensor) -> list[int]:
@@ -341,8 +338,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._exchange("all_to_all", opts, inputs, give, outputs, take)
 
     def barrier(self, opts: Any = None) -> Any:
-        native = self._native
-        return self._issue("barrier", opts, lambda: native.barrier(True))
+        return self._issue("barrier", opts, functools.partial(self._native.barrier, True))
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         self.barrier().wait(timeout or self.timeout)  # the text names the absent ranks

@@ -31,7 +31,6 @@ _SECONDS_AT_EXIT = 5.0
 _SECONDS_OF_CALLBACKS = 2.0  # after an abort
 
 _queues: weakref.WeakSet[Queue] = weakref.WeakSet()
-_program_ends = False
 
 
 def failure(error: HcclError, title: str) -> Exception:
@@ -78,9 +77,16 @@ class Waitable(dist.Work):
         return list(self._outputs)
 
     def get_future(self) -> Any:
-        future: Any = torch.futures.Future()
-        future.set_result(list(self._outputs))
-        return future
+        with self._mutex:
+            if self._shown is None:
+                self._future = torch.futures.Future()
+                self._shown = self._future.then(self._value)
+                self._follow()
+        return self._shown
+
+    def _follow(self) -> None:
+        """Completes the future, now or later."""
+        self._future.set_result(None)
 
     def _value(self, _: Any) -> Any:
         """The future's value. C++ sees a failure that a callback raises, not set_exception()."""
@@ -111,10 +117,10 @@ class _Operation(Waitable):
         except BaseException as error:  # a signal handler raised it, in a callback that waits
             self._failure = dist.DistBackendError(repr(error))
         self._run = None  # frees its tensors before the operation completes
-        with self._mutex:
-            self._settled = True
-        if self._future is not None:
-            self._future.set_result(None)
+        with self._mutex:  # after it, a thread that makes the future completes it
+            self._settled, future = True, self._future
+        if future is not None:
+            future.set_result(None)
         self._over.release()
 
     def is_completed(self) -> bool:
@@ -128,15 +134,10 @@ class _Operation(Waitable):
         self._over.release()
         return True
 
-    def get_future(self) -> Any:
+    def _follow(self) -> None:
         _kept.pop(id(self), None)
-        with self._mutex:
-            if self._shown is None:
-                self._future = torch.futures.Future()
-                self._shown = self._future.then(self._value)
-                if self._settled:
-                    self._future.set_result(None)
-        return self._shown
+        if self._settled:
+            super()._follow()
 
 
 class _Done(Waitable):
@@ -180,15 +181,10 @@ class Message(Waitable):
             self._failure = failure(error, self.title)
         return True
 
-    def get_future(self) -> Any:
-        with self._mutex:
-            if self._future is None:
-                self._future = torch.futures.Future()
-                self._shown = self._future.then(self._value)
-                threading.Thread(target=self._follow, daemon=True).start()
-        return self._shown
-
     def _follow(self) -> None:
+        threading.Thread(target=self._complete, daemon=True).start()
+
+    def _complete(self) -> None:
         self._future.set_result(self.wait_done(1e9))
 
 
