@@ -101,7 +101,7 @@ def _apex_contents(refused: dict) -> dict:
         "apex.amp.frontend": {"Properties": _apex.Properties, "opt_levels": _apex.LEVELS},
         "apex.optimizers": {
             **_optimizers.OPTIMIZERS,
-            "Lamb": _optimizers.NpuFusedLamb,
+            "Lamb": _optimizers.OPTIMIZERS["NpuFusedLamb"],
             **_optimizers.APEXS,
             **_apex_optimizers.APEXS,
             **refused,

@@ -162,7 +162,7 @@ AMPS = {
 }
 
 
-def _npu(base: Any, required_lr: bool = False) -> Any:
+def _npu(base: Any) -> Any:
     """Makes Ascend's class: `base` without the arguments that Ascend's class does not have."""
 
     class NpuFused(base, NpuFusedOptimizerBase):
@@ -170,7 +170,7 @@ def _npu(base: Any, required_lr: bool = False) -> Any:
             for name in ("maximize", "master_weights"):
                 if name in kwargs:
                     raise TypeError(f"{type(self).__name__} got an unexpected argument '{name}'")
-            if lr is None and required_lr:
+            if lr is None and base in _NEED_LR:
                 raise ValueError("Invalid learning rate: it is required")
             super().__init__(params, *(() if lr is None else (lr,)), *args, **kwargs)
 
@@ -183,23 +183,13 @@ def _npu(base: Any, required_lr: bool = False) -> Any:
     return NpuFused
 
 
-NpuFusedSGD = _npu(optim.FusedSGD, required_lr=True)
-NpuFusedAdam = _npu(optim.FusedAdam)
-NpuFusedAdamW = _npu(optim.FusedAdamW)
-NpuFusedAdamP = _npu(optim.FusedAdamP)
-NpuFusedAdadelta = _npu(optim.FusedAdadelta)
-NpuFusedLamb = _npu(optim.FusedLamb)
-NpuFusedRMSprop = _npu(optim.FusedRMSprop)
-NpuFusedRMSpropTF = _npu(optim.FusedRMSpropTF)
-NpuFusedBertAdam = _npu(optim.FusedBertAdam, required_lr=True)
-
-OPTIMIZERS = {
-    one.__name__: one
-    for one in (
-        *(NpuFusedSGD, NpuFusedAdam, NpuFusedAdamW, NpuFusedAdamP, NpuFusedAdadelta),
-        *(NpuFusedLamb, NpuFusedRMSprop, NpuFusedRMSpropTF, NpuFusedBertAdam),
-    )
-}
+_NEED_LR = (optim.FusedSGD, optim.FusedBertAdam)
+_OTHERS = (
+    *(optim.FusedAdam, optim.FusedAdamW, optim.FusedAdamP, optim.FusedAdadelta, optim.FusedLamb),
+    *(optim.FusedRMSprop, optim.FusedRMSpropTF),
+)
+OPTIMIZERS = {one.__name__: one for one in map(_npu, (*_NEED_LR, *_OTHERS))}
+globals().update(OPTIMIZERS)  # pickles look for them here
 
 
 _HOW = ("set_grad_none", "capturable", "master_weights", "materialize_master_grads")
