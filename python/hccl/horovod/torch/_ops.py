@@ -94,26 +94,27 @@ class _Differentiable(torch.autograd.Function):
         return None, None, ctx.own(gradient)
 
 
-def _reduce(
-    tensor: Tensor, into: Tensor | None, op: Any, average: bool | None, before: float,
-    after: float, process_set: ProcessSet,
+def allreduce_async(
+    tensor: Tensor, average: bool | None = None, name: str | None = None, op: Any = None,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set, *, into: Tensor | None = None,
 ) -> Handle:
-    """Begins an allreduce into `into`, or into a new tensor."""
+    """into: the tensor for the result, which may be `tensor`; by default a new one."""
     kind, comm = _horovod.reduction(op, average), communicator(process_set)
-    scales = tensor.is_floating_point() and kind in ("mean", "sum")  # the library scales
-    source = tensor.detach() if scales else _scaled(tensor.detach(), before)
+    scales = tensor.is_floating_point() and kind in ("mean", "sum")  # the library does
+    source = tensor.detach() if scales else _scaled(tensor.detach(), prescale_factor)
     source = source.contiguous()
     place = into is not None and source.data_ptr() == into.data_ptr()
     result = source if place else torch.empty_like(source)
     called = "avg" if kind == "mean" and scales else "sum" if kind == "mean" else kind
-    factors = {"prescale": before, "postscale": after} if scales else {}
+    factors = {"prescale": prescale_factor, "postscale": postscale_factor} if scales else {}
     begun = comm.iallreduce(source, called, result, **factors)
 
     def finish() -> Tensor:
         value = result
         if not scales:
             value = value.floor_divide_(comm.size) if kind == "mean" else value
-            value = _scaled(value, after)
+            value = _scaled(value, postscale_factor)
         if into is None:
             return value
         if value.data_ptr() != into.data_ptr():
@@ -121,15 +122,6 @@ def _reduce(
         return into
 
     return Handle([begun], finish)
-
-
-def allreduce_async(
-    tensor: Tensor, average: bool | None = None, name: str | None = None, op: Any = None,
-    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set, *, into: Tensor | None = None,
-) -> Handle:
-    """into: the tensor for the result, which may be `tensor`; by default a new one."""
-    return _reduce(tensor, into, op, average, prescale_factor, postscale_factor, process_set)
 
 
 def allreduce_async_(tensor: Tensor, *options: Any, **named: Any) -> Handle:
@@ -144,11 +136,12 @@ def allreduce(
     """Reduces over all ranks. Backward reduces the gradient: to its mean if op is Average, else to
     its sum."""
     kind = _horovod.reduction(op, average)
+    of_gradient = Average if kind == Average else Sum
     scales = (prescale_factor, postscale_factor, process_set)
     packed, context = compression.compress(tensor)
     reduced = _Differentiable.apply(
-        lambda own: _reduce(own, None, kind, None, *scales).wait(),
-        lambda g: _reduce(g, None, "mean" if kind == "mean" else "sum", None, *scales).wait(),
+        lambda own: allreduce_async(own, None, None, kind, *scales).wait(),
+        lambda g: allreduce_async(g, None, None, of_gradient, *scales).wait(),
         packed,
     )
     return compression.decompress(reduced, context)
@@ -202,7 +195,7 @@ def allgather(
 
     def own_rows(gradient: Tensor) -> Tensor:
         start = sum(comm.allgather(torch.tensor([rows])).tolist()[: comm.rank])
-        mean = _reduce(gradient, None, "mean", None, 1.0, 1.0, process_set).wait()
+        mean = allreduce_async(gradient, op=Average, process_set=process_set).wait()
         return mean[start : start + rows].reshape(tensor.shape)
 
     return _Differentiable.apply(
@@ -243,7 +236,7 @@ def broadcast(
     comm, root = communicator(process_set), _horovod.root_of(process_set, root_rank)
 
     def to_root(gradient: Tensor) -> Tensor:
-        mean = _reduce(gradient, None, "mean", None, 1.0, 1.0, process_set).wait()
+        mean = allreduce_async(gradient, op=Average, process_set=process_set).wait()
         return mean if comm.rank == root else torch.zeros_like(mean)
 
     return _Differentiable.apply(
@@ -303,7 +296,7 @@ def reducescatter_async(
     stop = start + least + (comm.rank < more)
     if more or not tensor.is_floating_point() or kind not in ("mean", "sum"):
         factors = (prescale_factor, postscale_factor, process_set)
-        whole = _reduce(tensor, None, kind, None, *factors)
+        whole = allreduce_async(tensor, None, None, kind, *factors)
         return Handle([whole], lambda: whole.wait()[start:stop].clone())
     begun = comm.ireduce_scatter(
         tensor.detach().contiguous(), "avg" if kind == "mean" else kind,
