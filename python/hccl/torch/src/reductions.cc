@@ -99,8 +99,7 @@ void ProcessGroupHccl::sum_in_place(const at::Tensor& tensor) {
   RECORD_USER_SCOPE("hccl:all_reduce");
   fork_.check();
   const Refusal refuse = refusal("allreduce");
-  c10d::assertCPU(refuse, {tensor});
-  c10d::assertDense(refuse, {tensor});
+  check_dense({tensor}, refuse);
   const auto reduction = Reduction::of(c10d::ReduceOp::SUM, tensor.scalar_type(), refuse);
   ++operations_;
   const auto communicator = current();
