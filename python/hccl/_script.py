@@ -14,5 +14,7 @@ def run() -> None:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         return
     sys.argv = sys.argv[1:]
+    if not os.path.exists(sys.argv[0]):
+        sys.exit(f"hccl: there is no file {sys.argv[0]}")
     sys.path[0] = str(pathlib.Path(sys.argv[0]).resolve().parent)
     runpy.run_path(sys.argv[0], run_name="__main__")

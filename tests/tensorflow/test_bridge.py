@@ -95,7 +95,7 @@ tf.app.flags.DEFINE_integer("steps", 1, "")
 x = tf.placeholder(tf.float32)
 def main(_):
     with tf.Session() as sess:
-        print(sess.run(x * beside.factor, {x: tf.app.flags.FLAGS.steps}), "npu_device" in sys.modules, sys.argv[1:])
+        print(sess.run(x * beside.factor, {x: tf.app.flags.FLAGS.steps}), "npu_bridge" in sys.modules, sys.argv[1:])
 if __name__ == "__main__":
     tf.app.run()
 """)
