@@ -55,15 +55,12 @@ def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
 
 def reduce(values: Sequence[tf.Tensor], average: bool, names: Sequence[str]) -> list[Any]:
     """Reduces the gradients with one fused list for each type."""
-    results: list[Any] = [None] * len(values)
-    for dtype in dict.fromkeys(value.dtype for value in values):
-        own = [i for i, value in enumerate(values) if value.dtype == dtype]
-        reduced = _ops.fused_all_reduce(
+    return _ops.by_type(
+        values,
+        lambda own: _ops.fused_all_reduce(
             [values[i] for i in own], average, [names[i] for i in own], options.hcom_parallel
-        )
-        for i, tensor in zip(own, reduced):
-            results[i] = tensor
-    return results
+        ),
+    )
 
 
 def trace_at_exit(directory: str | os.PathLike[str]) -> None:

@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import os
 import weakref
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, Sequence
 
 import hccl
 import tensorflow as tf
@@ -96,8 +96,9 @@ def _made_order() -> Any:
 _numbers = itertools.count(1)
 
 
-def _numbered(result: Any) -> Any:
-    """In a graph: numbers the op in the order of the program."""
+def _called(name: str, **inputs: Any) -> Any:
+    """Calls the op hccl_<name>. In a graph, numbers it in the order of the program."""
+    result = getattr(library(), f"hccl_{name}")(order=_order(), **inputs)
     if not tf.executing_eagerly():
         one = result[0] if isinstance(result, (list, tuple)) else result
         op = one if isinstance(one, tf.Operation) else one.op
@@ -105,47 +106,45 @@ def _numbered(result: Any) -> Any:
     return result
 
 
+def by_type(values: Sequence[Any], reduce: Callable[[list[int]], Sequence[Any]]) -> list[Any]:
+    """Reduces a list with one op for each type: reduce(places) gets the places of a type's values,
+    and returns their results."""
+    results: list[Any] = [None] * len(values)
+    for dtype in dict.fromkeys(value.dtype for value in values):
+        own = [i for i, value in enumerate(values) if value.dtype == dtype]
+        for i, result in zip(own, reduce(own)):
+            results[i] = result
+    return results
+
+
 def all_reduce(
-    tensor: Any,
-    reduction: str = "sum",
-    group: str = hccl.WORLD,
-    postscale: float = 1.0,
+    tensor: Any, reduction: str = "sum", group: str = hccl.WORLD, postscale: float = 1.0,
     names: Sequence[str] = (),
 ) -> tf.Tensor:
     """`postscale`, only for sums of floats, multiplies the result. names: the tensor's name."""
-    return _numbered(library().hccl_all_reduce(
-        order=_order(),
-        tensor=tensor, reduction=reduction, postscale=postscale, group=group,
+    return _called(
+        "all_reduce", tensor=tensor, reduction=reduction, postscale=postscale, group=group,
         **_names.attributes(names),
-    ))
+    )
 
 
 def grouped_all_reduce(
-    tensors: Sequence[Any],
-    reduction: str = "sum",
-    group: str = hccl.WORLD,
-    postscale: float = 1.0,
-    names: Sequence[str] = (),
+    tensors: Sequence[Any], reduction: str = "sum", group: str = hccl.WORLD,
+    postscale: float = 1.0, names: Sequence[str] = (),
 ) -> list[tf.Tensor]:
     """Reduces tensors of any types at once, with one op for each type. names: for errors."""
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     names = names or [str(i) for i in range(len(tensors))]
-    results: list[Any] = [None] * len(tensors)
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        own = [i for i, tensor in enumerate(tensors) if tensor.dtype == dtype]
-        reduced = _numbered(
-            library().hccl_grouped_all_reduce(
-                order=_order(),
-                tensors=[tensors[i] for i in own],
-                reduction=reduction,
-                postscale=postscale if dtype in FLOATS else 1.0,
-                group=group,
-                **_names.attributes([names[i] for i in own]),
-            )
+
+    def reduce(own: list[int]) -> Any:
+        floats = tensors[own[0]].dtype in FLOATS
+        return _called(
+            "grouped_all_reduce", tensors=[tensors[i] for i in own], reduction=reduction,
+            postscale=postscale if floats else 1.0, group=group,
+            **_names.attributes([names[i] for i in own]),
         )
-        for i, tensor in zip(own, reduced):
-            results[i] = tensor
-    return results
+
+    return by_type(tensors, reduce)
 
 
 def fused_all_reduce(
@@ -160,18 +159,9 @@ def fused_all_reduce(
         library().hccl_fused_push(gradient=gradient, list_key=key, index=count - 1 - i)
         for i, gradient in enumerate(gradients)
     ]
-    return list(
-        _numbered(
-            library().hccl_fused_all_reduce(
-                order=_order(),
-                gradients=gradients,
-                handed_over=handed_over,
-                list_key=key,
-                average=average,
-                hcom_parallel=hcom_parallel,
-                **_names.attributes(names),
-            )
-        )
+    return _called(
+        "fused_all_reduce", gradients=gradients, handed_over=handed_over, list_key=key,
+        average=average, hcom_parallel=hcom_parallel, **_names.attributes(names),
     )
 
 
@@ -211,70 +201,58 @@ def broadcast(
     tensors: Sequence[Any], root: int, group: str = hccl.WORLD, names: Sequence[str] = ()
 ) -> list[tf.Tensor]:
     """names: the tensors' names, unless the tensors are variables."""
-    called = _names.attributes(names or _names.of(tensors))
+    named = _names.attributes(names or _names.of(tensors))
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if not tensors:
         return []
-    return list(
-        _numbered(library().hccl_broadcast(order=_order(), tensors=tensors, root_rank=root, group=group, **called))
-    )
+    return _called("broadcast", tensors=tensors, root_rank=root, group=group, **named)
 
 
 def reduce(tensor: Any, reduction: str, root: int, group: str = hccl.WORLD) -> tf.Tensor:
     """Returns the reduction on the root, and on other ranks the rank's own tensor."""
-    return _numbered(library().hccl_reduce(order=_order(), tensor=tensor, reduction=reduction, root_rank=root, group=group))
+    return _called("reduce", tensor=tensor, reduction=reduction, root_rank=root, group=group)
 
 
 def all_gather(
     tensor: Any, ranks: int, group: str = hccl.WORLD, names: Sequence[str] = ()
 ) -> tf.Tensor:
     """Concatenates along the first dimension, whose length must be equal on all ranks."""
-    called = _names.attributes(names)
-    return _numbered(library().hccl_all_gather(order=_order(), tensor=tensor, rank_size=ranks, group=group, **called))
+    named = _names.attributes(names)
+    return _called("all_gather", tensor=tensor, rank_size=ranks, group=group, **named)
 
 
 def reduce_scatter(tensor: Any, reduction: str, ranks: int, group: str = hccl.WORLD) -> tf.Tensor:
     """Returns this rank's part of the reduced tensor, along the first dimension."""
-    return _numbered(library().hccl_reduce_scatter(
-        order=_order(),
-        tensor=tensor, reduction=reduction, rank_size=ranks, group=group
-    ))
+    return _called(
+        "reduce_scatter", tensor=tensor, reduction=reduction, rank_size=ranks, group=group
+    )
 
 
 def all_to_all_v(
-    data: Any,
-    send_counts: Any,
-    send_displacements: Any,
-    recv_counts: Any,
-    recv_displacements: Any,
-    group: str = hccl.WORLD,
+    data: Any, send_counts: Any, send_displacements: Any, recv_counts: Any,
+    recv_displacements: Any, group: str = hccl.WORLD,
 ) -> tf.Tensor:
     """For 1-D tensors. Counts and displacements are int64, in elements, one for each rank."""
-    return _numbered(library().hccl_all_to_all_v(
-        order=_order(),
-        send_data=data,
-        send_counts=send_counts,
-        send_displacements=send_displacements,
-        recv_counts=recv_counts,
-        recv_displacements=recv_displacements,
-        group=group,
-    ))
+    return _called(
+        "all_to_all_v", send_data=data, send_counts=send_counts,
+        send_displacements=send_displacements, recv_counts=recv_counts,
+        recv_displacements=recv_displacements, group=group,
+    )
 
 
 def all_to_all_v_c(data: Any, matrix: Any, rank: int, group: str = hccl.WORLD) -> tf.Tensor:
     """matrix[i][j]: the number of elements from rank i to rank j; equal on all ranks."""
-    return _numbered(library().hccl_all_to_all_vc(
-        order=_order(),
-        send_data=data, send_count_matrix=matrix, rank=rank, group=group
-    ))
+    return _called(
+        "all_to_all_vc", send_data=data, send_count_matrix=matrix, rank=rank, group=group
+    )
 
 
 def send(tensor: Any, tag: int, dest: int, group: str = hccl.WORLD) -> Any:
-    return _numbered(library().hccl_send(order=_order(), tensor=tensor, sr_tag=tag, dest_rank=dest, group=group))
+    return _called("send", tensor=tensor, sr_tag=tag, dest_rank=dest, group=group)
 
 
 def receive(shape: Any, dtype: Any, tag: int, src: int, group: str = hccl.WORLD) -> tf.Tensor:
-    return _numbered(library().hccl_receive(order=_order(), shape=shape, T=dtype, sr_tag=tag, src_rank=src, group=group))
+    return _called("receive", shape=shape, T=dtype, sr_tag=tag, src_rank=src, group=group)
 
 
 @tf.RegisterGradient("HcclAllReduce")
