@@ -20,11 +20,13 @@ from typing import Any, Callable, Optional, Sequence
 
 import hccl
 import tensorflow as tf
+from hccl import _horovod
 from hccl._horovod import (
-    init, is_initialized, local_rank, local_size, no, rank, remove_process_set, shutdown, size,
+    ProcessSet, add_process_set, global_process_set, init, is_initialized, local_rank, local_size,
+    no, rank, remove_process_set, shutdown, size,
 )
 from hccl.tensorflow import _callbacks as callbacks
-from hccl.tensorflow import _horovod, _names, _optimizers, _sessions
+from hccl.tensorflow import _names, _optimizers, _sessions
 from hccl.tensorflow._callbacks import (
     BroadcastGlobalVariablesCallback, LearningRateScheduleCallback, LearningRateWarmupCallback,
     MetricAverageCallback,
@@ -33,8 +35,8 @@ from hccl.tensorflow._collectives import (
     allgather, allreduce, alltoall, broadcast, broadcast_variables, grouped_allgather,
     grouped_allreduce, grouped_reducescatter, reducescatter,
 )
+from hccl.tensorflow._compression import Compression
 from hccl.tensorflow._fusion import trace_at_exit
-from hccl.tensorflow._horovod import Compression, ProcessSet, add_process_set, global_process_set
 from hccl.tensorflow._objects import allgather_object, broadcast_object
 from hccl.tensorflow._reductions import gradient_reducer, reduce_gradients, reduce_list
 from hccl.tensorflow._sessions import BroadcastGlobalVariablesHook, broadcast_global_variables

@@ -8,8 +8,8 @@ import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
 
-from hccl import _world
-from hccl.tensorflow import _horovod, _optimizers
+from hccl import _horovod, _world
+from hccl.tensorflow import _optimizers
 from hccl.tensorflow._collectives import broadcast_variables, grouped_allreduce
 
 

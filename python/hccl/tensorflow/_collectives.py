@@ -15,9 +15,10 @@ import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
 
-from hccl import _world
-from hccl.tensorflow import _horovod, _names, _ops, _reductions
-from hccl.tensorflow._horovod import Compression, ProcessSet, global_process_set
+from hccl import _horovod, _world
+from hccl._horovod import ProcessSet, global_process_set
+from hccl.tensorflow import _names, _ops, _reductions
+from hccl.tensorflow._compression import Compression
 
 
 def allreduce(tensor: Any, op: Optional[str] = None, **options: Any) -> Any:

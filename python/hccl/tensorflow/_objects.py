@@ -9,11 +9,12 @@ from typing import Any, Optional
 import hccl
 import numpy as np
 import tensorflow as tf
+from hccl import _horovod
+from hccl._horovod import ProcessSet, global_process_set
 from hccl.manage import api as _manage
 from tensorflow.python.eager import context
 
-from hccl.tensorflow import _collectives, _horovod
-from hccl.tensorflow._horovod import ProcessSet, global_process_set
+from hccl.tensorflow import _collectives
 
 
 def broadcast_object(

@@ -7,9 +7,10 @@ from typing import Any, Callable, Sequence
 import hccl
 import tensorflow as tf
 
-from hccl import _world
-from hccl.tensorflow import _fusion, _horovod, _ops
-from hccl.tensorflow._horovod import Compression, ProcessSet, global_process_set
+from hccl import _horovod, _world
+from hccl._horovod import ProcessSet, global_process_set
+from hccl.tensorflow import _fusion, _ops
+from hccl.tensorflow._compression import Compression
 
 
 @tf.autograph.experimental.do_not_convert

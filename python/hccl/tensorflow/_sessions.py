@@ -7,7 +7,8 @@ from typing import Any, Callable
 
 import tensorflow as tf
 
-from hccl.tensorflow import _horovod, _names
+from hccl import _horovod
+from hccl.tensorflow import _names
 from hccl.tensorflow._collectives import broadcast_variables
 
 

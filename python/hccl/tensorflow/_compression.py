@@ -1,19 +1,10 @@
-"""Horovod's arguments for TensorFlow: compression, beside those of every framework."""
+"""Horovod's compression of tensors that are reduced."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import tensorflow as tf
-from hccl._horovod import (
-    REDUCTIONS, ProcessSet, add_process_set, check_devices, check_groups, global_process_set,
-    group_of, reduction, refuse, root_of,
-)
-
-__all__ = [
-    "REDUCTIONS", "Compression", "ProcessSet", "add_process_set", "check_devices", "check_groups",
-    "global_process_set", "group_of", "reduction", "refuse", "root_of",
-]
 
 
 class _Cast:
