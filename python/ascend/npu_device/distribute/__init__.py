@@ -8,7 +8,7 @@ from typing import Any, Optional
 import hccl
 import tensorflow as tf
 from absl import logging
-from hccl.tensorflow import _log, _ops, reduce_gradients
+from hccl.tensorflow import _log, _ops, broadcast_variables, reduce_gradients
 from hccl.tensorflow._optimizers import reducing
 
 from npu_device import _device
@@ -102,9 +102,7 @@ def broadcast(
         _log.log(logging.INFO, "Skip broadcast as current process is not npu cluster worker")
         return
     variables = list(values) if isinstance(values, (list, tuple)) else [values]
-    results = _ops.broadcast(variables, root_rank, group)
-    for variable, value in zip(variables, results):
-        variable.assign(value)
+    broadcast_variables(variables, root_rank, group=group)
 
 
 def npu_distributed_keras_optimizer_wrapper(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import tensorflow as tf
-from hccl.tensorflow import _ops
+from hccl.tensorflow import broadcast_variables
 
 from npu_bridge import _ranks
 
@@ -23,11 +23,6 @@ class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         if self._done or _ranks.size() <= 1:
             return
         self._done = True
-        variables = self.model.weights
-        if tf.executing_eagerly():
-            for variable, value in zip(variables, _ops.broadcast(variables, self._root)):
-                variable.assign(value)
-            return
-        values = _ops.broadcast(variables, self._root)
-        assign = [v.assign(value) for v, value in zip(variables, values)]
-        tf.compat.v1.keras.backend.get_session().run(assign)
+        operation = broadcast_variables(self.model.weights, self._root)
+        if operation is not None:  # in a graph
+            tf.compat.v1.keras.backend.get_session().run(operation)

@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 from absl import logging
-from hccl.tensorflow import _log, _ops
+from hccl.tensorflow import _log, broadcast_variables
 from tensorflow.python.ops import summary_ops_v2
 
 from npu_bridge import _ranks
@@ -29,9 +29,7 @@ class NPUBroadcastGlobalVariablesHook(_Hook):
         )
         if _ranks.size() <= 1 or made_here:
             return
-        variables = tf.compat.v1.trainable_variables()
-        values = _ops.broadcast(variables, self._root)
-        self._operation = tf.group(*(v.assign(value) for v, value in zip(variables, values)))
+        self._operation = broadcast_variables(tf.compat.v1.trainable_variables(), self._root)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         if self._operation is not None:
