@@ -7,7 +7,7 @@ from typing import Any
 from hccl import _world
 from hccl.tensorflow import _log
 
-from npu_bridge import _absent
+from npu_device._kept import absent
 
 map_string_string = dict
 
@@ -19,18 +19,12 @@ def PluginInit(options: Any) -> None:  # noqa: N802  Ascend's name
     _world.join_as_told()
 
 
-def PluginFinalize() -> None:  # noqa: N802
-    _world.leave()
-
-
-def NpuClose() -> None:  # noqa: N802
-    _world.leave()
-
+PluginFinalize = NpuClose = _world.leave
 
 _WHY = "it concerns addresses of NPU memory"
-GetVarAddrAndSize = _absent.function("tf_adapter.GetVarAddrAndSize", _WHY)
-MallocSharedMem = _absent.function("tf_adapter.MallocSharedMem", _WHY)
-RdmaInitAndRegister = _absent.function("tf_adapter.RdmaInitAndRegister", _WHY)
+GetVarAddrAndSize = absent("tf_adapter.GetVarAddrAndSize", _WHY)
+MallocSharedMem = absent("tf_adapter.MallocSharedMem", _WHY)
+RdmaInitAndRegister = absent("tf_adapter.RdmaInitAndRegister", _WHY)
 
 
 def __getattr__(name: str) -> str:

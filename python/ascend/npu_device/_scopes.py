@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Iterator
-
 from hccl.tensorflow import _log
+
+from npu_device._kept import scope
 
 _saturation_mode = 1  # CPUs compute with infinities and NaN
 
@@ -24,19 +23,6 @@ def is_inf_nan_enabled() -> bool:
     return _saturation_mode == 1
 
 
-@contextlib.contextmanager
-def keep_dtype_scope() -> Iterator[None]:
-    _log.without_effect("keep_dtype_scope")
-    yield
-
-
-@contextlib.contextmanager
-def npu_recompute_scope() -> Iterator[None]:
-    _log.without_effect("npu_recompute_scope")
-    yield
-
-
-@contextlib.contextmanager
-def npu_run_context(options: Any = None) -> Iterator[None]:
-    _log.without_effect("npu_run_context")
-    yield
+keep_dtype_scope = scope("keep_dtype_scope")
+npu_recompute_scope = scope("npu_recompute_scope")
+npu_run_context = scope("npu_run_context", options=None)

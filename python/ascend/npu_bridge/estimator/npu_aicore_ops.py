@@ -6,7 +6,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from npu_bridge import _absent
+from npu_device._kept import absent
+
 from npu_bridge.estimator.npu_ops import dropout as dropout_v3
 from npu_bridge.estimator.npu_unary_ops import gelu
 
@@ -86,4 +87,4 @@ def layer_norm(
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(name)
-    return _absent.function(f"npu_aicore_ops.{name}", "it is an operator of an NPU alone")
+    return absent(f"npu_aicore_ops.{name}", "it is an operator of an NPU alone")

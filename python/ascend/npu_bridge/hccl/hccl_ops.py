@@ -8,6 +8,7 @@ from typing import Any
 
 import hccl
 from hccl.tensorflow import _ops
+from npu_device._kept import absent
 from npu_device.distribute import hccl_ops as _device
 from npu_device.distribute.hccl_ops import (
     REDUCTIONS as REDUCTIONS,
@@ -69,9 +70,9 @@ def all_to_all_v_c(
     return _ops.all_to_all_v_c(send_data, send_count_matrix, rank, group)
 
 
-_OTHERS = "send, receive or all_to_all_v"
-gather_all_to_all_v = _device.of_a_device("gather_all_to_all_v", _OTHERS)
-remote_read = _device.of_a_device("remote_read", _OTHERS)
-remote_ref_read = _device.of_a_device("remote_ref_read", _OTHERS)
-remote_write = _device.of_a_device("remote_write", _OTHERS)
-remote_scatter_write = _device.of_a_device("remote_scatter_write", _OTHERS)
+_WHY = "it uses addresses of NPU memory; use send, receive or all_to_all_v"
+gather_all_to_all_v = absent("hccl_ops.gather_all_to_all_v", _WHY)
+remote_read = absent("hccl_ops.remote_read", _WHY)
+remote_ref_read = absent("hccl_ops.remote_ref_read", _WHY)
+remote_write = absent("hccl_ops.remote_write", _WHY)
+remote_scatter_write = absent("hccl_ops.remote_scatter_write", _WHY)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from npu_bridge import _absent
+from npu_device._kept import absent
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     why = "embedding tables are tf.Variable with tf.nn.embedding_lookup, and images are tf.image's"
-    return _absent.function(f"npu_cpu_ops.{name}", why)
+    return absent(f"npu_cpu_ops.{name}", why)

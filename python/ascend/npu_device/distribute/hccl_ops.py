@@ -4,12 +4,14 @@ first one joins the ranks of the environment, if this process has not joined."""
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, NoReturn, Sequence
+from typing import Any, Callable, Sequence
 
 import hccl
 import tensorflow as tf
 from hccl import _world
 from hccl.tensorflow import _ops
+
+from npu_device._kept import absent
 
 REDUCTIONS = ("max", "min", "prod", "sum")
 
@@ -106,18 +108,7 @@ def receive(
     return _ops.receive(shape, data_type, sr_tag, src_rank, group)
 
 
-def of_a_device(name: str, others: str = "send and receive") -> Callable[..., NoReturn]:
-    """Makes Ascend's op of that name, which always raises. `others`: the ops to use instead."""
-
-    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(
-            f"hccl: {name} reads addresses of NPU memory; use hccl_ops.{others}"
-        )
-
-    refuse.__name__ = name
-    return refuse
-
-
-remote_read = of_a_device("remote_read")
-remote_ref_read = of_a_device("remote_ref_read")
-remote_write = of_a_device("remote_write")
+_WHY = "it uses addresses of NPU memory; use send and receive"
+remote_read = absent("hccl_ops.remote_read", _WHY)
+remote_ref_read = absent("hccl_ops.remote_ref_read", _WHY)
+remote_write = absent("hccl_ops.remote_write", _WHY)

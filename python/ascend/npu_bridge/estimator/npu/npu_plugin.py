@@ -6,23 +6,9 @@ from typing import Any, Optional
 
 from hccl import _world
 from hccl.tensorflow import _fusion, _log
-from npu_device import is_inf_nan_enabled, set_device_sat_mode
-
-from npu_bridge import _absent
-
-__all__ = [
-    "get_rdma_cache",
-    "get_var_addr_and_size",
-    "init_rdma_pool",
-    "is_inf_nan_enabled",
-    "malloc_shared_memory",
-    "npu_close",
-    "npu_resource_init",
-    "npu_resource_shutdown",
-    "rdma_remote_init",
-    "rdma_remote_register",
-    "set_device_sat_mode",
-]
+from npu_device import is_inf_nan_enabled as is_inf_nan_enabled
+from npu_device import set_device_sat_mode as set_device_sat_mode
+from npu_device._kept import absent
 
 
 def npu_resource_init(
@@ -44,18 +30,12 @@ def npu_resource_init(
     _world.join_as_told()
 
 
-def npu_resource_shutdown() -> None:
-    _world.leave()
-
-
-def npu_close() -> None:
-    _world.leave()
-
+npu_resource_shutdown = npu_close = _world.leave
 
 _WHY = "it concerns addresses of NPU memory"
-init_rdma_pool = _absent.function("npu_plugin.init_rdma_pool", _WHY)
-rdma_remote_register = _absent.function("npu_plugin.rdma_remote_register", _WHY)
-rdma_remote_init = _absent.function("npu_plugin.rdma_remote_init", _WHY)
-get_var_addr_and_size = _absent.function("npu_plugin.get_var_addr_and_size", _WHY)
-malloc_shared_memory = _absent.function("npu_plugin.malloc_shared_memory", _WHY)
-get_rdma_cache = _absent.function("npu_plugin.get_rdma_cache", _WHY)
+init_rdma_pool = absent("npu_plugin.init_rdma_pool", _WHY)
+rdma_remote_register = absent("npu_plugin.rdma_remote_register", _WHY)
+rdma_remote_init = absent("npu_plugin.rdma_remote_init", _WHY)
+get_var_addr_and_size = absent("npu_plugin.get_var_addr_and_size", _WHY)
+malloc_shared_memory = absent("npu_plugin.malloc_shared_memory", _WHY)
+get_rdma_cache = absent("npu_plugin.get_rdma_cache", _WHY)
