@@ -15,32 +15,20 @@ from hccl.tensorflow import _ops
 from npu_bridge import _ranks
 from npu_bridge.estimator.npu.npu_optimizer import SHARDED
 
-_Saver = tf.compat.v1.train.CheckpointSaverHook
+_Hook = tf.compat.v1.train.SessionRunHook
 
 
-class _NoSaver(_Saver):
-    """Replaces the hook that writes checkpoints."""
+class _NoSaver(tf.compat.v1.train.CheckpointSaverHook):
+    """Replaces the hook that writes checkpoints, and does nothing."""
 
     def __init__(self) -> None:
         self._listeners: list[Any] = []
 
-    def begin(self) -> None:
-        pass
-
-    def after_create_session(self, session: Any, coord: Any) -> None:
-        pass
-
-    def before_run(self, run_context: Any) -> None:
-        pass
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        pass
-
-    def end(self, session: Any) -> None:
-        pass
+    begin, end, after_create_session = _Hook.begin, _Hook.end, _Hook.after_create_session
+    before_run, after_run = _Hook.before_run, _Hook.after_run
 
 
-class _EndTogether(tf.compat.v1.train.SessionRunHook):
+class _EndTogether(_Hook):
     """Runs after the hook that writes, so that the last checkpoint exists after training."""
 
     def begin(self) -> None:
