@@ -29,6 +29,17 @@ _PRECISIONS_V2 = (
     "cube_hif8",
     "mixed_hif8",
 )
+# Options for older scripts, and options without a check.
+_UNCHECKED = (
+    "allow_fp32_to_fp16 auto_tune_mode autotune_tune_mode buffer_optimize customize_dtypes "
+    "debug_dir device_type distribute_config enable_scope_fusion_passes es_cluster_config "
+    "fusion_switch_file graph_exec_timeout graph_memory_max_size hcom_multi_mode modify_mixlist "
+    "op_compiler_cache_dir op_debug_config op_debug_level op_precision_mode op_select_implmode "
+    "optypelist_for_implmode quant_dumpable resource_config_path session_device_id "
+    "static_memory_policy stream_max_parallel_num variable_format_optimize "
+    "variable_memory_max_size variable_memory_optimize all_tensor_not_empty "
+    "auto_multistream_parallel_mode export_compile_stat aicore_num jit_compile_mode"
+).split()
 # name: (initial value, valid values)
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "graph_run_mode": (1, (0, 1)),
@@ -52,48 +63,8 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "topo_sorting_mode": (None, (0, 1, None)),
     "oo_level": ("O3", ("O0", "O1", "O2", "O3")),
     "shape_generalization_mode": ("STRICT", ("STRICT", "FULL", "ADAPTIVE")),
-    # Options for older scripts, and options without a check.
-    **{
-        name: (None, _ANY)
-        for name in (
-            "allow_fp32_to_fp16",
-            "auto_tune_mode",
-            "autotune_tune_mode",
-            "buffer_optimize",
-            "customize_dtypes",
-            "debug_dir",
-            "device_type",
-            "distribute_config",
-            "enable_scope_fusion_passes",
-            "es_cluster_config",
-            "fusion_switch_file",
-            "graph_exec_timeout",
-            "graph_memory_max_size",
-            "hcom_multi_mode",
-            "modify_mixlist",
-            "op_compiler_cache_dir",
-            "op_debug_config",
-            "op_debug_level",
-            "op_precision_mode",
-            "op_select_implmode",
-            "optypelist_for_implmode",
-            "quant_dumpable",
-            "resource_config_path",
-            "session_device_id",
-            "static_memory_policy",
-            "stream_max_parallel_num",
-            "variable_format_optimize",
-            "variable_memory_max_size",
-            "variable_memory_optimize",
-            "all_tensor_not_empty",
-            "auto_multistream_parallel_mode",
-            "export_compile_stat",
-            "aicore_num",
-            "jit_compile_mode",
-        )
-    },
+    **dict.fromkeys(_UNCHECKED, (None, _ANY)),
 }
-_WITH_EFFECT = ("hcom_parallel",)
 _PARTS = ("dump_config", "aoe_config", "profiling_config", "memory_config", "experimental")
 
 
@@ -136,7 +107,7 @@ class GlobalOptions:
         allowed = _OPTIONS[name][1]
         if allowed is not _ANY and value not in allowed:
             raise ValueError(f"'{value}' is not allowed for {name}: it is one of {list(allowed)}")
-        if name not in _WITH_EFFECT:
+        if name != "hcom_parallel":
             _log.without_effect(f"global_options().{name}")
         object.__setattr__(self, name, value)
 
