@@ -39,6 +39,7 @@ from npu_bridge.estimator.npu.npu_config import (
     MemoryConfig,
     NPURunConfig,
     ProfilingConfig,
+    need_estimator as _need_estimator,
 )
 from npu_bridge.estimator.npu.npu_estimator import NPUEstimator, NPUEstimatorSpec
 from npu_bridge.estimator.npu.npu_hook import (
@@ -90,8 +91,7 @@ def npu_optimizer_options(optimizer_options: Any = None) -> config_pb2.Optimizer
 
 def npu_run_config_init(run_config: Any = None) -> Any:
     """Returns a tf.estimator.RunConfig whose sessions have npu_config_proto's config."""
-    if not hasattr(tf, "estimator"):
-        raise ImportError("npu_run_config_init: this TensorFlow has no Estimator; use TensorFlow 2.15")
+    _need_estimator("npu_run_config_init")
     if not isinstance(run_config, tf.estimator.RunConfig):
         run_config = tf.estimator.RunConfig()
     config = npu_config_proto(run_config.session_config)

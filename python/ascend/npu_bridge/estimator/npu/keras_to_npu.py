@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from npu_bridge.estimator.npu.npu_config import need_estimator
 from npu_bridge.estimator.npu.npu_estimator import NPUEstimator
 
 
@@ -20,15 +21,11 @@ def model_to_npu_estimator(
 ) -> NPUEstimator:
     """Makes an NPUEstimator of a compiled model or its file. ValueError: config is no
     NPURunConfig."""
-    estimators = getattr(tf.keras, "estimator", None)
-    if estimators is None:
-        raise ImportError(
-            "model_to_npu_estimator: this TensorFlow has no Estimator; use TensorFlow 2.15"
-        )
+    need_estimator("model_to_npu_estimator")
     # The Estimator uses a name of TensorFlow 2, but tf has TensorFlow 1's names now.
     if not hasattr(tf.keras.optimizers, "experimental"):
         tf.keras.optimizers.experimental = tf.compat.v2.keras.optimizers.experimental
-    made = estimators.model_to_estimator(
+    made = tf.keras.estimator.model_to_estimator(
         keras_model=keras_model,
         keras_model_path=keras_model_path,
         custom_objects=custom_objects,

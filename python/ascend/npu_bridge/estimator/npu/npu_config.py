@@ -111,11 +111,11 @@ _KEPT_OPTIONS = frozenset((
 _RunConfig = getattr(getattr(tf, "estimator", None), "RunConfig", object)
 
 
-def _need_estimator() -> None:
+def need_estimator(name: str) -> None:
     if _RunConfig is object:
         raise ImportError(
-            "NPURunConfig: this TensorFlow has no Estimator; use TensorFlow 2.15, or a session "
-            "with util.set_iteration_per_loop"
+            f"{name}: this TensorFlow has no Estimator; use TensorFlow 2.15, or a session with "
+            "util.set_iteration_per_loop"
         )
 
 
@@ -196,7 +196,7 @@ class NPURunConfig(_RunConfig):
         eval_distribute: Any = None,
         **options: Any,
     ) -> None:
-        _need_estimator()
+        need_estimator("NPURunConfig")
         _check_kept(options)
         _check_loop(iterations_per_loop, mix_compile_mode)
         saving = _saving(save_checkpoints_steps, save_checkpoints_secs)

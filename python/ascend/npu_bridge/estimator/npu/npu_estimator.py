@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from npu_bridge import _loops, _ranks, _session
 from npu_bridge.estimator.npu import _model_dir
-from npu_bridge.estimator.npu.npu_config import NPURunConfig
+from npu_bridge.estimator.npu.npu_config import NPURunConfig, need_estimator
 from npu_bridge.estimator.npu.npu_hook import (
     NPUBroadcastGlobalVariablesHook,
     SetIterationsVarHook,
@@ -28,8 +28,7 @@ class NPUEstimatorSpec(_Spec):
     The function returns one or several ops, which run in each step of training or evaluation."""
 
     def __new__(cls, *args: Any, host_call: Any = None, **kwargs: Any) -> Any:
-        if _Spec is object:
-            raise ImportError("NPUEstimatorSpec: this TensorFlow has no Estimator; use TensorFlow 2.15")
+        need_estimator("NPUEstimatorSpec")
         if host_call is not None:
             _check_host_call(host_call)
         spec = super().__new__(cls, *args, **kwargs)
@@ -60,8 +59,7 @@ class NPUEstimator(_Estimator):
         job_start_file: str = "",
         warm_start_from: Any = None,
     ) -> None:
-        if _Estimator is object:
-            raise ImportError("NPUEstimator: this TensorFlow has no Estimator; use TensorFlow 2.15")
+        need_estimator("NPUEstimator")
         if not isinstance(config, NPURunConfig):
             raise ValueError('"config" must be type `NPURunConfig`')
         _ranks.size()  # joins, because scripts may now call hccl.manage.api
