@@ -12,6 +12,7 @@ import types
 from typing import Any, Callable, NamedTuple
 
 import tensorflow as tf
+from tensorflow.python.ops import summary_ops_v2
 
 from npu_bridge import _contrib_parts
 
@@ -123,19 +124,13 @@ def _in_part(name: str) -> bool:
     return name.split(".")[2] in _contrib_parts.own()
 
 
-def _summary() -> Any:
-    from tensorflow.python.ops import summary_ops_v2
-
-    return summary_ops_v2
-
-
-# The module that replaces a part of tf.contrib. _modules() has the names that it lacks.
+# The replacement of a module, except for the names in _modules().
 _ELSEWHERE: dict[str, Callable[[], Any]] = {
     "layers": _slim,
     "framework": _slim,
     "rnn": lambda: tf.compat.v1.nn.rnn_cell,
     "data": lambda: tf.compat.v1.data.experimental,
-    "summary": _summary,
+    "summary": lambda: summary_ops_v2,
     "distribute": lambda: tf.compat.v1.distribute,
     "cluster_resolver": lambda: tf.compat.v1.distribute.cluster_resolver,
 }
@@ -202,7 +197,7 @@ def _modules() -> dict[str, dict[str, Any]]:
             "get_or_create_global_step": tf.compat.v1.train.get_or_create_global_step,
             "nest": tf.nest,
         },
-        "summary": {"all_summary_ops": _summary().all_v2_summary_ops},
+        "summary": {"all_summary_ops": summary_ops_v2.all_v2_summary_ops},
         "distribute": {"DistributeConfig": _DistributeConfig},
         "rnn": {},
         "data": {},

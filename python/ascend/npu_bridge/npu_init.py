@@ -22,6 +22,7 @@ from tensorflow.python.client import session
 from tensorflow.python.training import session_run_hook
 
 from npu_bridge import _ranks, _session, tf
+from npu_bridge._ranks import rank as get_npu_rank_id, size as get_npu_rank_size
 from npu_bridge.estimator import npu_aicore_ops, npu_ops, npu_unary_ops
 from npu_bridge.estimator.npu import (
     keras_to_npu,
@@ -129,14 +130,6 @@ def shutdown_resource(sess: Any, npu_shutdown: Any) -> None:
 
 def close_session(sess: Any) -> None:
     sess.close()
-
-
-def get_npu_rank_id() -> int:
-    return _ranks.rank()
-
-
-def get_npu_rank_size() -> int:
-    return _ranks.size()
 
 
 def get_npu_local_rank_id() -> int:

@@ -75,7 +75,7 @@ def open(device_id: Optional[int] = None) -> Device:  # noqa: A001  Ascend's nam
 
 
 def _apply(options: configs.GlobalOptions) -> None:
-    _fusion.options.hcom_parallel = bool(options.hcom_parallel)
+    _fusion.hcom_parallel = bool(options.hcom_parallel)
     if options.profiling_config.enable_profiling:
         _fusion.profile(options.profiling_config.profiling_options or "")
 

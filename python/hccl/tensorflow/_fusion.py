@@ -25,12 +25,7 @@ _FUSED = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 # The directory for traces, which are written when the world is left.
 _directories: set[pathlib.Path] = set()
 
-
-class _Options:
-    hcom_parallel = True  # segments are reduced while backward runs
-
-
-options = _Options()
+hcom_parallel = True  # segments are reduced while backward runs
 
 
 def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
@@ -58,7 +53,7 @@ def reduce(values: Sequence[tf.Tensor], average: bool, names: Sequence[str]) -> 
     return _ops.by_type(
         values,
         lambda own: _ops.fused_all_reduce(
-            [values[i] for i in own], average, [names[i] for i in own], options.hcom_parallel
+            [values[i] for i in own], average, [names[i] for i in own], hcom_parallel
         ),
     )
 

@@ -122,8 +122,8 @@ def adam_apply_one_assign(
     input2 the first, input3 the weight, input4 the rate; mul0_x to mul3_x are beta1, 1 - beta1,
     beta2, 1 - beta2, and add2_y epsilon. Assigns and returns the moments and the weight, as
     (second, first, weight)."""
-    muls = (mul0_x, mul1_x, mul2_x, mul3_x)
-    return _adam((input0, input1, input2, input3, input4), muls, 0.0, add2_y)
+    inputs, muls = (input0, input1, input2, input3, input4), (mul0_x, mul1_x, mul2_x, mul3_x)
+    return adam_apply_one_with_decay_assign(*inputs, *muls, 0.0, add2_y)
 
 
 def adam_apply_one_with_decay_assign(
@@ -141,15 +141,10 @@ def adam_apply_one_with_decay_assign(
     name: Optional[str] = None,
 ) -> tuple:
     """The same step, with mul4_x times the weight added."""
-    muls = (mul0_x, mul1_x, mul2_x, mul3_x)
-    return _adam((input0, input1, input2, input3, input4), muls, mul4_x, add2_y)
-
-
-def _adam(inputs: tuple, muls: tuple, decay: Any, epsilon: Any) -> tuple:
-    gradient, second, first, weight, rate = inputs
-    new_second = muls[2] * second + muls[3] * tf.square(gradient)
-    new_first = muls[0] * first + muls[1] * gradient
-    step = new_first / (tf.sqrt(new_second) + epsilon) + decay * weight
+    gradient, second, first, weight, rate = input0, input1, input2, input3, input4
+    new_second = mul2_x * second + mul3_x * tf.square(gradient)
+    new_first = mul0_x * first + mul1_x * gradient
+    step = new_first / (tf.sqrt(new_second) + add2_y) + mul4_x * weight
     results = (new_second, new_first, weight - rate * step)
     kept = zip((second, first, weight), results)
     return tuple(

@@ -56,11 +56,10 @@ def npu_allreduce(
     return reduce_values(list(values), reduction, group, fusion, size)
 
 
-def _reduce_gradients(pairs: list, average: bool = True) -> list:
+def _means(pairs: list) -> list:
     """Reduces (gradient, variable) pairs: dense gradients at once, sparse ones separately."""
     gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
-    op = "mean" if average else "sum"
-    reduced = reduce_gradients(gradients, op, names=_names.of(variables))
+    reduced = reduce_gradients(gradients, "mean", names=_names.of(variables))
     return list(zip(reduced, variables))
 
 
@@ -83,7 +82,7 @@ class NPUDistributedOptimizer(Wrapper):
         if _ranks.size() <= 1:
             return pairs
         with tf.name_scope(self._name_scope):
-            return _reduce_gradients(pairs)
+            return _means(pairs)
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._sharding or _ranks.size() <= 1:
@@ -140,7 +139,7 @@ def _reducing(kind: type) -> type:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
         if _ranks.size() > 1:
-            pairs = _reduce_gradients(pairs)
+            pairs = _means(pairs)
         return super(made, self).apply_gradients(pairs, *args, **kwargs)
 
     def get_config(self: Any) -> dict:
