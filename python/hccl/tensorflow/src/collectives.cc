@@ -12,13 +12,9 @@ namespace {
 
 using ::tensorflow::errors::InvalidArgument;
 
-class AllReduce final : public Reducing {
+class AllReduce final : public Scaling {
  public:
-  explicit AllReduce(OpKernelConstruction* construction) : Reducing(construction) {
-    float after = 1;
-    OP_REQUIRES_OK(construction, construction->GetAttr("postscale", &after));
-    scale_.after = after;
-  }
+  using Scaling::Scaling;
 
  private:
   Status run(OpKernelContext* context, HcclComm comm) override {
@@ -26,10 +22,8 @@ class AllReduce final : public Reducing {
     const HcclDataType type = to_type(context->input_dtype(0));
     void *in = nullptr, *out = nullptr;
     TF_RETURN_IF_ERROR(forward(context, 0, &in, &out));
-    const HcclScale* const scale = scale_.after == 1 ? nullptr : &scale_;
-    return to_status(HcclAllReduceScaled(in, out, count, type, op_, scale, comm, nullptr));
+    return all_reduce(in, out, count, type, comm);
   }
-  HcclScale scale_{1, 1};
 };
 
 /// Broadcasts the tensors one after another; types may be mixed.
@@ -164,6 +158,16 @@ Status reach(const std::vector<std::uint64_t>& counts, const std::vector<std::ui
   return absl::OkStatus();
 }
 
+/// Makes the output of an all-to-all, if the input has as many elements as are sent.
+Status make_output(OpKernelContext* context, std::uint64_t sent, std::uint64_t received,
+                   Tensor** output) {
+  const std::uint64_t there = count_of(context->input(0));
+  if (sent > there) {
+    return InvalidArgument("hccl: send_data has ", there, " elements; ", sent, " are to be sent");
+  }
+  return context->allocate_output(0, TensorShape({static_cast<std::int64_t>(received)}), output);
+}
+
 class AllToAllV final : public Kernel {
  public:
   using Kernel::Kernel;
@@ -182,13 +186,8 @@ class AllToAllV final : public Kernel {
     std::uint64_t sent = 0, received = 0;
     TF_RETURN_IF_ERROR(reach(lists[0], lists[1], &sent));
     TF_RETURN_IF_ERROR(reach(lists[2], lists[3], &received));
-    if (sent > count_of(input)) {
-      return InvalidArgument("hccl: send_data has ", count_of(input), " elements; ", sent,
-                             " are to be sent");
-    }
     Tensor* output = nullptr;
-    TF_RETURN_IF_ERROR(
-        context->allocate_output(0, TensorShape({static_cast<std::int64_t>(received)}), &output));
+    TF_RETURN_IF_ERROR(make_output(context, sent, received, &output));
     std::memset(memory_of(*output), 0, output->tensor_data().size());  // gaps
     const HcclDataType type = to_type(input.dtype());
     return to_status(HcclAlltoAllV(memory_of(input), lists[0].data(), lists[1].data(), type,
@@ -220,13 +219,8 @@ class AllToAllVC final : public Kernel {
       received += matrix[i * ranks + rank];
     }
     const Tensor& input = context->input(0);
-    if (sent > count_of(input)) {
-      return InvalidArgument("hccl: send_data has ", count_of(input), " elements; ", sent,
-                             " are to be sent");
-    }
     Tensor* output = nullptr;
-    TF_RETURN_IF_ERROR(
-        context->allocate_output(0, TensorShape({static_cast<std::int64_t>(received)}), &output));
+    TF_RETURN_IF_ERROR(make_output(context, sent, received, &output));
     const HcclDataType type = to_type(input.dtype());
     return to_status(HcclAlltoAllVC(memory_of(input), matrix.data(), type, memory_of(*output), type,
                                     comm, nullptr));

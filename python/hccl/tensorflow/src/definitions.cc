@@ -14,14 +14,17 @@ using ::tensorflow::shape_inference::ShapeHandle;
 using ::tensorflow::shape_inference::UnchangedShape;
 
 // The types of numbers that HCCL reduces. Ops that only move data accept bool, too.
-#define HCCL_TF_NUMBERS \
-  "{int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double}"
-#define HCCL_TF_MOVED                                                                          \
-  "{int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double, " \
-  "bool}"
+#define HCCL_TF_TYPES \
+  "int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double"
+#define HCCL_TF_NUMBERS "{" HCCL_TF_TYPES "}"
+#define HCCL_TF_MOVED "{" HCCL_TF_TYPES ", bool}"
 
 // Names of the tensors, for errors, and their digests. Ranks compare the digests.
 #define HCCL_TF_NAMES Attr("names: list(string) = []").Attr("name_digests: list(int) = []")
+
+// An op that waits for the other ranks of its group.
+#define HCCL_TF_REGISTER(name) \
+  REGISTER_OP(name).Attr("group: string = 'hccl_world_group'").SetIsStateful()
 
 absl::Status same_shapes(InferenceContext* c) {
   for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(i));
@@ -57,19 +60,16 @@ absl::Status any_vector(InferenceContext* c) {
 }  // namespace
 
 // postscale: the factor of a sum of floats.
-REGISTER_OP("HcclAllReduce")
+HCCL_TF_REGISTER("HcclAllReduce")
     .Input("tensor: T")
     .Input("order: resource")
     .Output("reduced: T")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
     .Attr("postscale: float = 1.0")
-    .HCCL_TF_NAMES  //
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
-    .SetShapeFn(UnchangedShape);
+    .HCCL_TF_NAMES.SetShapeFn(UnchangedShape);
 
-REGISTER_OP("HcclGroupedAllReduce")
+HCCL_TF_REGISTER("HcclGroupedAllReduce")
     .Input("tensors: N * T")
     .Input("order: resource")
     .Output("reduced: N * T")
@@ -77,10 +77,7 @@ REGISTER_OP("HcclGroupedAllReduce")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
     .Attr("postscale: float = 1.0")
-    .HCCL_TF_NAMES  //
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
-    .SetShapeFn(same_shapes);
+    .HCCL_TF_NAMES.SetShapeFn(same_shapes);
 
 // Passes a gradient of a list to the library as soon as it is ready. Only HcclFusedAllReduce uses
 // `handed_over`. Not stateful, so gradients may be passed in any order. If the op is folded away,
@@ -94,7 +91,7 @@ REGISTER_OP("HcclFusedPush")
     .SetShapeFn(::tensorflow::shape_inference::ScalarShape);
 
 // The gradients of a list, fused into segments (hccl/hccl_fusion.h).
-REGISTER_OP("HcclFusedAllReduce")
+HCCL_TF_REGISTER("HcclFusedAllReduce")
     .Input("gradients: N * T")
     .Input("handed_over: N * int64")
     .Input("order: resource")
@@ -104,56 +101,43 @@ REGISTER_OP("HcclFusedAllReduce")
     .Attr("list_key: string")
     .Attr("average: bool")
     .Attr("hcom_parallel: bool = true")
-    .HCCL_TF_NAMES  //
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
-    .SetShapeFn(same_shapes);
+    .HCCL_TF_NAMES.SetShapeFn(same_shapes);
 
-REGISTER_OP("HcclBroadcast")
+HCCL_TF_REGISTER("HcclBroadcast")
     .Input("tensors: T")
     .Input("order: resource")
     .Output("of_root: T")
     .Attr("T: list(" HCCL_TF_MOVED ") >= 1")
     .Attr("root_rank: int >= 0")
-    .HCCL_TF_NAMES  //
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
-    .SetShapeFn(same_shapes);
+    .HCCL_TF_NAMES.SetShapeFn(same_shapes);
 
-REGISTER_OP("HcclReduce")
+HCCL_TF_REGISTER("HcclReduce")
     .Input("tensor: T")
     .Input("order: resource")
     .Output("reduced: T")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
     .Attr("root_rank: int >= 0")
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
     .SetShapeFn(UnchangedShape);
 
-REGISTER_OP("HcclAllGather")
+HCCL_TF_REGISTER("HcclAllGather")
     .Input("tensor: T")
     .Input("order: resource")
     .Output("gathered: T")
     .Attr("T: " HCCL_TF_MOVED)
     .Attr("rank_size: int >= 1")
-    .HCCL_TF_NAMES  //
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) { return scale_first(c, false); });
+    .HCCL_TF_NAMES.SetShapeFn([](InferenceContext* c) { return scale_first(c, false); });
 
-REGISTER_OP("HcclReduceScatter")
+HCCL_TF_REGISTER("HcclReduceScatter")
     .Input("tensor: T")
     .Input("order: resource")
     .Output("part: T")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
     .Attr("rank_size: int >= 1")
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) { return scale_first(c, true); });
 
-REGISTER_OP("HcclAllToAllV")
+HCCL_TF_REGISTER("HcclAllToAllV")
     .Input("send_data: T")
     .Input("send_counts: int64")
     .Input("send_displacements: int64")
@@ -162,40 +146,32 @@ REGISTER_OP("HcclAllToAllV")
     .Input("order: resource")
     .Output("recv_data: T")
     .Attr("T: " HCCL_TF_MOVED)
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
     .SetShapeFn(any_vector);
 
-REGISTER_OP("HcclAllToAllVC")
+HCCL_TF_REGISTER("HcclAllToAllVC")
     .Input("send_data: T")
     .Input("send_count_matrix: int64")
     .Input("order: resource")
     .Output("recv_data: T")
     .Attr("T: " HCCL_TF_MOVED)
     .Attr("rank: int >= 0")
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
     .SetShapeFn(any_vector);
 
-REGISTER_OP("HcclSend")
+HCCL_TF_REGISTER("HcclSend")
     .Input("tensor: T")
     .Input("order: resource")
     .Attr("T: " HCCL_TF_MOVED)
     .Attr("sr_tag: int")
     .Attr("dest_rank: int >= 0")
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
     .SetShapeFn(::tensorflow::shape_inference::NoOutputs);
 
-REGISTER_OP("HcclReceive")
+HCCL_TF_REGISTER("HcclReceive")
     .Input("order: resource")
     .Output("tensor: T")
     .Attr("shape: shape")
     .Attr("T: " HCCL_TF_MOVED)
     .Attr("sr_tag: int")
     .Attr("src_rank: int >= 0")
-    .Attr("group: string = 'hccl_world_group'")
-    .SetIsStateful()
     .SetShapeFn(::tensorflow::shape_inference::ExplicitShape);
 
 }  // namespace hccl::tf

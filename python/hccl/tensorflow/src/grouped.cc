@@ -14,13 +14,9 @@ namespace {
 // Above this size a separate allreduce costs less than two copies.
 constexpr std::size_t kPacked = 256 << 10;
 
-class GroupedAllReduce final : public Reducing {
+class GroupedAllReduce final : public Scaling {
  public:
-  explicit GroupedAllReduce(OpKernelConstruction* construction) : Reducing(construction) {
-    float after = 1;
-    OP_REQUIRES_OK(construction, construction->GetAttr("postscale", &after));
-    scale_.after = after;
-  }
+  using Scaling::Scaling;
 
  private:
   struct Part {
@@ -48,14 +44,9 @@ class GroupedAllReduce final : public Reducing {
     if (number > 1) TF_RETURN_IF_ERROR(reduce_packed(parts, packed, comm));
     for (const Part& part : parts) {
       if (part.bytes <= kPacked && number > 1) continue;
-      TF_RETURN_IF_ERROR(reduce(part.in, part.out, part.count, comm));
+      TF_RETURN_IF_ERROR(all_reduce(part.in, part.out, part.count, type_, comm));
     }
     return absl::OkStatus();
-  }
-
-  Status reduce(void* in, void* out, std::size_t count, HcclComm comm) const {
-    const HcclScale* const scale = scale_.after == 1 ? nullptr : &scale_;
-    return to_status(HcclAllReduceScaled(in, out, count, type_, op_, scale, comm, nullptr));
   }
 
   Status reduce_packed(const std::vector<Part>& parts, std::size_t bytes, HcclComm comm) {
@@ -67,7 +58,7 @@ class GroupedAllReduce final : public Reducing {
       at += part.bytes;
       count += part.count;
     }
-    TF_RETURN_IF_ERROR(reduce(buffer_.data(), buffer_.data(), count, comm));
+    TF_RETURN_IF_ERROR(all_reduce(buffer_.data(), buffer_.data(), count, type_, comm));
     at = 0;
     for (const Part& part : parts) {
       if (part.bytes > kPacked) continue;
@@ -77,7 +68,6 @@ class GroupedAllReduce final : public Reducing {
     return absl::OkStatus();
   }
 
-  HcclScale scale_{1, 1};
   HcclDataType type_ = HCCL_DATA_TYPE_FP32;
   Buffer buffer_;  // only the queue's thread uses the members that run() changes
 };

@@ -67,19 +67,6 @@ HcclDataType to_type(::tensorflow::DataType type) {
   }
 }
 
-Status to_op(const std::string& reduction, HcclReduceOp* op) {
-  static const std::map<std::string, HcclReduceOp> ops = {{"sum", HCCL_REDUCE_SUM},
-                                                          {"prod", HCCL_REDUCE_PROD},
-                                                          {"max", HCCL_REDUCE_MAX},
-                                                          {"min", HCCL_REDUCE_MIN}};
-  const auto found = ops.find(reduction);
-  if (found == ops.end()) {
-    return ::tensorflow::errors::InvalidArgument("hccl: there is no reduction \"", reduction, "\"");
-  }
-  *op = found->second;
-  return absl::OkStatus();
-}
-
 Status forward(OpKernelContext* context, int number, void** in, void** out) {
   const TensorShape shape = context->input(number).shape();
   *in = memory_of(context->input(number));
@@ -87,10 +74,6 @@ Status forward(OpKernelContext* context, int number, void** in, void** out) {
   TF_RETURN_IF_ERROR(context->forward_input_or_allocate_output({number}, number, shape, &output));
   *out = memory_of(*output);
   return absl::OkStatus();
-}
-
-Status comm_of(const std::string& group, HcclComm* comm) {
-  return to_status(HcomGetCommHandleByGroup(group.c_str(), comm));
 }
 
 namespace {
@@ -112,7 +95,7 @@ Requested::Requested(OpKernelConstruction* construction) : AsyncOpKernel(constru
 
 void Requested::ComputeAsync(OpKernelContext* context, DoneCallback done) {
   HcclComm comm = nullptr;
-  OP_REQUIRES_OK_ASYNC(context, comm_of(group_, &comm), done);
+  OP_REQUIRES_OK_ASYNC(context, to_status(HcomGetCommHandleByGroup(group_.c_str(), &comm)), done);
   const WaitingOp op{in_order() ? run_of(*context) : kAnyRun, name()};
   std::unique_ptr<Operation> operation(
       new Operation{this, context, comm, done, Waiting(comm, op), absl::OkStatus()});
@@ -158,9 +141,25 @@ HcclResult Kernel::call(void* arg) {
 }
 
 Reducing::Reducing(OpKernelConstruction* construction) : Kernel(construction) {
+  static const std::map<std::string, HcclReduceOp> ops = {{"sum", HCCL_REDUCE_SUM},
+                                                          {"prod", HCCL_REDUCE_PROD},
+                                                          {"max", HCCL_REDUCE_MAX},
+                                                          {"min", HCCL_REDUCE_MIN}};
   std::string reduction;
   OP_REQUIRES_OK(construction, construction->GetAttr("reduction", &reduction));
-  OP_REQUIRES_OK(construction, to_op(reduction, &op_));
+  op_ = ops.at(reduction);  // the ops' definitions allow no other
+}
+
+Scaling::Scaling(OpKernelConstruction* construction) : Reducing(construction) {
+  float after = 1;
+  OP_REQUIRES_OK(construction, construction->GetAttr("postscale", &after));
+  scale_.after = after;
+}
+
+Status Scaling::all_reduce(void* in, void* out, std::uint64_t count, HcclDataType type,
+                           HcclComm comm) const {
+  const HcclScale* const scale = scale_.after == 1 ? nullptr : &scale_;
+  return to_status(HcclAllReduceScaled(in, out, count, type, op_, scale, comm, nullptr));
 }
 
 }  // namespace hccl::tf

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "hccl/hccl_comm.h"
+#include "hccl/hccl_framework.h"
 #include "hccl/hccl_types.h"
 #include "names.h"
 #include "waits.h"
@@ -24,7 +25,6 @@ using Status = absl::Status;
 Status to_status(HcclResult result);
 
 HcclDataType to_type(::tensorflow::DataType type);
-Status to_op(const std::string& reduction, HcclReduceOp* op);
 
 inline void* memory_of(const Tensor& tensor) {
   return const_cast<char*>(tensor.tensor_data().data());
@@ -91,6 +91,17 @@ class Reducing : public Kernel {
   HcclReduceOp op_ = HCCL_REDUCE_SUM;
 };
 
-Status comm_of(const std::string& group, HcclComm* comm);
+/// A kernel whose sums of floats are multiplied by a factor.
+class Scaling : public Reducing {
+ public:
+  explicit Scaling(OpKernelConstruction* construction);
+
+ protected:
+  Status all_reduce(void* in, void* out, std::uint64_t count, HcclDataType type,
+                    HcclComm comm) const;
+
+ private:
+  HcclScale scale_{1, 1};
+};
 
 }  // namespace hccl::tf
