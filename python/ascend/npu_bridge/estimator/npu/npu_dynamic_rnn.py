@@ -36,14 +36,15 @@ class _Layer:
                 f"Invalid direction: {direction}, expecting {DYNAMIC_RNN_UNIDIRECTION} or "
                 f"{DYNAMIC_RNN_BIDIRECTION}"
             )
-        given = {"cell_depth": cell_depth, "keep_prob": keep_prob, "num_proj": num_proj}
-        for name, only in (("cell_depth", 1), ("keep_prob", 1.0), ("num_proj", 0)):
-            if given[name] != only:
-                raise ValueError(f"{type(self).__name__}: {name} may be {only} only")
-        if activation != "tanh":
-            raise ValueError(f'{type(self).__name__}: activation may be "tanh" only')
-        if not time_major:
-            raise ValueError(f"{type(self).__name__}: time_major may be True only")
+        for name, value, only in (
+            ("cell_depth", cell_depth, 1),
+            ("keep_prob", keep_prob, 1.0),
+            ("num_proj", num_proj, 0),
+            ("activation", activation, "tanh"),
+            ("time_major", time_major, True),
+        ):
+            if value != only:
+                raise ValueError(f"{type(self).__name__}: {name} may be {only!r} only")
         self.hidden_size, self.dtype, self.direction = hidden_size, tf.as_dtype(dtype), direction
         self.cell_clip, self.is_training = cell_clip, is_training
         self.cell_depth, self.keep_prob, self.num_proj = cell_depth, keep_prob, num_proj
@@ -51,16 +52,6 @@ class _Layer:
         self.variables: list[Any] = []
 
     trainable_variables = property(lambda self: self.variables)
-
-    def _make(self, x: Any) -> None:
-        if self.variables:
-            return
-        features = tf.compat.dimension_value(x.shape[2])
-        if features is None:
-            raise ValueError("Expected input_shape[2] to be known, saw shape: input_size.")
-        scope = tf.compat.v1.variable_scope(None, default_name=type(self).__name__.lower())
-        with scope:
-            self._build(features)
 
     def _build(self, features: int) -> None:
         raise NotImplementedError
@@ -74,7 +65,12 @@ class _Layer:
 
     def __call__(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         x = tf.cast(x, self.dtype)
-        self._make(x)
+        if not self.variables:
+            features = tf.compat.dimension_value(x.shape[2])
+            if features is None:
+                raise ValueError("Expected input_shape[2] to be known, saw shape: input_size.")
+            with tf.compat.v1.variable_scope(None, default_name=type(self).__name__.lower()):
+                self._build(features)
         return self.call(x, *args, **kwargs)
 
     def call(self, x: Any, *args: Any, **kwargs: Any) -> Any:

@@ -82,8 +82,6 @@ def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 
         _session.say_one(train_op.name)
         return train_op
     with sess.graph.as_default():
-        for name in _VARIABLES:
-            create_or_get_var(name)
         load_iterations(sess, iterations_per_loop)
         return _iteration_op(train_op)
 
