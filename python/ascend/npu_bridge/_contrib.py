@@ -124,7 +124,7 @@ def _in_part(name: str) -> bool:
     return name.split(".")[2] in _contrib_parts.own()
 
 
-# The replacement of a module, except for the names in _modules().
+# The module that replaces a part of tf.contrib. _modules() has the names that it lacks.
 _ELSEWHERE: dict[str, Callable[[], Any]] = {
     "layers": _slim,
     "framework": _slim,

@@ -101,7 +101,7 @@ def allreduce_async(
 ) -> Handle:
     """into: the tensor for the result, which may be `tensor`; by default a new one."""
     kind, comm = _horovod.reduction(op, average), communicator(process_set)
-    scales = tensor.is_floating_point() and kind in ("mean", "sum")  # the library does
+    scales = tensor.is_floating_point() and kind in ("mean", "sum")  # the library scales
     source = tensor.detach() if scales else _scaled(tensor.detach(), prescale_factor)
     source = source.contiguous()
     place = into is not None and source.data_ptr() == into.data_ptr()
