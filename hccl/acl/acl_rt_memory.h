@@ -71,6 +71,58 @@ aclError aclrtFreeHost(void* hostPtr);
  * for pages of 1 GB, which do not exist here. ACL_ERROR_RT_CONTEXT_NULL: no device. */
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total);
 
+/** The block that contains ptr: of aclrtMalloc or aclrtMallocHost, or memory that aclrtMapMem has
+ * mapped; its first address, and its size in bytes. ACL_ERROR_RT_PARAM_INVALID: ptr lies in none,
+ * also if the memory is imported. Device memory: takes longer the more blocks there are. */
+aclError aclrtMemGetAddressRange(void* ptr, void** pbase, size_t* psize);
+
+/* ---- Host memory of the program that the device uses ---- */
+
+typedef enum aclrtHostRegisterType { ACL_HOST_REGISTER_MAPPED = 0 } aclrtHostRegisterType;
+
+#define ACL_HOST_REG_MAPPED 0x2UL
+#define ACL_HOST_REG_PINNED 0x10000000UL
+
+/** Registers memory of the program, which stays the program's and must not be freed before
+ * aclrtHostUnregister; aclrtFreeHost unregisters its memory. The memory does not move, is not
+ * locked and costs nothing: the device is the processor, so the device's address is the same.
+ * flag: ACL_HOST_REG_MAPPED, ACL_HOST_REG_PINNED or both.
+ * ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED: a part of the bytes is registered. */
+aclError aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag);
+/** As aclrtHostRegisterV2 with ACL_HOST_REG_MAPPED; *devPtr is ptr. */
+aclError aclrtHostRegister(void* ptr, uint64_t size, aclrtHostRegisterType type, void** devPtr);
+/** ptr: as when it was registered. ACL_ERROR_HOST_MEMORY_NOT_REGISTERED. */
+aclError aclrtHostUnregister(void* ptr);
+/** The device's address of memory that is registered with ACL_HOST_REG_MAPPED: pHost itself, which
+ * may lie inside the memory. flag must be 0. ACL_ERROR_HOST_MEMORY_NOT_REGISTERED. */
+aclError aclrtHostGetDevicePointer(void* pHost, void** pDevice, uint32_t flag);
+
+/* ---- Device memory that several processes of a host use ---- */
+
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DEFAULT 0x0UL
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL
+#define ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT 0x0UL
+#define ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS 0x1UL
+
+/** The number of this process in its container, for aclrtIpcMemSetImportPid. */
+aclError aclrtDeviceGetBareTgid(int32_t* pid);
+/** Writes a key of 64 digits and a 0, by which other processes of this host and user map these
+ * bytes of one allocation of aclrtMalloc. len: at least 65. flags: both have the same effect,
+ * because the system decides: each process of the user may import, no other. All importers close
+ * the key before the memory is freed. */
+aclError aclrtIpcMemGetExportKey(void* devPtr, size_t size, char* key, size_t len, uint64_t flags);
+/** Has no effect but to check its arguments: as flags above. ACL_ERROR_RT_PARAM_INVALID: this
+ * process has not exported the key. */
+aclError aclrtIpcMemSetImportPid(const char* key, int32_t* pid, size_t num);
+/** Maps the memory. All processes read and write the same bytes; in the exporting process the
+ * address is that of the memory. Ranks may use the memory in operations, which copy it. flags: both
+ * have the same effect. ACL_ERROR_RT_PARAM_INVALID: no key, or the exporting process has ended, or
+ * is on another host, in another container or of another user. */
+aclError aclrtIpcMemImportByKey(void** devPtr, const char* key, uint64_t flags);
+/** Takes back one call of aclrtIpcMemImportByKey, or else of aclrtIpcMemGetExportKey, in this
+ * process. After the last import is closed the program must not use the address. */
+aclError aclrtIpcMemClose(const char* key);
+
 /* ---- Physical memory, mapped at addresses that the program chooses ---- */
 
 typedef void* aclrtDrvMemHandle;

@@ -89,6 +89,16 @@ Status AddressSpace::unmap(void* at) {
   return {};
 }
 
+std::span<std::byte> AddressSpace::block_of(const void* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const MutexLock lock(mutex_);
+  const auto next = mappings_.upper_bound(address);
+  if (next == mappings_.begin()) return {};
+  const auto& [start, mapped] = *std::prev(next);
+  if (address - start >= mapped->bytes()) return {};
+  return {static_cast<std::byte*>(pointer(start)), mapped->bytes()};
+}
+
 Result<std::shared_ptr<Physical>> find_physical(aclrtDrvMemHandle handle) {
   return Runtime::get().physical().get(handle);
 }

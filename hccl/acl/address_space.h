@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "hccl/acl/acl_rt.h"
 #include "hccl/base/mutex.h"
@@ -49,6 +50,8 @@ class AddressSpace {
   Status map(void* at, std::shared_ptr<Physical> memory);
   /// PARAM_INVALID: nothing was mapped at exactly this address.
   Status unmap(void* at);
+  /// The mapping that contains this address; empty if none does.
+  std::span<std::byte> block_of(const void* memory);
 
  private:
   Mutex mutex_{LockLevel::kDevice};

@@ -19,6 +19,7 @@
 #include "hccl/acl/host_memory.h"
 #include "hccl/acl/profiler.h"
 #include "hccl/acl/reports.h"
+#include "hccl/acl/shared_memory.h"
 #include "hccl/acl/stream.h"
 #include "hccl/acl/table.h"
 #include "hccl/base/config.h"
@@ -49,6 +50,7 @@ class Runtime {
   Devices& devices() { return devices_; }
   AddressSpace& addresses() { return addresses_; }
   HostMemory& host_memory() { return host_memory_; }
+  SharedMemory& shared_memory() { return shared_memory_; }
   Reports& reports() { return reports_; }
   Profiler& profiler() { return profiler_; }
 
@@ -82,6 +84,7 @@ class Runtime {
   Devices devices_;
   AddressSpace addresses_;
   HostMemory host_memory_{parent_ != nullptr};
+  SharedMemory shared_memory_;
   Reports reports_;
   Profiler profiler_;
   std::atomic<std::uint64_t> initialized_{0};

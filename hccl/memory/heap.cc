@@ -221,6 +221,16 @@ Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
   return give_up(there);
 }
 
+std::span<std::byte> Heap::block_of(const void* memory) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const MutexLock lock(mutex_);
+  for (const auto& [start, bytes] : live_) {
+    if (address - reinterpret_cast<std::uintptr_t>(start) >= bytes) continue;
+    return {base_ + (static_cast<const std::byte*>(start) - base_), bytes};
+  }
+  return {};
+}
+
 Status Heap::free(void* memory) {
   const MutexLock lock(mutex_);
   const auto at = live_.find(memory);
@@ -361,13 +371,12 @@ Result<std::shared_ptr<View>> Heap::view_of(const Fd& memfd) {
   const MutexLock lock(mutex_);
   std::weak_ptr<View>& known = views_[about.st_ino];
   if (std::shared_ptr<View> view = known.lock()) return view;
-  HCCL_ASSIGN_OR_RETURN(View fresh, View::of(memfd));
-  auto view = std::make_shared<View>(std::move(fresh));
+  HCCL_ASSIGN_OR_RETURN(std::shared_ptr<View> view, View::of(memfd));
   known = view;
   return view;
 }
 
-Result<View> View::of(const Fd& memfd) {
+Result<std::shared_ptr<View>> View::of(const Fd& memfd) {
   struct stat about{};
   if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
   // Without the seals another process could shrink the file, and every access would raise SIGBUS.
@@ -381,20 +390,9 @@ Result<View> View::of(const Fd& memfd) {
   if (base == MAP_FAILED) return failure("mapping a peer's heap");
   advise(base, size);
   ::madvise(base, size, MADV_DONTFORK);  // a forked child is no peer
-  return View(static_cast<std::byte*>(base), size);
+  return std::shared_ptr<View>(new View(static_cast<std::byte*>(base), size));
 }
 
-View::View(View&& other) noexcept
-    : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-View& View::operator=(View&& other) noexcept {
-  std::swap(base_, other.base_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-View::~View() {
-  if (base_ != nullptr) ::munmap(base_, size_);
-}
+View::~View() { ::munmap(base_, size_); }
 
 }  // namespace hccl::memory

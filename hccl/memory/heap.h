@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "hccl/base/fd.h"
@@ -42,6 +43,8 @@ class Heap {
   Result<void*> allocate(std::size_t bytes, std::size_t alignment = kAlignment);
   /// kPara: not a live allocation of allocate().
   Status free(void* memory);
+  /// The live allocation that contains this address; empty if none does. Looks at all of them.
+  std::span<std::byte> block_of(const void* memory) const;
 
   // ---- Physical blocks, which the caller maps at addresses of its choice ----
   /// Allocates pages of the memfd, a multiple of kGranule, and returns their offset. kOom.
@@ -145,19 +148,18 @@ class Heap {
 class View {
  public:
   /// Checks size and seals of a heap's memfd and maps it. kTcpConnect: not a heap; kSyscall.
-  static Result<View> of(const Fd& memfd);
-  View() = default;
-  View(View&& other) noexcept;
-  View& operator=(View&& other) noexcept;
+  static Result<std::shared_ptr<View>> of(const Fd& memfd);
   ~View();
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
 
   std::byte* base() const { return base_; }
   std::size_t size() const { return size_; }
 
  private:
   View(std::byte* base, std::size_t size) : base_(base), size_(size) {}
-  std::byte* base_ = nullptr;
-  std::size_t size_ = 0;
+  std::byte* const base_;
+  const std::size_t size_;
 };
 
 }  // namespace hccl::memory

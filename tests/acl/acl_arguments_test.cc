@@ -204,6 +204,44 @@ TEST_F(Acl, RefusesWrongValues) {
   REFUSED(aclrtMemGetAllocationGranularity(&copy, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, nullptr),
           kBad, "granularity is null");
 
+  constexpr std::uint32_t kBoth = ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED;
+  REFUSED(aclrtMemGetAddressRange(nullptr, &out, &size), kBad, "ptr is null");
+  REFUSED(aclrtMemGetAddressRange(to, nullptr, &size), kBad, "pbase is null");
+  REFUSED(aclrtMemGetAddressRange(to, &out, nullptr), kBad, "psize is null");
+  REFUSED(aclrtMemGetAddressRange(to, &out, &size), kBad, "ptr lies");
+  REFUSED(aclrtHostRegisterV2(nullptr, 8, kBoth), kBad, "ptr is null");
+  REFUSED(aclrtHostRegisterV2(to, 0, kBoth), kBad, "size is 0");
+  REFUSED(aclrtHostRegisterV2(to, SIZE_MAX, kBoth), kBad, "size");
+  REFUSED(aclrtHostRegisterV2(to, 8, 0), kBad, "flag");
+  REFUSED(aclrtHostRegisterV2(to, 8, kBoth | 4), kBad, "flag");
+  REFUSED(aclrtHostRegister(nullptr, 8, ACL_HOST_REGISTER_MAPPED, &out), kBad, "ptr is null");
+  REFUSED(aclrtHostRegister(to, 8, unknown(ACL_HOST_REGISTER_MAPPED), &out), kBad, "type");
+  REFUSED(aclrtHostRegister(to, 8, ACL_HOST_REGISTER_MAPPED, nullptr), kBad, "devPtr is null");
+  REFUSED(aclrtHostUnregister(nullptr), kBad, "ptr is null");
+  REFUSED(aclrtHostUnregister(to), ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, "ptr");
+  REFUSED(aclrtHostGetDevicePointer(nullptr, &out, 0), kBad, "pHost is null");
+  REFUSED(aclrtHostGetDevicePointer(to, nullptr, 0), kBad, "pDevice is null");
+  REFUSED(aclrtHostGetDevicePointer(to, &out, 1), kBad, "flag");
+  REFUSED(aclrtHostGetDevicePointer(to, &out, 0), ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, "pHost");
+  char key[65] = "0123";
+  REFUSED(aclrtIpcMemGetExportKey(nullptr, 8, key, sizeof key, 0), kBad, "devPtr is null");
+  REFUSED(aclrtIpcMemGetExportKey(to, 0, key, sizeof key, 0), kBad, "size is 0");
+  REFUSED(aclrtIpcMemGetExportKey(to, 8, nullptr, sizeof key, 0), kBad, "key is null");
+  REFUSED(aclrtIpcMemGetExportKey(to, 8, key, sizeof key - 1, 0), kBad, "len is 64");
+  REFUSED(aclrtIpcMemGetExportKey(to, 8, key, sizeof key, 2), kBad, "flags");
+  REFUSED(aclrtIpcMemGetExportKey(to, 8, key, sizeof key, 0), kBad, "devPtr: the 8 bytes");
+  REFUSED(aclrtDeviceGetBareTgid(nullptr), kBad, "pid is null");
+  REFUSED(aclrtIpcMemSetImportPid(nullptr, &number, 1), kBad, "key is null");
+  REFUSED(aclrtIpcMemSetImportPid(key, nullptr, 1), kBad, "pid is null");
+  REFUSED(aclrtIpcMemSetImportPid(key, &number, 0), kBad, "num is 0");
+  REFUSED(aclrtIpcMemSetImportPid(key, &number, 1), kBad, "key is of no memory");
+  REFUSED(aclrtIpcMemImportByKey(nullptr, key, 0), kBad, "devPtr is null");
+  REFUSED(aclrtIpcMemImportByKey(&out, nullptr, 0), kBad, "key is null");
+  REFUSED(aclrtIpcMemImportByKey(&out, key, 2), kBad, "flags");
+  REFUSED(aclrtIpcMemImportByKey(&out, key, 0), kBad, "key is no key");
+  REFUSED(aclrtIpcMemClose(nullptr), kBad, "key is null");
+  REFUSED(aclrtIpcMemClose(key), kBad, "key is of no memory");
+
   REFUSED(aclrtMemcpy(nullptr, 8, from, 8, kKind), kBad, "dst is null");
   REFUSED(aclrtMemcpy(to, 8, nullptr, 8, kKind), kBad, "src is null");
   REFUSED(aclrtMemcpy(to, 7, from, 8, kKind), kBad, "count is 8");

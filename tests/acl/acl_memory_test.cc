@@ -1,5 +1,7 @@
 // The acl runtime: start, devices and contexts, memory and copies.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -7,6 +9,7 @@
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/acl.h"
@@ -182,6 +185,142 @@ TEST(AclMemory, OfTheHostIsItsOwn) {
   OK(aclrtFree(device));
   OK(aclrtFreeHost(host));
   EXPECT_EQ(aclrtFreeHost(host), ACL_ERROR_RT_PARAM_INVALID);
+}
+
+// The block of an address inside it, first byte and size; none: null and 0.
+std::pair<void*, std::size_t> block_of(const void* memory) {
+  void* base = nullptr;
+  std::size_t bytes = 0;
+  const aclError found = aclrtMemGetAddressRange(const_cast<void*>(memory), &base, &bytes);
+  EXPECT_EQ(found, base != nullptr ? ACL_SUCCESS : ACL_ERROR_RT_PARAM_INVALID);
+  return {base, bytes};
+}
+
+TEST(AclMemory, KnowsTheBlockOfAnAddress) {
+  void* device = nullptr;
+  void* host = nullptr;
+  void* reserved = nullptr;
+  aclrtDrvMemHandle physical = nullptr;
+  auto prop = device_prop();
+  OK(aclrtMallocAlign32(&device, 4096, ACL_MEM_MALLOC_HUGE_FIRST));
+  OK(aclrtMallocHost(&host, 100));
+  OK(aclrtReserveMemAddress(&reserved, 4 * kGranule, 0, nullptr, 0));
+  char* const mapped = static_cast<char*>(reserved) + kGranule;
+  OK(aclrtMallocPhysical(&physical, 2 * kGranule, &prop, 0));
+  OK(aclrtMapMem(mapped, 2 * kGranule, 0, physical, 0));
+  const std::pair<void*, std::size_t> blocks[] = {
+      {device, 4096}, {host, 100}, {mapped, 2 * kGranule}};
+  const std::pair<void*, std::size_t> none{nullptr, 0};
+  for (const auto& block : blocks) {
+    const auto* const first = static_cast<char*>(block.first);
+    for (const std::size_t at : {std::size_t{0}, block.second / 2, block.second - 1}) {
+      EXPECT_EQ(block_of(first + at), block) << at << " of " << block.second;
+    }
+  }
+  EXPECT_EQ(block_of(mapped - 1), none);
+  EXPECT_EQ(block_of(mapped + 2 * kGranule), none);
+  EXPECT_EQ(block_of(&device), none);
+  OK(aclrtUnmapMem(mapped));
+  OK(aclrtFreePhysical(physical));
+  OK(aclrtReleaseMemAddress(reserved));
+  OK(aclrtFree(device));
+  OK(aclrtFreeHost(host));
+  for (const auto& block : blocks) EXPECT_EQ(block_of(block.first), none);
+}
+
+TEST(AclMemory, RegistersTheProgramsMemory) {
+  constexpr auto kAlready = ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  constexpr auto kNot = ACL_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  std::vector<char> memory(100);
+  char* const at = memory.data();
+  void* address = nullptr;
+  OK(aclrtHostRegisterV2(at + 10, 20, ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED));
+  OK(aclrtHostRegisterV2(at + 30, 20, ACL_HOST_REG_PINNED));
+  EXPECT_EQ(aclrtHostRegister(at, 10, ACL_HOST_REGISTER_MAPPED, &address), ACL_SUCCESS);
+  EXPECT_EQ(address, at);
+  for (const auto& [first, bytes] : {std::pair(10, 20), {0, 100}, {29, 1}, {9, 2}, {49, 51}}) {
+    EXPECT_EQ(
+        aclrtHostRegisterV2(at + first, static_cast<std::uint64_t>(bytes), ACL_HOST_REG_MAPPED),
+        kAlready)
+        << first << " " << bytes;
+  }
+  for (const int inside : {0, 9, 10, 29}) {
+    OK(aclrtHostGetDevicePointer(at + inside, &address, 0));
+    EXPECT_EQ(address, at + inside);
+  }
+  for (const int outside : {30, 49, 50}) {
+    EXPECT_EQ(aclrtHostGetDevicePointer(at + outside, &address, 0), kNot) << outside;
+  }
+  EXPECT_EQ(aclrtHostUnregister(at + 11), kNot);
+  OK(aclrtHostUnregister(at + 10));
+  EXPECT_EQ(aclrtHostUnregister(at + 10), kNot);
+  EXPECT_EQ(aclrtHostGetDevicePointer(at + 10, &address, 0), kNot);
+  OK(aclrtHostUnregister(at + 30));
+  OK(aclrtHostUnregister(at));
+  OK(aclrtMallocHost(&address, 64));
+  OK(aclrtHostRegisterV2(address, 64, ACL_HOST_REG_MAPPED));
+  OK(aclrtFreeHost(address));
+  EXPECT_EQ(aclrtHostUnregister(address), kNot);
+}
+
+// Runs in a forked process: imports the memory, checks its numbers, and adds one to each.
+int import_and_add(const char* key, const std::vector<std::uint32_t>& expected) {
+  void* mapped = nullptr;
+  void* again = nullptr;
+  if (aclrtIpcMemImportByKey(&mapped, key, ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS) != 0) {
+    return 1;
+  }
+  auto* const numbers = static_cast<std::uint32_t*>(mapped);
+  if (!std::equal(expected.begin(), expected.end(), numbers)) return 2;
+  for (std::size_t i = 0; i < expected.size(); ++i) ++numbers[i];
+  if (aclrtIpcMemImportByKey(&again, key, 0) != 0 || again != mapped) return 3;
+  if (aclrtIpcMemClose(key) != 0 || aclrtIpcMemClose(key) != 0) return 4;
+  return aclrtIpcMemClose(key) == ACL_ERROR_RT_PARAM_INVALID ? 0 : 5;
+}
+
+TEST(AclMemory, IsSharedWithAnotherProcessByAKey) {
+  constexpr std::size_t kNumbers = 3000;
+  void* device = nullptr;
+  OK(aclrtMalloc(&device, 2 * kNumbers * sizeof(std::uint32_t), ACL_MEM_MALLOC_HUGE_FIRST));
+  std::uint32_t* const shared = static_cast<std::uint32_t*>(device) + kNumbers / 2;
+  const std::size_t bytes = kNumbers * sizeof(std::uint32_t);
+  std::vector<std::uint32_t> numbers(kNumbers);
+  std::iota(numbers.begin(), numbers.end(), 7u);
+  std::copy(numbers.begin(), numbers.end(), shared);
+  char key[65];
+  OK(aclrtIpcMemGetExportKey(shared, bytes, key, sizeof key, 0));
+  EXPECT_EQ(std::strlen(key), 64u);
+  std::int32_t process = 0;
+  OK(aclrtDeviceGetBareTgid(&process));
+  EXPECT_EQ(process, ::getpid());
+  OK(aclrtIpcMemSetImportPid(key, &process, 1));
+  EXPECT_EQ(aclrtIpcMemGetExportKey(shared, 2 * bytes, key, sizeof key, 0),
+            ACL_ERROR_RT_PARAM_INVALID);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(import_and_add(key, numbers));
+  int ended = -1;
+  ASSERT_EQ(::waitpid(child, &ended, 0), child);
+  EXPECT_EQ(ended, 0) << WEXITSTATUS(ended);
+  for (std::uint32_t& each : numbers) ++each;
+  EXPECT_TRUE(std::equal(numbers.begin(), numbers.end(), shared));
+
+  void* own = nullptr;  // in this process, its address
+  OK(aclrtIpcMemImportByKey(&own, key, 0));
+  EXPECT_EQ(own, shared);
+  OK(aclrtIpcMemClose(key));
+  OK(aclrtIpcMemClose(key));
+  REFUSED(aclrtIpcMemClose(key), ACL_ERROR_RT_PARAM_INVALID, "key");
+
+  // Keys that lead nowhere: of no process, of another descriptor, beyond the heap, no number.
+  for (const std::size_t digit : {0u, 15u, 31u, 32u, 48u}) {
+    std::string wrong = key;
+    wrong[digit] = wrong[digit] == '7' ? '6' : '7';
+    REFUSED(aclrtIpcMemImportByKey(&own, wrong.c_str(), 0), ACL_ERROR_RT_PARAM_INVALID, "key: ");
+    wrong[digit] = 'x';
+    REFUSED(aclrtIpcMemImportByKey(&own, wrong.c_str(), 0), ACL_ERROR_RT_PARAM_INVALID, "key is");
+  }
+  OK(aclrtFree(device));
 }
 
 // As hccl_test does it: blocks are mapped behind one another while sizes grow.

@@ -69,7 +69,7 @@ std::vector<std::string> flags_of_heaps() {
 // A core dump would fault in the whole reserve, and peers would wait for it.
 TEST(Heap, IsLeftOutOfCoreDumps) {
   const auto heap = Heap::create(64 * kMiB).value();
-  const View view = View::of(Fd(::dup(heap->memfd().get()))).value();
+  const auto view = View::of(Fd(::dup(heap->memfd().get()))).value();
   void* const area = ::mmap(nullptr, 2 * kMiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_TRUE(heap->map(area, 2 * kMiB, heap->allocate_pages(2 * kMiB).value()).ok());
   const auto all = flags_of_heaps();
@@ -153,8 +153,8 @@ TEST(Heap, AnotherProcessSeesTheSameBytes) {
   const pid_t child = ::fork();
   if (child == 0) {
     const auto view = View::of(Fd(::dup(heap->memfd().get())));
-    if (!view.ok() || view->size() != heap->reserve()) ::_exit(1);
-    auto* const there = reinterpret_cast<std::uint64_t*>(view->base() + at);
+    if (!view.ok() || (*view)->size() != heap->reserve()) ::_exit(1);
+    auto* const there = reinterpret_cast<std::uint64_t*>((*view)->base() + at);
     if (*there != 1) ::_exit(2);
     *there = 42;
     ::_exit(0);

@@ -1,0 +1,160 @@
+#include "hccl/acl/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "hccl/acl/failure.h"
+#include "hccl/base/fd.h"
+
+namespace hccl::acl {
+namespace {
+
+constexpr std::size_t kKeyDigits = SharedMemory::kKeyDigits;
+
+/// Where a heap is found.
+struct Place {
+  std::uint32_t process = 0;
+  std::uint32_t descriptor = 0;
+  std::uint64_t inode = 0;
+  bool operator==(const Place&) const = default;
+};
+
+/// The contents of a key.
+struct Part {
+  Place heap;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+std::string encode(const Part& part) {
+  char key[kKeyDigits + 1];
+  std::snprintf(key, sizeof key, "%08x%08x%016llx%016llx%016llx", part.heap.process,
+                part.heap.descriptor, static_cast<unsigned long long>(part.heap.inode),
+                static_cast<unsigned long long>(part.offset),
+                static_cast<unsigned long long>(part.bytes));
+  return key;
+}
+
+std::optional<Part> decode(std::string_view key) {
+  if (key.size() != kKeyDigits) return std::nullopt;
+  Part part;
+  bool good = true;
+  const auto read = [&](auto& number) {
+    constexpr std::size_t kDigits = 2 * sizeof number;
+    const auto end = std::from_chars(key.data(), key.data() + kDigits, number, 16);
+    good = good && end.ptr == key.data() + kDigits && end.ec == std::errc();
+    key.remove_prefix(kDigits);
+  };
+  read(part.heap.process);
+  read(part.heap.descriptor);
+  read(part.heap.inode);
+  read(part.offset);
+  read(part.bytes);
+  return good ? std::optional(part) : std::nullopt;
+}
+
+Status stale(const Place& place, const char* why) {
+  return bad("key: process " + std::to_string(place.process) +
+             " of this host and user does not share that memory: " + why);
+}
+
+/// Opens another process's heap. A number of a process or a descriptor that the system has given
+/// away again leads to another inode.
+Result<Fd> open_heap(const Place& place) {
+  const std::string path =
+      "/proc/" + std::to_string(place.process) + "/fd/" + std::to_string(place.descriptor);
+  struct stat about{};
+  if (::stat(path.c_str(), &about) != 0) return stale(place, std::strerror(errno));
+  if (!S_ISREG(about.st_mode) || about.st_ino != place.inode) {
+    return stale(place, "the descriptor is another file's");
+  }
+  Fd heap(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!heap.valid()) return stale(place, std::strerror(errno));
+  return heap;
+}
+
+/// The place of this process's heap.
+Result<Place> place_of(const memory::Heap& heap) {
+  struct stat about{};
+  if (::fstat(heap.memfd().get(), &about) != 0) {
+    return Status(Code::kSyscall, std::string("fstat: ") + std::strerror(errno));
+  }
+  return Place{.process = static_cast<std::uint32_t>(::getpid()),
+               .descriptor = static_cast<std::uint32_t>(heap.memfd().get()),
+               .inode = about.st_ino};
+}
+
+}  // namespace
+
+Result<std::string> SharedMemory::export_key(const memory::Heap& heap, const void* memory,
+                                             std::size_t bytes) {
+  const std::span<std::byte> block = heap.block_of(memory);
+  const auto* const first = static_cast<const std::byte*>(memory);
+  if (block.empty() || bytes > static_cast<std::size_t>(block.data() + block.size() - first)) {
+    return bad("devPtr: the " + std::to_string(bytes) +
+               " bytes do not lie in one allocation of aclrtMalloc");
+  }
+  Part part;
+  HCCL_ASSIGN_OR_RETURN(part.heap, place_of(heap));
+  part.offset = static_cast<std::uint64_t>(first - heap.base());
+  part.bytes = bytes;
+  std::string key = encode(part);
+  const MutexLock lock(mutex_);
+  ++uses_[key].exports;
+  return key;
+}
+
+Status SharedMemory::check_exported(std::string_view key) {
+  const MutexLock lock(mutex_);
+  const auto at = uses_.find(key);
+  if (at != uses_.end() && at->second.exports != 0) return {};
+  return bad("key is of no memory that this process exports");
+}
+
+Result<void*> SharedMemory::import(memory::Heap& heap, std::string_view key) {
+  const std::optional<Part> part = decode(key);
+  if (!part) {
+    return bad("key is no key of aclrtIpcMemGetExportKey, which has " + std::to_string(kKeyDigits) +
+               " hexadecimal digits");
+  }
+  HCCL_ASSIGN_OR_RETURN(const Place own, place_of(heap));
+  std::shared_ptr<memory::View> view;
+  if (part->heap != own) {
+    HCCL_ASSIGN_OR_RETURN(const Fd fd, open_heap(part->heap));
+    auto mapped = heap.view_of(fd);
+    if (!mapped.ok()) return bad("key: " + mapped.status().message());
+    view = std::move(mapped).value();
+  }
+  std::byte* const base = view == nullptr ? heap.base() : view->base();
+  const std::size_t size = view == nullptr ? heap.reserve() : view->size();
+  if (part->offset >= size || part->bytes > size - part->offset) {
+    return stale(part->heap, "its device memory is smaller");
+  }
+  const MutexLock lock(mutex_);
+  Use& use = uses_[std::string(key)];
+  use.view = std::move(view);
+  ++use.imports;
+  return static_cast<void*>(base + part->offset);
+}
+
+Status SharedMemory::close(std::string_view key) {
+  const MutexLock lock(mutex_);
+  const auto at = uses_.find(key);
+  if (at == uses_.end()) return bad("key is of no memory that this process imports or exports");
+  Use& use = at->second;
+  --(use.imports != 0 ? use.imports : use.exports);
+  if (use.imports == 0 && use.exports == 0) uses_.erase(at);
+  return {};
+}
+
+}  // namespace hccl::acl

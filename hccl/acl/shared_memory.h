@@ -1,0 +1,45 @@
+// Device memory that several processes of a host use. The process that has allocated the memory
+// makes a key; the program brings the key to other processes, which map the memory by it.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "hccl/base/mutex.h"
+#include "hccl/base/status.h"
+#include "hccl/memory/heap.h"
+
+namespace hccl::acl {
+
+/// Every member is safe to use from any thread. Keys come from the program and are checked.
+class SharedMemory {
+ public:
+  /// Hexadecimal digits of a key. It names the exporting process, the descriptor and the inode of
+  /// its heap, and the place of the memory there.
+  static constexpr std::size_t kKeyDigits = 64;
+
+  /// PARAM_INVALID: the bytes do not lie in one allocation of the heap.
+  Result<std::string> export_key(const memory::Heap& heap, const void* memory, std::size_t bytes);
+  /// PARAM_INVALID: this process does not export the key.
+  Status check_exported(std::string_view key);
+  /// The address of the memory in this process. PARAM_INVALID: no key, or the exporting process has
+  /// ended, is on another host, or belongs to another user.
+  Result<void*> import(memory::Heap& heap, std::string_view key);
+  /// Takes back one import, or else one export. An imported address is invalid after its last
+  /// import. PARAM_INVALID: this process has neither imported nor exported the key.
+  Status close(std::string_view key);
+
+ private:
+  struct Use {
+    std::shared_ptr<memory::View> view;  // null: the memory is this process's own
+    int imports = 0;
+    int exports = 0;
+  };
+  Mutex mutex_{LockLevel::kDevice};
+  std::map<std::string, Use, std::less<>> uses_ HCCL_GUARDED_BY(mutex_);  // by key
+};
+
+}  // namespace hccl::acl
