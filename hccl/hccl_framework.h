@@ -183,8 +183,9 @@ HcclResult HcclSetCallTag(uint32_t tag);
  * done. They may not wait for messages and may not destroy the communicator.
  *
  * Failures: the death of a rank ends all requests and collectives of the communicator, and the text
- * names the rank. HcclCommAbort and HcclCommDestroy end running requests with HCCL_E_UNAVAIL. A
- * rank that lacks the memory to move a message fails the communicator. A forked child has no
+ * names the rank. HcclCommAbort and HcclCommDestroy end running requests with HCCL_E_UNAVAIL; on
+ * other ranks only requests with this rank end, with HCCL_E_REMOTE, and the text names it. A rank
+ * that lacks the memory to move a message fails the communicator. A forked child has no
  * communicators: HCCL_E_NOT_SUPPORT. */
 
 /** As a source: any rank. */

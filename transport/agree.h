@@ -11,8 +11,8 @@
 
 namespace hccl::transport {
 
-/// Exchanges `mine`. Returns the parts of all ranks in rank order, or this rank's failure, or the
-/// failure of the lowest rank that has one; that rank is the culprit.
+/// Exchanges `mine`. Returns the parts of all ranks in rank order (an absent rank's part is empty),
+/// or this rank's failure, or the failure of the lowest rank that has one, which is the culprit.
 inline Result<std::vector<std::string>> agree(const OpenArgs& args,
                                               const Result<std::string>& mine) {
   constexpr std::size_t kLongest = 64 * 1024;  // more than any address or reason needs
@@ -29,6 +29,7 @@ inline Result<std::vector<std::string>> agree(const OpenArgs& args,
                                        std::to_string(args.size) + " ranks");
   }
   for (int rank = 0; rank < args.size; ++rank) {
+    if (args.absent(rank)) continue;
     std::string& part = all[static_cast<std::size_t>(rank)];
     ByteReader reader(part);
     const auto code = reader.get<std::int32_t>();

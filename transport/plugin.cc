@@ -71,6 +71,12 @@ Result<const hccl_transport_plugin*> load_plugin(std::string_view name,
 }
 
 Result<std::unique_ptr<Mesh>> open_plugin(std::string_view name, const OpenArgs& args) {
+  for (int rank = 0; rank < args.size; ++rank) {
+    if (!args.absent(rank)) continue;
+    return Status(Code::kRemote,
+                  "rank " + std::to_string(rank) + " is gone, and a plugin connects all ranks",
+                  rank);
+  }
   const std::string path = args.config == nullptr ? "" : args.config->plugin_path;
   auto table = load_plugin(name, path);
   // This round comes before the plugin's own rounds: a rank without the plugin cannot take part in

@@ -154,9 +154,11 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
       (!args.hosts.empty() && args.hosts.size() != static_cast<std::size_t>(args.size))) {
     return Status(Code::kPara, "auto: not every rank has a host number");
   }
-  const std::set<int> hosts(args.hosts.begin(), args.hosts.end());
+  std::multiset<int> ranks(args.hosts.begin(), args.hosts.end());
+  ranks.erase(OpenArgs::kAbsent);
+  const std::set<int> hosts(ranks.begin(), ranks.end());
   const bool one_host = hosts.size() <= 1;
-  if (!one_host && hosts.size() == args.hosts.size()) return parts.tcp(args);
+  if (!one_host && hosts.size() == ranks.size()) return parts.tcp(args);
 
   auto near = parts.shm(args);
   if (one_host && near.ok()) return near;

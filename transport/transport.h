@@ -130,7 +130,12 @@ struct OpenArgs {
   int rank = 0;
   int size = 1;
   /// hosts[r]: ranks with the same number share memory (same boot, same network namespace).
+  /// kAbsent: this rank takes no part, and its part of an exchange is empty.
   std::vector<int> hosts;
+  static constexpr int kAbsent = -1;
+  bool absent(int r) const {
+    return !hosts.empty() && hosts[static_cast<std::size_t>(r)] == kAbsent;
+  }
   BootstrapExchange exchange;
   Deadline deadline = Deadline::never();
   /// Raised if the ranks no longer need to meet; may be null.

@@ -142,7 +142,6 @@ void Communicator::abort(const std::string& reason) {
 // Works even if there is no memory for a text.
 Communicator::~Communicator() {
   operations_.requests()->end(false);
-  failure_.stop_listening();
   Status over;
   try {
     over = Status(Code::kUnavail, is_.name + ": the communicator was destroyed");
@@ -151,13 +150,20 @@ Communicator::~Communicator() {
   } catch (...) {
     if (over.ok()) over = caught();
   }
+  failure_.stop_listening();
   mailbox_->stop();
   operations_.abort(std::move(over));
 }
 
-// Ranks that open connections for messages must not wait for this rank, which leaves.
+// Ranks that open connections for messages, now or later, must not wait for this rank.
 void Communicator::end_opening(const Status& why) {
-  if (mailbox_->end_opening(why)) is_.control->absent(messages_of(is_.id));
+  is_.control->will_not_come(messages_of(is_.id), is_.ranks);
+  if (!mailbox_->end_opening(why)) return;
+  is_.control->report(messages_of(is_.id),
+                      Status(Code::kRemote,
+                             is_.name + ": rank " + std::to_string(is_.rank) +
+                                 " ended the communicator while it opened connections for messages",
+                             is_.of_world(is_.rank)));
 }
 
 void Communicator::leave() try {

@@ -23,12 +23,8 @@ class Failure final : public join::FailureListener {
 
   /// From now on receives the failures of other ranks, and at once the deaths so far.
   void listen() { is_.control->add(this); }
-  /// After this neither on_failure() nor the interrupt runs. A later summons gets the answer that
-  /// this rank will not come.
-  void stop_listening() {
-    is_.control->will_not_come(messages_);
-    is_.control->remove(this);
-  }
+  /// After this neither on_failure() nor the interrupt runs.
+  void stop_listening() { is_.control->remove(this); }
   /// Sets the function that ends the running operation when another rank fails. Its arguments are
   /// the reason, and the rank of this communicator that the root has declared dead, or
   /// Status::kNobody. The function must not block. The thread of the control line calls it; if the

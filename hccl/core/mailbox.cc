@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint64_t kEagerTotal = std::uint64_t{4} << 20;
 constexpr std::uint64_t kLeastWindow = std::uint64_t{32} << 10;
 constexpr std::uint64_t kMostWindow = std::uint64_t{512} << 10;
+// In this time ranks that are all there open the mesh.
+constexpr std::chrono::seconds kOpensIn{1};
 
 std::uint64_t window_among(int size) {
   const auto peers = static_cast<std::uint64_t>(std::max(1, size - 1));
@@ -146,9 +148,9 @@ void Mailbox::start() {
 }
 
 Status Mailbox::open() {
-  HCCL_ASSIGN_OR_RETURN(std::unique_ptr<transport::Mesh> mesh, open_(ended_));
+  HCCL_ASSIGN_OR_RETURN(Opened opened, open_(ended_));
   // All allocations come first, so that mesh_ is never set while a peer's record is missing.
-  auto sleeper = std::make_unique<MailboxSleeper>(mesh->sleeper(), mutex_);
+  auto sleeper = std::make_unique<MailboxSleeper>(opened.mesh->sleeper(), mutex_);
   std::vector<std::unique_ptr<PeerRecord>> peers;
   for (int peer = 0; peer < size_; ++peer) {
     peers.push_back(std::make_unique<PeerRecord>());
@@ -156,14 +158,16 @@ Status Mailbox::open() {
   }
   MutexLock lock(mutex_);
   if (ended_.raised()) return ended_.reason();
-  mesh_ = std::move(mesh);
+  mesh_ = std::move(opened.mesh);
   sleeper_ = std::move(sleeper);
   peers_ = std::move(peers);
   try {
+    for (const auto& [peer, why] : opened.absent) lost(peer, why, Deadline::after({}));
     for (int peer = 0; peer < size_; ++peer) {
-      if (peer != rank_) listen(peer);
+      if (peer != rank_ && !peers_[static_cast<std::size_t>(peer)]->gone) listen(peer);
     }
     for (const MessagePtr& each : std::exchange(early_, {})) post_send(each);
+    bell_.ring();
   } catch (...) {
     give_up();
     fail_all();
@@ -224,6 +228,12 @@ void Mailbox::end(const Status& why) {
 
 bool Mailbox::end_opening(const Status& why) {
   if (process_ != ::getpid()) return false;
+  const auto over = [this] {
+    const MutexLock lock(mutex_);
+    return !running_ || mesh_ != nullptr || ended_.raised();
+  };
+  const Waiter waiter{.deadline = Deadline::after(kOpensIn), .policy = kSleepAtOnce};
+  static_cast<void>(waiter.until(over, bell_));
   MutexLock lock(mutex_);
   if (mesh_ != nullptr || ended_.raised()) return false;
   ended_.raise(why);  // from now on start() does nothing, and open() fails

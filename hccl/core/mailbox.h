@@ -60,8 +60,12 @@ using MessagePtr = std::shared_ptr<Message>;
 
 class Mailbox : public std::enable_shared_from_this<Mailbox> {
  public:
+  struct Opened {
+    std::unique_ptr<transport::Mesh> mesh;
+    std::map<int, Status> absent;  ///< the ranks that the mesh does not connect, and why
+  };
   /// Opens the mesh, together with the other ranks; ends early if the flag is raised.
-  using Open = std::function<Result<std::unique_ptr<transport::Mesh>>(const AbortFlag&)>;
+  using Open = std::function<Result<Opened>(const AbortFlag&)>;
   /// The mailbox's thread calls it if this rank lacks the memory to go on.
   using Broken = std::function<void(const Status&)>;
   /// `name`: of the communicator, for texts. `policy`: how callers wait.
@@ -84,8 +88,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void start();
   /// Fails all messages, now and from now on. Any thread; does not block.
   void end(const Status& why);
-  /// As end(), but has no effect once the mesh is open. True if this rank was opening the mesh: the
-  /// other ranks wait for this rank.
+  /// As end(), but has no effect once the mesh is open. First gives an opening that is under way a
+  /// second to succeed. True if this rank was opening the mesh: the other ranks wait for this rank.
   bool end_opening(const Status& why);
   /// After end(): ends the thread and the mesh.
   void stop() HCCL_UNCHECKED;  // a forked child takes no lock
@@ -169,7 +173,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void settle(const MessagePtr& message, Status status) noexcept HCCL_REQUIRES(mutex_);
   void fail_later(const MessagePtr& message, const Status& why, Deadline verdict)
       HCCL_REQUIRES(mutex_);
-  void lost(int peer, const Status& why) HCCL_REQUIRES(mutex_);
+  void lost(int peer, const Status& why, Deadline verdict) HCCL_REQUIRES(mutex_);
   void corrupt(int peer, const char* what) HCCL_REQUIRES(mutex_);
   void fail_expired() HCCL_REQUIRES(mutex_);
   void fail_all() HCCL_REQUIRES(mutex_);

@@ -201,7 +201,7 @@ bool Mailbox::advance() {
       if (each.incoming.status().ok()) {
         take(peer);
       } else {
-        lost(peer, each.incoming.status());
+        lost(peer, each.incoming.status(), Deadline::after(kVerdictTime));
       }
     }
   }
@@ -325,11 +325,11 @@ void Mailbox::give_back(int peer, std::uint64_t bytes) {
   put(peer, header);
 }
 
-void Mailbox::lost(int peer, const Status& why) {
+void Mailbox::lost(int peer, const Status& why, Deadline verdict) {
   PeerRecord& from = *peers_[static_cast<std::size_t>(peer)];
   from.gone = true;
   from.why = Status(why.code(), name_ + ": " + why.message(), why.culprit());
-  from.verdict = Deadline::after(kVerdictTime);
+  from.verdict = verdict;
   const bool alone =
       std::all_of(peers_.begin(), peers_.end(), [&](const auto& each) HCCL_REQUIRES(mutex_) {
         return each->gone || each.get() == peers_[static_cast<std::size_t>(rank_)].get();

@@ -23,8 +23,8 @@ namespace hccl::core {
 
 /// The identity of something that belongs to `parent`; the same on all ranks.
 Uuid identity(const Uuid& parent, std::string_view what);
-/// The scope of the messages with tags of a communicator: the key of the first exchange in which
-/// its ranks open connections for these messages.
+/// The scope of the messages with tags of a communicator: the key by which its ranks find who opens
+/// connections for these messages.
 Uuid messages_of(const Uuid& communicator);
 
 struct Membership {

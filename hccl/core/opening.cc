@@ -30,12 +30,20 @@ Status Opening::compare_configurations(Selection& selection, Deadline deadline) 
   return selection.asks() ? selection.accept(agreed.value().offer) : Status();
 }
 
-Result<std::vector<std::string>> Opening::gather(const std::string& what, const std::string& mine,
-                                                 Deadline deadline, const AbortFlag& abort,
+Result<std::vector<std::string>> Opening::gather(const std::string& what,
+                                                 const std::vector<int>& ranks,
+                                                 const std::string& mine, Deadline deadline,
+                                                 const AbortFlag& abort,
                                                  const std::function<void()>& waits) const {
   return is_.control->exchange(identity(is_.id, what), static_cast<std::uint32_t>(is_.size()),
                                static_cast<std::uint32_t>(is_.rank), mine, deadline, abort,
-                               is_.name, is_.ranks, waits);
+                               is_.name, ranks, waits);
+}
+
+Result<std::vector<std::string>> Opening::gather(const std::string& what, const std::string& mine,
+                                                 Deadline deadline,
+                                                 const std::function<void()>& waits) const {
+  return gather(what, is_.ranks, mine, deadline, failure_.flag(), waits);
 }
 
 transport::OpenArgs Opening::arguments(Deadline deadline) const {
@@ -59,7 +67,7 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
   args.heap = is_.heap;
   args.area_bytes = &local::Region::bytes;
   args.exchange = [this, waits = std::move(waits)](const std::string& mine, Deadline until) {
-    return gather("exchange " + std::to_string(exchanges_++), mine, until, failure_.flag(), waits);
+    return gather("exchange " + std::to_string(exchanges_++), mine, until, waits);
   };
   auto mesh = transport::open(is_.config.transport, args);
   if (mesh.ok()) return mesh;
@@ -86,7 +94,7 @@ Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh,
   if (is_.placement.even_hosts > 1 && is_.placement.even_hosts < is_.size()) {
     HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> shared,
                           gather("exchange " + std::to_string(exchanges_++),
-                                 memory == nullptr ? "0" : "1", deadline, failure_.flag()));
+                                 memory == nullptr ? "0" : "1", deadline));
     if (std::find(shared.begin(), shared.end(), "0") != shared.end()) return engine;
   } else if (memory == nullptr || memory->ranks.size() != is_.ranks.size()) {
     return engine;
@@ -102,17 +110,34 @@ Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh,
   return engine;
 }
 
-Result<std::unique_ptr<transport::Mesh>> Opening::mailbox(const AbortFlag& abort) const {
+Result<Mailbox::Opened> Opening::mailbox(const AbortFlag& abort) const {
   is_.control->summon(messages_of(is_.id));
   transport::OpenArgs args = arguments(Deadline::after(is_.config.connect_timeout));
+  HCCL_ASSIGN_OR_RETURN(
+      const std::vector<int> here,
+      is_.control->present(messages_of(is_.id), is_.ranks, args.deadline, abort, is_.name));
+  Mailbox::Opened opened;
+  for (int rank = 0; rank < is_.size(); ++rank) {
+    if (std::find(here.begin(), here.end(), is_.of_world(rank)) != here.end()) continue;
+    args.hosts[static_cast<std::size_t>(rank)] = transport::OpenArgs::kAbsent;
+    opened.absent[rank] =
+        Status(Code::kRemote,
+               "rank " + std::to_string(rank) +
+                   (is_.control->has_left(is_.of_world(rank)) ? " has left"
+                                                              : " has destroyed this communicator"),
+               rank);
+  }
   args.abort = &abort;
   args.key = derive(is_.control->info().secret, "mailbox " + std::string(view(is_.id)));
   args.all_links = true;  // a mailbox waits for messages of any rank, and must see each rank's end
-  args.exchange = [this, &abort, number = 0](const std::string& mine, Deadline until) mutable {
-    return gather("mailbox exchange " + std::to_string(number++), mine, until, abort);
+  args.exchange = [&, number = 1](const std::string& mine, Deadline until) mutable {
+    return gather("mailbox exchange " + std::to_string(number++), here, mine, until, abort);
   };
   auto mesh = transport::open(is_.config.transport, args);
-  if (mesh.ok()) return mesh;
+  if (mesh.ok()) {
+    opened.mesh = std::move(mesh).value();
+    return opened;
+  }
   return mesh.status().with_context(is_.name + ": opening transport " + is_.config.transport +
                                     " for messages with tags");
 }

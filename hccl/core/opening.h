@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hccl/core/failure.h"
+#include "hccl/core/mailbox.h"
 #include "hccl/core/membership.h"
 #include "hccl/core/selection.h"
 #include "hccl/exec/local_engine.h"
@@ -29,15 +30,19 @@ class Opening {
   /// several hosts and some host's ranks share no memory. `waiter`: for each of its operations.
   Result<std::unique_ptr<exec::LocalEngine>> local(transport::Mesh& mesh, Waiter waiter,
                                                    Deadline deadline);
-  /// Opens the mailbox's own mesh, which shares no memory of the host. A rank that needs the mesh
-  /// summons the others. May run beside the other steps.
-  Result<std::unique_ptr<transport::Mesh>> mailbox(const AbortFlag& abort) const;
+  /// Opens the mailbox's own mesh, which shares no memory of the host, without the ranks that have
+  /// left. A rank that needs the mesh summons the others. May run beside the other steps.
+  Result<Mailbox::Opened> mailbox(const AbortFlag& abort) const;
 
  private:
   transport::OpenArgs arguments(Deadline deadline) const;
-  /// Exchanges one text of each rank through the root.
+  /// Exchanges one text of each of these world ranks through the root.
+  Result<std::vector<std::string>> gather(const std::string& what, const std::vector<int>& ranks,
+                                          const std::string& mine, Deadline deadline,
+                                          const AbortFlag& abort,
+                                          const std::function<void()>& waits = {}) const;
   Result<std::vector<std::string>> gather(const std::string& what, const std::string& mine,
-                                          Deadline deadline, const AbortFlag& abort,
+                                          Deadline deadline,
                                           const std::function<void()>& waits = {}) const;
 
   const Membership& is_;

@@ -41,17 +41,24 @@ std::vector<Member> members_of(const control::Roster& roster) {
 
 // The blobs in the order of the index with which each blob begins.
 Result<std::vector<std::string>> parts_of(const std::map<std::uint32_t, std::string>& blobs,
-                                          std::uint32_t size) {
+                                          std::uint32_t size, std::size_t members) {
   std::vector<std::string> parts(size);
   for (const auto& [rank, blob] : blobs) {
     ByteReader in(blob);
     const auto index = in.get<std::uint32_t>();
-    if (!in.ok() || index >= size || blobs.size() != size) {
+    if (!in.ok() || index >= size || blobs.size() != members) {
       return Status(Code::kInternal, "the root sent other parts than those asked for");
     }
     parts[index] = blob.substr(sizeof index);
   }
   return parts;
+}
+
+// A part of present() without the blob of a rank that has come.
+control::Gathering roll_call() {
+  control::Gathering part;
+  part.flags &= ~(control::kAwaitsAll | control::kMakesGroup);
+  return part;
 }
 
 }  // namespace
@@ -126,13 +133,13 @@ void World::lose(const Status& why) {
 }
 
 void World::heard(const control::News& news) {
-  std::vector<Uuid> in_vain;
+  std::vector<std::pair<Uuid, std::vector<int>>> in_vain;
   {
     const MutexLock lock(mutex_);
     static_cast<void>(news_.merge(news));
     for (const Uuid& scope : news.summons) {
       for (FailureListener* each : listeners_) each->on_summons(scope);
-      if (not_coming_.count(scope) != 0) in_vain.push_back(scope);
+      if (const auto at = not_coming_.find(scope); at != not_coming_.end()) in_vain.push_back(*at);
     }
     for (const control::Verdict& verdict : news.in_order()) {
       for (FailureListener* each : listeners_) each->on_failure(verdict.scope, verdict.why);
@@ -140,7 +147,7 @@ void World::heard(const control::News& news) {
     }
     bell_.ring();
   }
-  for (const Uuid& scope : in_vain) absent(scope);
+  for (const auto& [scope, members] : in_vain) say_part(scope, roll_call(), members);
 }
 
 void World::late(const Gatherings::Late& late) {
@@ -190,7 +197,22 @@ Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t 
   if (waits) waiter.stalled = [&waits](const WaitingCall&) { waits(); };
   HCCL_ASSIGN_OR_RETURN(const control::Gathering sum,
                         gather(key, std::move(part), members, name, std::move(waiter)));
-  return parts_of(sum.blobs, size);
+  return parts_of(sum.blobs, size, members.empty() ? size : members.size());
+}
+
+Result<std::vector<int>> World::present(const Uuid& key, const std::vector<int>& members,
+                                        Deadline deadline, const AbortFlag& abort,
+                                        const std::string& name) {
+  control::Gathering part = roll_call();
+  part.blobs[static_cast<std::uint32_t>(rank_)] = "here";
+  HCCL_ASSIGN_OR_RETURN(
+      const control::Gathering sum,
+      gather(key, std::move(part), members, name, Waiter{.deadline = deadline, .abort = &abort}));
+  std::vector<int> here;
+  for (const int member : members) {
+    if (sum.blobs.count(static_cast<std::uint32_t>(member)) != 0) here.push_back(member);
+  }
+  return here;
 }
 
 Result<World::Agreed> World::agree(const Uuid& key, const std::vector<int>& members,
@@ -247,13 +269,8 @@ Result<control::Gathering> World::gather(const Uuid& key, control::Gathering par
     if (dead_) return *dead_;
     pending_[key] = pending;
   }
-  const auto rank = static_cast<std::uint32_t>(rank_);
-  part.arrived = {rank};
-  part.members.add({rank, ranks_of(members, size_)});
   const auto left = part.patience = waiter.deadline.left();
-  node_->say([key, part](Relay& relay, control::Time now) {
-    return relay.gather({key, kOnce}, part, now);
-  });
+  say_part(key, std::move(part), members);
   const auto ready = [&] {
     const MutexLock lock(mutex_);
     return pending->done;
@@ -271,6 +288,15 @@ Result<control::Gathering> World::gather(const Uuid& key, control::Gathering par
     return Status(Code::kTimeout, "the root does not answer");
   }
   return std::move(pending->result);
+}
+
+void World::say_part(const Uuid& key, control::Gathering part, const std::vector<int>& members) {
+  const auto rank = static_cast<std::uint32_t>(rank_);
+  part.arrived = {rank};
+  part.members.add({rank, ranks_of(members, size_)});
+  node_->say([key, part = std::move(part)](Relay& relay, control::Time now) {
+    return relay.gather({key, kOnce}, part, now);
+  });
 }
 
 void World::report(const Uuid& scope, const Status& why) {
@@ -318,21 +344,11 @@ void World::summon(const Uuid& scope) {
   node_->say([scope](Relay& relay, control::Time now) { return relay.summon(scope, now); });
 }
 
-void World::absent(const Uuid& messages) {
-  const Member& me = members_[static_cast<std::size_t>(rank_)];
-  say_report(messages, Status(Code::kRemote,
-                              "rank " + std::to_string(rank_) + " (" + me.address + " pid " +
-                                  std::to_string(me.pid) +
-                                  ") has destroyed the communicator in which another rank opens "
-                                  "connections for messages (world ranks)",
-                              rank_));
-}
-
-void World::will_not_come(const Uuid& messages) noexcept {
+void World::will_not_come(const Uuid& messages, const std::vector<int>& members) noexcept {
   const MutexLock lock(mutex_);
   try {
     if (not_coming_.size() >= control::kScopesCap) not_coming_.clear();
-    not_coming_.insert(messages);
+    not_coming_.emplace(messages, members);
   } catch (...) {  // NOLINT(bugprone-empty-catch): waiting ranks meet their deadline
   }
 }

@@ -59,16 +59,23 @@ class World final : public ControlNode::Owner {
   const Logger& log() const { return log_; }
 
   static constexpr std::size_t kBlobCap = 64 << 10;  ///< bytes of one rank's part of an exchange
-  /// Gathers one blob from each of the world ranks `members` (empty: all), in order of `index`. All
-  /// use one key, which serves once. kTimeout names the absent ranks. If a rank has left or died,
-  /// or `abort` is raised, the exchange ends early. `name`: of the communicator that is opened, for
-  /// the log. `waits` is called every 0.4 s meanwhile.
+  /// Gathers one blob from each of the world ranks `members` (empty: all). Returns `size` parts, in
+  /// order of `index`; a part is empty if no member has its index. All use one key, which serves
+  /// once. kTimeout names the absent ranks. If a rank has left or died, or `abort` is raised, the
+  /// exchange ends early. `name`: of the communicator that is opened, for the log. `waits` is
+  /// called every 0.4 s meanwhile.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
                                             Deadline deadline, const AbortFlag& abort,
                                             const std::string& name = "exchange",
                                             const std::vector<int>& members = {},
                                             const std::function<void()>& waits = {});
+  /// Waits until each of the members has come, will not come (will_not_come()), has left or died.
+  /// Returns the members that have come, which are the same on all ranks. Key, errors, `abort` and
+  /// `name`: as in exchange(), except that no member's end is an error.
+  Result<std::vector<int>> present(const Uuid& key, const std::vector<int>& members,
+                                   Deadline deadline, const AbortFlag& abort,
+                                   const std::string& name);
   /// The values on which the members of a new group agree.
   struct Agreed {
     std::vector<int> members;  ///< world ranks, in the order of the list
@@ -105,11 +112,9 @@ class World final : public ControlNode::Owner {
   void refused_group(const std::string& text) { refused(Uuid{}, 0, text); }
   /// Tells the listeners of all ranks that this communicator's ranks are needed for messages.
   void summon(const Uuid& scope);
-  /// Tells all ranks that this rank has destroyed the communicator of these messages. Ranks that
-  /// wait for this rank to open connections get an error.
-  void absent(const Uuid& messages);
-  /// Calls absent() for each later summons to these messages.
-  void will_not_come(const Uuid& messages) noexcept;
+  /// Answers each later summons to these messages: this rank will not be present(). `members`: as
+  /// there.
+  void will_not_come(const Uuid& messages, const std::vector<int>& members) noexcept;
 
   /// Whether this rank has lost the control tree.
   bool is_lost() const;
@@ -141,6 +146,7 @@ class World final : public ControlNode::Owner {
 
   World(std::shared_ptr<Node> node, int size, int rank, Logger log);
   Status await_roster(const Config& config);
+  void say_part(const Uuid& key, control::Gathering part, const std::vector<int>& members);
   void say_report(const Uuid& scope, const Status& why);
 
   void joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t node) override;
@@ -169,7 +175,7 @@ class World final : public ControlNode::Owner {
   std::shared_ptr<const control::Roster> roster_ HCCL_GUARDED_BY(mutex_);
   std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
   std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
-  std::set<Uuid> not_coming_ HCCL_GUARDED_BY(mutex_);
+  std::map<Uuid, std::vector<int>> not_coming_ HCCL_GUARDED_BY(mutex_);  // their members
   bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
   control::News news_ HCCL_GUARDED_BY(mutex_);          // all news so far
   std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank has lost the control tree

@@ -392,8 +392,8 @@ TEST(Mailbox, MessagesThatWaitForTheirReceivesAreBounded) {
   for (const bool floods : {true, false}) {
     const auto box = std::make_shared<core::Mailbox>(
         0, 2, "flood",
-        [=](const AbortFlag&) -> Result<std::unique_ptr<transport::Mesh>> {
-          return std::unique_ptr<transport::Mesh>(std::make_unique<Rank1>(floods));
+        [=](const AbortFlag&) -> Result<core::Mailbox::Opened> {
+          return core::Mailbox::Opened{std::make_unique<Rank1>(floods), {}};
         },
         WaitPolicy{}, make_logger("off", "rank 0"));
     Bytes bytes(20'000);
@@ -422,7 +422,7 @@ TEST(Mailbox, NeverOpensOnceItsRankLeaves) {
   std::atomic<bool> opened{false};
   const auto box = std::make_shared<core::Mailbox>(
       0, 2, "left",
-      [&](const AbortFlag&) -> Result<std::unique_ptr<transport::Mesh>> {
+      [&](const AbortFlag&) -> Result<core::Mailbox::Opened> {
         opened = true;
         return Status(Code::kUnavail, "too late");
       },
@@ -466,9 +466,9 @@ TEST(Mailbox, WithoutMemoryAllMessagesFailAndTheOtherRanksAreTold) {
     std::promise<Status> told;
     const auto box = std::make_shared<core::Mailbox>(
         0, 2, "poor",
-        [&](const AbortFlag&) -> Result<std::unique_ptr<transport::Mesh>> {
+        [&](const AbortFlag&) -> Result<core::Mailbox::Opened> {
           opens.get_future().wait();
-          return std::unique_ptr<transport::Mesh>(std::make_unique<Unaffordable>(sends, looks));
+          return core::Mailbox::Opened{std::make_unique<Unaffordable>(sends, looks), {}};
         },
         WaitPolicy{}, make_logger("off", "rank 0"),
         [&](const Status& why) { told.set_value(why); });

@@ -290,7 +290,7 @@ void expect_all_gather(Meeting& meeting, std::uint8_t number) {
 }
 
 // Rank 0 waits to open connections, and rank 2 will.
-TEST(Leave, ARankThatSaysItIsAbsentEndsTheOpening) {
+TEST(Leave, ARankThatReportsItsEndEndsTheOpening) {
   Meeting meeting;
   for (int r = 0; r < 3; ++r) meeting.come(r, 3);
   expect_all_in(meeting, 3);
@@ -298,9 +298,9 @@ TEST(Leave, ARankThatSaysItIsAbsentEndsTheOpening) {
   meeting.done()[2]->control->add(&ear);
   Status waits;
   std::thread early([&] { waits = gather(*meeting.done()[0]->control, 1); });
-  meeting.done()[1]->control->absent(Uuid{1, 1});
+  const std::string words = "rank 1 ended the communicator while it opened connections";
+  meeting.done()[1]->control->report(Uuid{1, 1}, Status(Code::kRemote, words, 1));
   early.join();
-  const std::string words = "has destroyed the communicator in which another rank opens";
   EXPECT_EQ(waits.code(), Code::kRemote);
   EXPECT_EQ(waits.culprit(), 1);
   EXPECT_TRUE(has(waits, words)) << waits.message();
@@ -308,6 +308,40 @@ TEST(Leave, ARankThatSaysItIsAbsentEndsTheOpening) {
   const Status late = gather(*meeting.done()[2]->control, 1);
   EXPECT_TRUE(has(late, words)) << late.message();
   meeting.done()[2]->control->remove(&ear);
+}
+
+// Rank 1 will not come, because it has said so before, or has left the world. The others learn who
+// has come.
+TEST(Leave, ThoseThatComeDoNotWaitForARankThatWillNot) {
+  for (const bool leaves : {false, true}) {
+    SCOPED_TRACE(leaves);
+    Meeting meeting;
+    for (int r = 0; r < 3; ++r) meeting.come(r, 3);
+    expect_all_in(meeting, 3);
+    const Uuid key{1, 1};
+    const std::vector<int> all{2, 1, 0};
+    std::array<Result<std::vector<int>>, 3> here{std::vector<int>(), std::vector<int>(),
+                                                 std::vector<int>()};
+    const auto come = [&](std::size_t rank) {
+      const AbortFlag never;
+      here[rank] = meeting.done()[rank]->control->present(key, all, Deadline::after(seconds(60)),
+                                                          never, "messages");
+    };
+    join::World& goes = *meeting.done()[1]->control;
+    if (leaves) {
+      goes.leave();
+    } else {
+      goes.will_not_come(key, all);
+    }
+    meeting.done()[0]->control->summon(key);
+    std::thread other(come, 2);
+    come(0);
+    other.join();
+    for (const std::size_t rank : {0u, 2u}) {
+      ASSERT_TRUE(here[rank].ok()) << here[rank].status().message();
+      EXPECT_EQ(*here[rank], (std::vector<int>{2, 0}));
+    }
+  }
 }
 
 // A root info may be made in a process that brings no rank.

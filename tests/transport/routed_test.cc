@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -48,6 +49,57 @@ TEST(Routed, TakesTheWayThatTheHostsCallFor) {
   EXPECT_EQ(names({0, 0, 1, 1}), std::vector<std::string>(4, "auto"));
   EXPECT_EQ(names({3, 7, 3, 7, 9}), std::vector<std::string>(5, "auto"));
   EXPECT_EQ(names({5}).size(), 1u);
+}
+
+/// Opens a mesh with these hosts, of which kAbsent ones take no part; one message between each pair
+/// of the others arrives, and one to an absent rank fails.
+void lacks(const std::vector<int>& hosts, std::string_view name) {
+  std::vector<int> here;
+  for (int rank = 0; rank < static_cast<int>(hosts.size()); ++rank) {
+    if (hosts[static_cast<std::size_t>(rank)] != OpenArgs::kAbsent) here.push_back(rank);
+  }
+  run_ranks(static_cast<int>(here.size()), [&](Rank& rank) {
+    OpenArgs args = args_of(rank, hosts);
+    args.rank = here[static_cast<std::size_t>(rank.rank())];
+    args.size = static_cast<int>(hosts.size());
+    args.all_links = true;
+    args.exchange = [&](std::string mine, Deadline until) -> Result<std::vector<std::string>> {
+      HCCL_ASSIGN_OR_RETURN(const auto parts, rank.exchange()(std::move(mine), until));
+      std::vector<std::string> all(hosts.size());
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        all[static_cast<std::size_t>(here[i])] = parts[i];
+      }
+      return all;
+    };
+    auto mesh = open_routed(args);
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    EXPECT_EQ((*mesh)->name(), name);
+    for (int peer = 0; peer < args.size; ++peer) {
+      std::array<std::byte, 1> sent{static_cast<std::byte>(args.rank)}, got{};
+      Request send, recv;
+      (*mesh)->recv(recv, peer, 0, got);
+      (*mesh)->send(send, peer, 0, sent);
+      if (args.absent(peer)) {
+        EXPECT_FALSE(wait_one(**mesh, send, seconds(5)).ok());
+        EXPECT_FALSE(wait_one(**mesh, recv, seconds(5)).ok());
+        EXPECT_EQ(send.status().message().find("rank " + std::to_string(peer)), 0u);
+        continue;
+      }
+      EXPECT_TRUE(wait_one(**mesh, send).ok());
+      EXPECT_TRUE(wait_one(**mesh, recv).ok()) << recv.status().message();
+      EXPECT_EQ(static_cast<int>(got[0]), peer);
+    }
+    rank.barrier();
+  });
+}
+
+TEST(Routed, ConnectsTheRanksThatAreThere) {
+  constexpr int kAbsent = OpenArgs::kAbsent;
+  lacks({0, kAbsent, 0}, "shm");
+  lacks({kAbsent, 0, 0}, "shm");
+  lacks({0, kAbsent, 1}, "tcp");
+  lacks({kAbsent, 4, kAbsent, 4, 7}, "auto");
+  lacks({kAbsent, 0}, "shm");
 }
 
 // Sleeps as soon as nothing moves: rank 0 awaits a message through shared memory and one through a

@@ -234,10 +234,11 @@ Result<std::unique_ptr<Mesh>> open_shm_on_host(const OpenArgs& args) {
 Result<std::unique_ptr<Mesh>> open_shm(const OpenArgs& args) {
   HCCL_RETURN_IF_ERROR(check(args));
   for (int rank = 0; rank < args.size && !args.hosts.empty(); ++rank) {
-    if (args.hosts[static_cast<std::size_t>(rank)] != args.hosts[0]) {
+    if (!args.absent(rank) && args.hosts[static_cast<std::size_t>(rank)] !=
+                                  args.hosts[static_cast<std::size_t>(args.rank)]) {
       return Status(Code::kNotSupport, "the shm transport needs all ranks on one host, but rank " +
-                                           std::to_string(rank) +
-                                           " is on another one than rank 0; use auto or tcp");
+                                           std::to_string(rank) + " is on another one than rank " +
+                                           std::to_string(args.rank) + "; use auto or tcp");
     }
   }
   return open_shm_on_host(args);

@@ -64,6 +64,10 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
                                 : Result<std::string>(entrance.status())));
   std::vector<Endpoint> peers;
   for (int rank = 0; rank < args.size; ++rank) {
+    if (args.absent(rank)) {
+      peers.emplace_back();
+      continue;
+    }
     HCCL_ASSIGN_OR_RETURN(Endpoint endpoint, decode(parts[static_cast<std::size_t>(rank)], rank));
     peers.push_back(std::move(endpoint));
   }

@@ -42,7 +42,13 @@ TcpMesh::TcpMesh(std::unique_ptr<EpollSleeper> sleeper, Admission admission,
               epoll_->epoll()),
       share_(static_cast<std::size_t>(args.size), epoll_->epoll()),
       slots_(static_cast<std::size_t>(args.size)),
-      look_interval_(std::min<std::chrono::nanoseconds>(peer_timeout_ / 4, kLookInterval)) {}
+      look_interval_(std::min<std::chrono::nanoseconds>(peer_timeout_ / 4, kLookInterval)) {
+  for (std::size_t peer = 0; peer < slots_.size(); ++peer) {
+    if (!gone(peer)) continue;
+    link_to(peer).fail(Status(Code::kRemote, "rank " + std::to_string(peer) + " has left",
+                              static_cast<int>(peer)));
+  }
+}
 
 TcpMesh::~TcpMesh() {
   if (!abort_.raised()) drain();
@@ -118,14 +124,18 @@ void TcpMesh::fail_unconnected(const Status& lack) {
 }
 
 Status TcpMesh::connect_all(Deadline deadline, const AbortFlag* abort) {
-  for (int peer = 0; peer < rank_; ++peer) {
+  std::size_t peers = 0;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank_ || gone(static_cast<std::size_t>(peer))) continue;
+    ++peers;
+    if (peer > rank_) continue;
     link_to(static_cast<std::size_t>(peer));
     dialer_.call(peer);
   }
   // If a link ends now, its rank was connected and has given up: it is not the culprit.
   const auto ready = [&] {
     progress();
-    return !call_failed_.ok() || connected_.size() + 1 == slots_.size();
+    return !call_failed_.ok() || connected_.size() == peers;
   };
   const Waiter waiter{.deadline = deadline, .abort = abort, .policy = kSleepAtOnce};
   switch (waiter.until(ready, sleeper_)) {
@@ -146,7 +156,7 @@ Status TcpMesh::absent() const {
   for (int peer = 0; peer < size(); ++peer) {
     const auto had =
         std::find(connected_.begin(), connected_.end(), static_cast<std::size_t>(peer));
-    if (peer == rank_ || had != connected_.end()) continue;
+    if (peer == rank_ || gone(static_cast<std::size_t>(peer)) || had != connected_.end()) continue;
     const std::string reason = dialer_.reason(peer);
     if (first == Status::kNobody) first = peer;
     names += (names.empty() ? "" : ", ") + std::to_string(peer);

@@ -70,6 +70,7 @@ class TcpMesh final : public Mesh {
 
   Link& link_to(std::size_t peer);
   bool near(std::size_t peer) const;
+  bool gone(std::size_t peer) const { return !hosts_.empty() && hosts_[peer] == OpenArgs::kAbsent; }
   void connect(std::size_t peer, Connection connection);
   bool take_connections();
   void fail_unconnected(const Status& lack);
