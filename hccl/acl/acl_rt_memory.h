@@ -108,16 +108,16 @@ aclError aclrtHostGetDevicePointer(void* pHost, void** pDevice, uint32_t flag);
 aclError aclrtDeviceGetBareTgid(int32_t* pid);
 /** Writes a key of 64 digits and a 0, by which other processes of this host and user map these
  * bytes of one allocation of aclrtMalloc. len: at least 65. flags: both have the same effect,
- * because the system decides: each process of the user may import, no other. All importers close
- * the key before the memory is freed. */
+ * because the system decides who may import: the processes of the user, and root. All importers
+ * close the key before the memory is freed; the runtime does not notice if they do not. */
 aclError aclrtIpcMemGetExportKey(void* devPtr, size_t size, char* key, size_t len, uint64_t flags);
 /** Has no effect but to check its arguments: as flags above. ACL_ERROR_RT_PARAM_INVALID: this
  * process has not exported the key. */
 aclError aclrtIpcMemSetImportPid(const char* key, int32_t* pid, size_t num);
 /** Maps the memory. All processes read and write the same bytes; in the exporting process the
- * address is that of the memory. Ranks may use the memory in operations, which copy it. flags: both
- * have the same effect. ACL_ERROR_RT_PARAM_INVALID: no key, or the exporting process has ended, or
- * is on another host, in another container or of another user. */
+ * address is that of the memory. Ranks may use the memory in operations, which copy it. A forked
+ * child imports again. flags: both have the same effect. ACL_ERROR_RT_PARAM_INVALID: no key, or the
+ * exporting process has ended, or is on another host, in another container or of another user. */
 aclError aclrtIpcMemImportByKey(void** devPtr, const char* key, uint64_t flags);
 /** Takes back one call of aclrtIpcMemImportByKey, or else of aclrtIpcMemGetExportKey, in this
  * process. After the last import is closed the program must not use the address. */

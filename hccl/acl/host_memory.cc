@@ -42,10 +42,13 @@ Result<void*> HostMemory::allocate(std::size_t bytes) {
 
 Status HostMemory::free(void* memory) {
   const MutexLock lock(mutex_);
-  if (live_.erase(address_of(memory)) == 0) {
+  const auto at = live_.find(address_of(memory));
+  if (at == live_.end()) {
     return forked_ ? Status() : bad("hostPtr is nothing that aclrtMallocHost gave");
   }
-  registered_.erase(address_of(memory));
+  const auto& [first, block] = *at;
+  registered_.erase(registered_.lower_bound(first), registered_.lower_bound(first + block.size()));
+  live_.erase(at);
   std::free(memory);
   return {};
 }
@@ -75,7 +78,7 @@ Status HostMemory::enter(void* memory, std::uint64_t bytes, bool mapped) {
 
 Status HostMemory::strike(void* memory) {
   const MutexLock lock(mutex_);
-  if (registered_.erase(address_of(memory)) != 0) return {};
+  if (registered_.erase(address_of(memory)) != 0 || forked_) return {};
   return failure(ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, "ptr: no registered memory begins there");
 }
 

@@ -15,13 +15,13 @@ namespace hccl::acl {
 /// Every member is safe to use from any thread.
 class HostMemory {
  public:
-  /// `forked`: the process is a forked child, where free() accepts any address, because the memory
-  /// may be its parent's.
+  /// `forked`: the process is a forked child, where free() and strike() accept any address, because
+  /// the memory may be its parent's.
   explicit HostMemory(bool forked) : forked_(forked) {}
   ~HostMemory();
   /// 64-byte aligned. kOom.
   Result<void*> allocate(std::size_t bytes);
-  /// PARAM_INVALID: not a live allocation of allocate(). Ends a registration that begins there.
+  /// PARAM_INVALID: not a live allocation of allocate(). Ends registrations inside it.
   Status free(void* memory);
   /// The live allocation that contains this address; empty if none does.
   std::span<std::byte> block_of(const void* memory);

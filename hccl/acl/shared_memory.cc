@@ -14,7 +14,10 @@
 #include <utility>
 
 #include "hccl/acl/failure.h"
+#include "hccl/base/auth.h"
+#include "hccl/base/error_text.h"
 #include "hccl/base/fd.h"
+#include "hccl/base/process.h"
 
 namespace hccl::acl {
 namespace {
@@ -25,7 +28,7 @@ constexpr std::size_t kKeyDigits = SharedMemory::kKeyDigits;
 struct Place {
   std::uint32_t process = 0;
   std::uint32_t descriptor = 0;
-  std::uint64_t inode = 0;
+  std::uint64_t file = 0;  // inode of the heap, XOR the number of the boot: not of another host
   bool operator==(const Place&) const = default;
 };
 
@@ -39,7 +42,7 @@ struct Part {
 std::string encode(const Part& part) {
   char key[kKeyDigits + 1];
   std::snprintf(key, sizeof key, "%08x%08x%016llx%016llx%016llx", part.heap.process,
-                part.heap.descriptor, static_cast<unsigned long long>(part.heap.inode),
+                part.heap.descriptor, static_cast<unsigned long long>(part.heap.file),
                 static_cast<unsigned long long>(part.offset),
                 static_cast<unsigned long long>(part.bytes));
   return key;
@@ -57,7 +60,7 @@ std::optional<Part> decode(std::string_view key) {
   };
   read(part.heap.process);
   read(part.heap.descriptor);
-  read(part.heap.inode);
+  read(part.heap.file);
   read(part.offset);
   read(part.bytes);
   return good ? std::optional(part) : std::nullopt;
@@ -68,30 +71,44 @@ Status stale(const Place& place, const char* why) {
              " of this host and user does not share that memory: " + why);
 }
 
+Result<std::uint64_t> number_of_boot() {
+  HCCL_ASSIGN_OR_RETURN(const std::string boot, boot_id());
+  const Key hash = digest(boot);
+  std::uint64_t number = 0;
+  std::memcpy(&number, hash.data(), sizeof number);
+  return number;
+}
+
 /// Opens another process's heap. A number of a process or a descriptor that the system has given
 /// away again leads to another inode.
 Result<Fd> open_heap(const Place& place) {
   const std::string path =
       "/proc/" + std::to_string(place.process) + "/fd/" + std::to_string(place.descriptor);
+  HCCL_ASSIGN_OR_RETURN(const std::uint64_t boot, number_of_boot());
   struct stat about{};
   if (::stat(path.c_str(), &about) != 0) return stale(place, std::strerror(errno));
-  if (!S_ISREG(about.st_mode) || about.st_ino != place.inode) {
+  if (!S_ISREG(about.st_mode) || (about.st_ino ^ boot) != place.file) {
     return stale(place, "the descriptor is another file's");
   }
   Fd heap(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!heap.valid()) return stale(place, std::strerror(errno));
-  return heap;
+  if (heap.valid()) return heap;
+  const int error = errno;
+  if (error == EMFILE || error == ENFILE || error == ENOMEM) {  // this process's own lack
+    return Status(Code::kSyscall, "key: " + error_text(error));
+  }
+  return stale(place, std::strerror(error));
 }
 
 /// The place of this process's heap.
 Result<Place> place_of(const memory::Heap& heap) {
+  HCCL_ASSIGN_OR_RETURN(const std::uint64_t boot, number_of_boot());
   struct stat about{};
-  if (::fstat(heap.memfd().get(), &about) != 0) {
-    return Status(Code::kSyscall, std::string("fstat: ") + std::strerror(errno));
+  if (!heap.memfd().ours() || ::fstat(heap.memfd().get(), &about) != 0) {
+    return Status(Code::kSyscall, "device memory: " + error_text(EBADF));
   }
   return Place{.process = static_cast<std::uint32_t>(::getpid()),
                .descriptor = static_cast<std::uint32_t>(heap.memfd().get()),
-               .inode = about.st_ino};
+               .file = about.st_ino ^ boot};
 }
 
 }  // namespace
@@ -127,12 +144,14 @@ Result<void*> SharedMemory::import(memory::Heap& heap, std::string_view key) {
     return bad("key is no key of aclrtIpcMemGetExportKey, which has " + std::to_string(kKeyDigits) +
                " hexadecimal digits");
   }
-  HCCL_ASSIGN_OR_RETURN(const Place own, place_of(heap));
+  const Result<Place> own = place_of(heap);
   std::shared_ptr<memory::View> view;
-  if (part->heap != own) {
+  if (!own.ok() || part->heap != *own) {
     HCCL_ASSIGN_OR_RETURN(const Fd fd, open_heap(part->heap));
     auto mapped = heap.view_of(fd);
-    if (!mapped.ok()) return bad("key: " + mapped.status().message());
+    if (mapped.status().code() == Code::kTcpConnect)
+      return bad("key: " + mapped.status().message());
+    if (!mapped.ok()) return mapped.status().with_context("key");
     view = std::move(mapped).value();
   }
   std::byte* const base = view == nullptr ? heap.base() : view->base();

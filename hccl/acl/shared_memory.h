@@ -17,8 +17,8 @@ namespace hccl::acl {
 /// Every member is safe to use from any thread. Keys come from the program and are checked.
 class SharedMemory {
  public:
-  /// Hexadecimal digits of a key. It names the exporting process, the descriptor and the inode of
-  /// its heap, and the place of the memory there.
+  /// Hexadecimal digits of a key. It names the exporting process, its heap by descriptor and inode,
+  /// the boot of the host, and the place of the memory in the heap.
   static constexpr std::size_t kKeyDigits = 64;
 
   /// PARAM_INVALID: the bytes do not lie in one allocation of the heap.

@@ -1,12 +1,16 @@
 #include "hccl/base/process.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 
+#include "hccl/base/error_text.h"
+#include "hccl/base/fd.h"
 #include "hccl/base/text.h"
 
 namespace hccl {
@@ -64,6 +68,24 @@ std::vector<Process> line_of(pid_t pid) {
     line.push_back(std::move(*process));
   }
   return line;
+}
+
+Result<std::string> boot_id() {
+  static constexpr const char* kFile = "/proc/sys/kernel/random/boot_id";
+  const Fd fd(::open(kFile, O_RDONLY | O_CLOEXEC));
+  if (!fd.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+    return Status(Code::kSyscall, std::string(kFile) + ": " + error_text(errno));
+  }
+  char text[64];
+  const ssize_t got = fd.valid() ? ::read(fd.get(), text, sizeof text) : -1;
+  if (got > 0) {
+    std::string id(text, static_cast<std::size_t>(got));
+    return id.substr(0, id.find('\n'));
+  }
+  // Without /proc the host's name serves.
+  char name[65] = "";
+  ::gethostname(name, sizeof name - 1);
+  return std::string("host ") + name;
 }
 
 }  // namespace hccl

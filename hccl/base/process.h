@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hccl/base/status.h"
+
 namespace hccl {
 
 struct Process {
@@ -43,5 +45,9 @@ inline std::uint64_t start_of(pid_t pid) {
 
 /// The process, its parent, and so on.
 std::vector<Process> line_of(pid_t pid);
+
+/// Names the boot of this host. An error if the process has no descriptor to read the boot's id
+/// with: without the id, the processes of this host would seem to be on different hosts.
+Result<std::string> boot_id();
 
 }  // namespace hccl

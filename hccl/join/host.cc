@@ -1,6 +1,5 @@
 #include "hccl/join/host.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -8,14 +7,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <fstream>
 #include <map>
 #include <thread>
 #include <vector>
 
-#include "hccl/base/error_text.h"
-#include "hccl/base/fd.h"
 #include "hccl/control/roster.h"
 
 namespace hccl::join {
@@ -44,24 +40,6 @@ std::string own_namespace(const char* kind) {
 
 HostIdentity host_identity(const std::string& boot) {
   return boot + std::string(kNetwork) + own_namespace("net");
-}
-
-Result<std::string> boot_id() {
-  static constexpr const char* kFile = "/proc/sys/kernel/random/boot_id";
-  const Fd fd(::open(kFile, O_RDONLY | O_CLOEXEC));
-  if (!fd.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
-    return Status(Code::kSyscall, std::string(kFile) + ": " + error_text(errno));
-  }
-  char text[64];
-  const ssize_t got = fd.valid() ? ::read(fd.get(), text, sizeof text) : -1;
-  if (got > 0) {
-    std::string id(text, static_cast<std::size_t>(got));
-    return id.substr(0, id.find('\n'));
-  }
-  // Without /proc the host's name serves.
-  char name[65] = "";
-  ::gethostname(name, sizeof name - 1);
-  return std::string("host ") + name;
 }
 
 std::string_view machine_of(const HostIdentity& host) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hccl/base/process.h"
 #include "hccl/base/status.h"
 
 namespace hccl::join {
@@ -14,9 +15,6 @@ namespace hccl::join {
 /// equal identities probably share memory. Whether they do shows when one maps the other's memory.
 using HostIdentity = std::string;
 HostIdentity host_identity(const std::string& boot);
-/// The boot. An error if the process has no descriptor to read the boot's id with: without the id,
-/// the ranks of this host would seem to be on different hosts.
-Result<std::string> boot_id();
 
 /// The number of this process's namespace of a kind ("net", "pid").
 std::string own_namespace(const char* kind);

@@ -221,16 +221,6 @@ Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
   return give_up(there);
 }
 
-std::span<std::byte> Heap::block_of(const void* memory) const {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const MutexLock lock(mutex_);
-  for (const auto& [start, bytes] : live_) {
-    if (address - reinterpret_cast<std::uintptr_t>(start) >= bytes) continue;
-    return {base_ + (static_cast<const std::byte*>(start) - base_), bytes};
-  }
-  return {};
-}
-
 Status Heap::free(void* memory) {
   const MutexLock lock(mutex_);
   const auto at = live_.find(memory);
@@ -369,6 +359,7 @@ Result<std::shared_ptr<View>> Heap::view_of(const Fd& memfd) {
   struct stat about{};
   if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
   const MutexLock lock(mutex_);
+  std::erase_if(views_, [](const auto& each) { return each.second.expired(); });
   std::weak_ptr<View>& known = views_[about.st_ino];
   if (std::shared_ptr<View> view = known.lock()) return view;
   HCCL_ASSIGN_OR_RETURN(std::shared_ptr<View> view, View::of(memfd));
@@ -385,14 +376,17 @@ Result<std::shared_ptr<View>> View::of(const Fd& memfd) {
     return Status(Code::kTcpConnect, "device memory: the descriptor from a peer is not a heap");
   }
   const auto size = static_cast<std::size_t>(about.st_size);
+  std::shared_ptr<View> view(new View);
   void* const base =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd.get(), 0);
   if (base == MAP_FAILED) return failure("mapping a peer's heap");
   advise(base, size);
   ::madvise(base, size, MADV_DONTFORK);  // a forked child is no peer
-  return std::shared_ptr<View>(new View(static_cast<std::byte*>(base), size));
+  view->base_ = static_cast<std::byte*>(base);
+  view->size_ = size;
+  return view;
 }
 
-View::~View() { ::munmap(base_, size_); }
+View::~View() { ::munmap(base_, size_); }  // of 0 bytes: no effect
 
 }  // namespace hccl::memory

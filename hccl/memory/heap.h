@@ -44,7 +44,15 @@ class Heap {
   /// kPara: not a live allocation of allocate().
   Status free(void* memory);
   /// The live allocation that contains this address; empty if none does. Looks at all of them.
-  std::span<std::byte> block_of(const void* memory) const;
+  std::span<std::byte> block_of(const void* memory) const {
+    const auto* const at = static_cast<const std::byte*>(memory);
+    const MutexLock lock(mutex_);
+    for (const auto& [start, bytes] : live_) {
+      std::byte* const first = base_ + (static_cast<const std::byte*>(start) - base_);
+      if (at >= first && at < first + bytes) return {first, bytes};
+    }
+    return {};
+  }
 
   // ---- Physical blocks, which the caller maps at addresses of its choice ----
   /// Allocates pages of the memfd, a multiple of kGranule, and returns their offset. kOom.
@@ -157,9 +165,9 @@ class View {
   std::size_t size() const { return size_; }
 
  private:
-  View(std::byte* base, std::size_t size) : base_(base), size_(size) {}
-  std::byte* const base_;
-  const std::size_t size_;
+  View() = default;
+  std::byte* base_ = nullptr;  // null: not mapped
+  std::size_t size_ = 0;
 };
 
 }  // namespace hccl::memory

@@ -1,5 +1,6 @@
 // The acl runtime: start, devices and contexts, memory and copies.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -258,15 +259,27 @@ TEST(AclMemory, RegistersTheProgramsMemory) {
   OK(aclrtHostUnregister(at + 30));
   OK(aclrtHostUnregister(at));
   OK(aclrtMallocHost(&address, 64));
-  OK(aclrtHostRegisterV2(address, 64, ACL_HOST_REG_MAPPED));
+  auto* const half = static_cast<char*>(address) + 32;
+  OK(aclrtHostRegisterV2(address, 32, ACL_HOST_REG_MAPPED));
+  OK(aclrtHostRegisterV2(half, 32, ACL_HOST_REG_MAPPED));
   OK(aclrtFreeHost(address));
   EXPECT_EQ(aclrtHostUnregister(address), kNot);
+  EXPECT_EQ(aclrtHostUnregister(half), kNot);
 }
 
 // Runs in a forked process: imports the memory, checks its numbers, and adds one to each.
 int import_and_add(const char* key, const std::vector<std::uint32_t>& expected) {
   void* mapped = nullptr;
   void* again = nullptr;
+  // A lack of this process is no fault of the key.
+  rlimit limit{};
+  if (aclrtMalloc(&again, 1, ACL_MEM_MALLOC_HUGE_FIRST) != 0) return 6;
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit none{0, limit.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  const aclError lacks = aclrtIpcMemImportByKey(&mapped, key, 0);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (lacks != ACL_ERROR_RT_INTERNAL_ERROR) return 7;
   if (aclrtIpcMemImportByKey(&mapped, key, ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS) != 0) {
     return 1;
   }
@@ -305,7 +318,27 @@ TEST(AclMemory, IsSharedWithAnotherProcessByAKey) {
   for (std::uint32_t& each : numbers) ++each;
   EXPECT_TRUE(std::equal(numbers.begin(), numbers.end(), shared));
 
-  void* own = nullptr;  // in this process, its address
+  // The key of a process that has ended.
+  int way[2];
+  ASSERT_EQ(::pipe(way), 0);
+  const pid_t exporter = ::fork();
+  if (exporter == 0) {
+    void* memory = nullptr;
+    char its[65];
+    if (aclrtMalloc(&memory, 64, ACL_MEM_MALLOC_HUGE_FIRST) != 0) ::_exit(1);
+    if (aclrtIpcMemGetExportKey(memory, 64, its, sizeof its, 0) != 0) ::_exit(2);
+    ::_exit(::write(way[1], its, sizeof its) == sizeof its ? 0 : 3);
+  }
+  ASSERT_EQ(::waitpid(exporter, &ended, 0), exporter);
+  EXPECT_EQ(ended, 0) << WEXITSTATUS(ended);
+  void* own = nullptr;
+  char its[65];
+  ASSERT_EQ(::read(way[0], its, sizeof its), static_cast<ssize_t>(sizeof its));
+  REFUSED(aclrtIpcMemImportByKey(&own, its, 0), ACL_ERROR_RT_PARAM_INVALID, "key: process ");
+  ::close(way[0]);
+  ::close(way[1]);
+
+  // In this process the address is the memory's own.
   OK(aclrtIpcMemImportByKey(&own, key, 0));
   EXPECT_EQ(own, shared);
   OK(aclrtIpcMemClose(key));
