@@ -183,10 +183,12 @@ HcclResult HcclSetCallTag(uint32_t tag);
  * done. They may not wait for messages and may not destroy the communicator.
  *
  * Failures: the death of a rank ends all requests and collectives of the communicator, and the text
- * names the rank. HcclCommAbort and HcclCommDestroy end running requests with HCCL_E_UNAVAIL; on
- * other ranks only requests with this rank end, with HCCL_E_REMOTE, and the text names it. A rank
- * that lacks the memory to move a message fails the communicator. A forked child has no
- * communicators: HCCL_E_NOT_SUPPORT. */
+ * names the rank. HcclCommAbort ends all requests on all ranks with HCCL_E_UNAVAIL. HcclCommDestroy
+ * ends this rank's requests with HCCL_E_UNAVAIL, and on other ranks the requests with this rank,
+ * with HCCL_E_REMOTE and a text that names it. While ranks connect for messages, HcclCommDestroy
+ * waits for that, at most a second; if they are not connected then, all requests end. A rank that
+ * lacks the memory to move a message fails the communicator. A forked child has no communicators:
+ * HCCL_E_NOT_SUPPORT. */
 
 /** As a source: any rank. */
 #define HCCL_ANY_RANK 0xFFFFFFFFu
@@ -264,8 +266,8 @@ HcclResult HcclCommCreateNextGroup(HcclComm world, uint32_t rankNum, const uint3
  * that has died or left its world. All callers get the same ranks, or an error. If another rank
  * dies after that, operations of the new communicator fail, their error names the rank, and the
  * program shrinks the new communicator. The first operation opens connections, as with
- * HcclCommCreateGroup. Both communicators are independent: `comm` may be destroyed at any time,
- * which does not wait for another rank. The new communicator may have groups.
+ * HcclCommCreateGroup. Both communicators are independent: `comm` may be destroyed at any time. The
+ * new communicator may have groups.
  *
  * HCCL_E_PARA: a bad list, or the ranks' lists differ. HCCL_E_TIMEOUT: names the ranks that have
  * not called, or that may be cut off. HCCL_E_UNAVAIL: other ranks are silent (HCCL_PEER_TIMEOUT),

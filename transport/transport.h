@@ -130,7 +130,7 @@ struct OpenArgs {
   int rank = 0;
   int size = 1;
   /// hosts[r]: ranks with the same number share memory (same boot, same network namespace).
-  /// kAbsent: this rank takes no part, and its part of an exchange is empty.
+  /// kAbsent: this rank is not in the mesh, and its part of an exchange is empty.
   std::vector<int> hosts;
   static constexpr int kAbsent = -1;
   bool absent(int r) const {

@@ -144,8 +144,8 @@ Communicator::~Communicator() {
   operations_.requests()->end(false);
   Status over;
   try {
+    end_opening();
     over = Status(Code::kUnavail, is_.name + ": the communicator was destroyed");
-    end_opening(over);
     mailbox_->end(over);
   } catch (...) {
     if (over.ok()) over = caught();
@@ -156,9 +156,9 @@ Communicator::~Communicator() {
 }
 
 // Ranks that open connections for messages, now or later, must not wait for this rank.
-void Communicator::end_opening(const Status& why) {
+void Communicator::end_opening() {
   is_.control->will_not_come(messages_of(is_.id), is_.ranks);
-  if (!mailbox_->end_opening(why)) return;
+  if (!mailbox_->end_opening()) return;
   is_.control->report(messages_of(is_.id),
                       Status(Code::kRemote,
                              is_.name + ": rank " + std::to_string(is_.rank) +
@@ -170,7 +170,7 @@ void Communicator::leave() try {
   if (!is_.has_groups())
     return operations_.refused({});  // the ranks of a group stay in their world
   const bool last = is_.control->goes();
-  end_opening(Status(Code::kUnavail, is_.name + ": this rank has left"));
+  end_opening();
   if (!last) return operations_.refused({});
   is_.control->leave();
 } catch (...) {  // tell the ranks that wait for this rank

@@ -85,7 +85,7 @@ class Communicator {
 
   Status meet(std::chrono::nanoseconds patience);
   void hear_of_messages();
-  void end_opening(const Status& why);
+  void end_opening();
 
   const Membership is_;
   Failure failure_;

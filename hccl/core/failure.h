@@ -34,8 +34,8 @@ class Failure final : public join::FailureListener {
 
   /// Sets two functions for messages. The first runs when another rank of the communicator summons
   /// its ranks to open connections for messages, or at once if a summons has come before. The
-  /// second runs when a rank will not come, and when the communicator fails. Same rules as for the
-  /// interrupt.
+  /// second runs when a rank ends the communicator while it opens them, and when the communicator
+  /// fails. Same rules as for the interrupt.
   void messages_with(std::function<void()> start, std::function<void(const Status&)> end);
 
   /// Ends the communicator on all its ranks. Any thread may call. Blocks at most for a message to

@@ -193,6 +193,7 @@ void Mailbox::run() {
   try {
     MutexLock lock(mutex_);
     running_ = false;
+    bell_.ring();
     poll(lock);
   } catch (...) {  // NOLINT(bugprone-empty-catch): stop() tries again
   }
@@ -226,7 +227,7 @@ void Mailbox::end(const Status& why) {
   if (!running_) poll(lock);
 }
 
-bool Mailbox::end_opening(const Status& why) {
+bool Mailbox::end_opening() {
   if (process_ != ::getpid()) return false;
   const auto over = [this] {
     const MutexLock lock(mutex_);
@@ -236,7 +237,8 @@ bool Mailbox::end_opening(const Status& why) {
   static_cast<void>(waiter.until(over, bell_));
   MutexLock lock(mutex_);
   if (mesh_ != nullptr || ended_.raised()) return false;
-  ended_.raise(why);  // from now on start() does nothing, and open() fails
+  // From now on start() does nothing, and open() fails.
+  ended_.raise(Status(Code::kUnavail, name_ + ": this rank has ended the communicator"));
   return running_;
 }
 

@@ -90,7 +90,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void end(const Status& why);
   /// As end(), but has no effect once the mesh is open. First gives an opening that is under way a
   /// second to succeed. True if this rank was opening the mesh: the other ranks wait for this rank.
-  bool end_opening(const Status& why);
+  bool end_opening();
   /// After end(): ends the thread and the mesh.
   void stop() HCCL_UNCHECKED;  // a forked child takes no lock
 
@@ -174,6 +174,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void fail_later(const MessagePtr& message, const Status& why, Deadline verdict)
       HCCL_REQUIRES(mutex_);
   void lost(int peer, const Status& why, Deadline verdict) HCCL_REQUIRES(mutex_);
+  const PeerRecord* last_gone() const HCCL_REQUIRES(mutex_);
   void corrupt(int peer, const char* what) HCCL_REQUIRES(mutex_);
   void fail_expired() HCCL_REQUIRES(mutex_);
   void fail_all() HCCL_REQUIRES(mutex_);
@@ -195,7 +196,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   const pid_t process_;
   const std::uint64_t window_;  // the most eager bytes from one peer
   AbortFlag ended_;
-  Doorbell bell_;  // rung when messages are done
+  Doorbell bell_;  // rung when messages are done, and when the opening is over
 
   Open open_;
   const Broken broken_;

@@ -82,7 +82,21 @@ void Mailbox::post_recv(const MessagePtr& message) {
     const PeerRecord& peer = *peers_[static_cast<std::size_t>(message->peer_)];
     if (peer.gone) return fail_later(message, peer.why, peer.verdict);
   }
+  if (message->peer_ == Message::kAnyRank) {
+    if (const PeerRecord* last = last_gone()) return fail_later(message, last->why, last->verdict);
+  }
   receives_[message->tag_].push_back(message);
+}
+
+// If all other ranks are gone, the record of one of them; else null.
+const Mailbox::PeerRecord* Mailbox::last_gone() const {
+  const PeerRecord* last = nullptr;
+  for (const auto& each : peers_) {
+    if (each.get() == peers_[static_cast<std::size_t>(rank_)].get()) continue;
+    if (!each->gone) return nullptr;
+    last = each.get();
+  }
+  return last;
 }
 
 MessagePtr Mailbox::find_receive(int source, std::int32_t tag) {
@@ -330,10 +344,7 @@ void Mailbox::lost(int peer, const Status& why, Deadline verdict) {
   from.gone = true;
   from.why = Status(why.code(), name_ + ": " + why.message(), why.culprit());
   from.verdict = verdict;
-  const bool alone =
-      std::all_of(peers_.begin(), peers_.end(), [&](const auto& each) HCCL_REQUIRES(mutex_) {
-        return each->gone || each.get() == peers_[static_cast<std::size_t>(rank_)].get();
-      });
+  const bool alone = last_gone() != nullptr;
   for (auto& [tag, list] : receives_) {
     list.remove_if([&](const MessagePtr& each) HCCL_REQUIRES(mutex_) {
       const bool concerned = each->peer_ == peer || (alone && each->peer_ == Message::kAnyRank);

@@ -113,9 +113,11 @@ Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh,
 Result<Mailbox::Opened> Opening::mailbox(const AbortFlag& abort) const {
   is_.control->summon(messages_of(is_.id));
   transport::OpenArgs args = arguments(Deadline::after(is_.config.connect_timeout));
-  HCCL_ASSIGN_OR_RETURN(
-      const std::vector<int> here,
-      is_.control->present(messages_of(is_.id), is_.ranks, args.deadline, abort, is_.name));
+  const auto present =
+      is_.control->present(messages_of(is_.id), is_.ranks, args.deadline, abort, is_.name);
+  if (!present.ok())
+    return present.status().with_context(is_.name + ": opening messages with tags");
+  const std::vector<int>& here = present.value();
   Mailbox::Opened opened;
   for (int rank = 0; rank < is_.size(); ++rank) {
     if (std::find(here.begin(), here.end(), is_.of_world(rank)) != here.end()) continue;

@@ -133,7 +133,7 @@ void World::lose(const Status& why) {
 }
 
 void World::heard(const control::News& news) {
-  std::vector<std::pair<Uuid, std::vector<int>>> in_vain;
+  std::vector<std::pair<Uuid, RankSet>> in_vain;
   {
     const MutexLock lock(mutex_);
     static_cast<void>(news_.merge(news));
@@ -212,6 +212,9 @@ Result<std::vector<int>> World::present(const Uuid& key, const std::vector<int>&
   for (const int member : members) {
     if (sum.blobs.count(static_cast<std::uint32_t>(member)) != 0) here.push_back(member);
   }
+  if (sum.blobs.count(static_cast<std::uint32_t>(rank_)) == 0) {
+    return Status(Code::kUnavail, "this rank has told the others that it will not come");
+  }
   return here;
 }
 
@@ -270,7 +273,7 @@ Result<control::Gathering> World::gather(const Uuid& key, control::Gathering par
     pending_[key] = pending;
   }
   const auto left = part.patience = waiter.deadline.left();
-  say_part(key, std::move(part), members);
+  say_part(key, std::move(part), ranks_of(members, size_));
   const auto ready = [&] {
     const MutexLock lock(mutex_);
     return pending->done;
@@ -290,10 +293,10 @@ Result<control::Gathering> World::gather(const Uuid& key, control::Gathering par
   return std::move(pending->result);
 }
 
-void World::say_part(const Uuid& key, control::Gathering part, const std::vector<int>& members) {
+void World::say_part(const Uuid& key, control::Gathering part, const RankSet& members) {
   const auto rank = static_cast<std::uint32_t>(rank_);
   part.arrived = {rank};
-  part.members.add({rank, ranks_of(members, size_)});
+  part.members.add({rank, members});
   node_->say([key, part = std::move(part)](Relay& relay, control::Time now) {
     return relay.gather({key, kOnce}, part, now);
   });
@@ -347,8 +350,8 @@ void World::summon(const Uuid& scope) {
 void World::will_not_come(const Uuid& messages, const std::vector<int>& members) noexcept {
   const MutexLock lock(mutex_);
   try {
-    if (not_coming_.size() >= control::kScopesCap) not_coming_.clear();
-    not_coming_.emplace(messages, members);
+    if (not_coming_.size() >= control::kScopesCap) not_coming_.erase(not_coming_.begin());
+    not_coming_.emplace(messages, ranks_of(members, size_));
   } catch (...) {  // NOLINT(bugprone-empty-catch): waiting ranks meet their deadline
   }
 }

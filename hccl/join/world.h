@@ -72,7 +72,8 @@ class World final : public ControlNode::Owner {
                                             const std::function<void()>& waits = {});
   /// Waits until each of the members has come, will not come (will_not_come()), has left or died.
   /// Returns the members that have come, which are the same on all ranks. Key, errors, `abort` and
-  /// `name`: as in exchange(), except that no member's end is an error.
+  /// `name`: as in exchange(), except that no member's end is an error. kUnavail: this rank has
+  /// said that it will not come.
   Result<std::vector<int>> present(const Uuid& key, const std::vector<int>& members,
                                    Deadline deadline, const AbortFlag& abort,
                                    const std::string& name);
@@ -146,7 +147,7 @@ class World final : public ControlNode::Owner {
 
   World(std::shared_ptr<Node> node, int size, int rank, Logger log);
   Status await_roster(const Config& config);
-  void say_part(const Uuid& key, control::Gathering part, const std::vector<int>& members);
+  void say_part(const Uuid& key, control::Gathering part, const control::RankSet& members);
   void say_report(const Uuid& scope, const Status& why);
 
   void joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t node) override;
@@ -175,7 +176,7 @@ class World final : public ControlNode::Owner {
   std::shared_ptr<const control::Roster> roster_ HCCL_GUARDED_BY(mutex_);
   std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
   std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
-  std::map<Uuid, std::vector<int>> not_coming_ HCCL_GUARDED_BY(mutex_);  // their members
+  std::map<Uuid, control::RankSet> not_coming_ HCCL_GUARDED_BY(mutex_);  // their members
   bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
   control::News news_ HCCL_GUARDED_BY(mutex_);          // all news so far
   std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank has lost the control tree

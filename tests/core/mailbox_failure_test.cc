@@ -141,6 +141,31 @@ TEST_P(MailboxFailure, ARankThatHasLeftConcernsNoOtherRanks) {
   expect_victim_named(board);
 }
 
+// Also receives that come after the first one.
+TEST_P(MailboxFailure, AReceiveFromAnyRankEndsIfAllOthersHaveLeft) {
+  Processes processes;
+  Board& board = processes.board();
+  for (int rank = 0; rank < kSize; ++rank) {
+    processes.start([&, rank] {
+      Member member;
+      if (!processes.enter(member, kSize, rank, quiet(GetParam())).ok()) return 1;
+      const auto left = [&] { return board.progress[1] != 0 && board.progress[2] != 0; };
+      if (rank == 0 && !eventually(left)) return 2;
+      for (int i = 0; rank == 0 && i < 3; ++i) {
+        int number = 0;
+        const MessagePtr message =
+            member.world->mailbox().recv(Message::kAnyRank, 0, &number, sizeof number, {});
+        if (!message->wait(Deadline::after(seconds(30))).ok()) return 3;
+        if (message->status().code() != Code::kRemote) return 4;
+      }
+      Processes::leave(member);
+      ++board.progress[static_cast<std::size_t>(rank)];
+      return 0;
+    });
+  }
+  for (const int rank : {1, 2, 0}) EXPECT_EQ(processes.wait(rank), 0) << rank;
+}
+
 // A rank that has destroyed a group stays in the world, where its messages go on.
 TEST_P(MailboxFailure, ARankThatHasDestroyedAGroupConcernsNoOtherRanks) {
   Processes processes;
@@ -261,6 +286,8 @@ TEST(MailboxOpening, ARankThatLeavesMeanwhileIsNamed) {
       for (int rank = 0; rank < kSize; ++rank) processes.start([&, rank] { return body(rank); });
       for (const int rank : {kVictim, 0, 2}) EXPECT_EQ(processes.wait(rank), 0) << rank;
       expect_named(board.first[0]);
+      const std::string text = board.first[0].message();
+      EXPECT_NE(text.find("ended the communicator while it opened"), std::string::npos) << text;
     }
   }
 }

@@ -341,6 +341,9 @@ TEST(Leave, ThoseThatComeDoNotWaitForARankThatWillNot) {
       ASSERT_TRUE(here[rank].ok()) << here[rank].status().message();
       EXPECT_EQ(*here[rank], (std::vector<int>{2, 0}));
     }
+    if (leaves) continue;
+    come(1);  // all ranks must agree on who has come
+    EXPECT_EQ(here[1].status().code(), Code::kUnavail) << here[1].status().message();
   }
 }
 

@@ -82,7 +82,7 @@ void lacks(const std::vector<int>& hosts, std::string_view name) {
       if (args.absent(peer)) {
         EXPECT_FALSE(wait_one(**mesh, send, seconds(5)).ok());
         EXPECT_FALSE(wait_one(**mesh, recv, seconds(5)).ok());
-        EXPECT_EQ(send.status().message().find("rank " + std::to_string(peer)), 0u);
+        EXPECT_NE(send.status().message().find("rank " + std::to_string(peer)), std::string::npos);
         continue;
       }
       EXPECT_TRUE(wait_one(**mesh, send).ok());

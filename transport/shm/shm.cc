@@ -108,9 +108,8 @@ class ShmMesh final : public Mesh {
     }
     if (refused(request, size(), peer, lane, abort_)) return true;
     request.begin(peer, lane, nullptr, 0);
-    request.finish(Status(Code::kNotSupport,
-                          "rank " + std::to_string(peer) + " is not on the host of rank " +
-                              std::to_string(rank_) + ", so shared memory does not reach it"));
+    request.finish(Status(Code::kNotSupport, "the shared memory of rank " + std::to_string(rank_) +
+                                                 " does not reach rank " + std::to_string(peer)));
     return true;
   }
 
@@ -131,7 +130,7 @@ class ShmMesh final : public Mesh {
   AbortFlag abort_;
   bool failed_ = false;
   std::vector<Link> links_;
-  std::vector<Link*> by_rank_;  // null: this rank, or a rank of another host
+  std::vector<Link*> by_rank_;  // null: this rank, or one that is not in members
   SelfLink self_;
 };
 

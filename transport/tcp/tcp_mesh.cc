@@ -44,7 +44,7 @@ TcpMesh::TcpMesh(std::unique_ptr<EpollSleeper> sleeper, Admission admission,
       slots_(static_cast<std::size_t>(args.size)),
       look_interval_(std::min<std::chrono::nanoseconds>(peer_timeout_ / 4, kLookInterval)) {
   for (std::size_t peer = 0; peer < slots_.size(); ++peer) {
-    if (!gone(peer)) continue;
+    if (!absent(peer)) continue;
     link_to(peer).fail(Status(Code::kRemote, "rank " + std::to_string(peer) + " has left",
                               static_cast<int>(peer)));
   }
@@ -126,7 +126,7 @@ void TcpMesh::fail_unconnected(const Status& lack) {
 Status TcpMesh::connect_all(Deadline deadline, const AbortFlag* abort) {
   std::size_t peers = 0;
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank_ || gone(static_cast<std::size_t>(peer))) continue;
+    if (peer == rank_ || absent(static_cast<std::size_t>(peer))) continue;
     ++peers;
     if (peer > rank_) continue;
     link_to(static_cast<std::size_t>(peer));
@@ -146,17 +146,18 @@ Status TcpMesh::connect_all(Deadline deadline, const AbortFlag* abort) {
     case Waited::kTimeout:
       break;
   }
-  return absent();
+  return unconnected();
 }
 
-Status TcpMesh::absent() const {
+Status TcpMesh::unconnected() const {
   std::string names;
   std::string reasons;
   int first = Status::kNobody;
   for (int peer = 0; peer < size(); ++peer) {
     const auto had =
         std::find(connected_.begin(), connected_.end(), static_cast<std::size_t>(peer));
-    if (peer == rank_ || gone(static_cast<std::size_t>(peer)) || had != connected_.end()) continue;
+    if (peer == rank_ || absent(static_cast<std::size_t>(peer)) || had != connected_.end())
+      continue;
     const std::string reason = dialer_.reason(peer);
     if (first == Status::kNobody) first = peer;
     names += (names.empty() ? "" : ", ") + std::to_string(peer);

@@ -70,7 +70,9 @@ class TcpMesh final : public Mesh {
 
   Link& link_to(std::size_t peer);
   bool near(std::size_t peer) const;
-  bool gone(std::size_t peer) const { return !hosts_.empty() && hosts_[peer] == OpenArgs::kAbsent; }
+  bool absent(std::size_t peer) const {
+    return !hosts_.empty() && hosts_[peer] == OpenArgs::kAbsent;
+  }
   void connect(std::size_t peer, Connection connection);
   bool take_connections();
   void fail_unconnected(const Status& lack);
@@ -86,7 +88,7 @@ class TcpMesh final : public Mesh {
   bool fail_all();
   void drain();
   bool drained();
-  Status absent() const;
+  Status unconnected() const;
 
   const int rank_;
   const std::vector<int> hosts_;
