@@ -111,8 +111,8 @@ aclError aclrtDeviceGetBareTgid(int32_t* pid);
  * because the system decides who may import: the processes of the user, and root. All importers
  * close the key before the memory is freed; the runtime does not notice if they do not. */
 aclError aclrtIpcMemGetExportKey(void* devPtr, size_t size, char* key, size_t len, uint64_t flags);
-/** Has no effect but to check its arguments: as flags above. ACL_ERROR_RT_PARAM_INVALID: this
- * process has not exported the key. */
+/** Only checks its arguments, because the system decides who may import, as said above.
+ * ACL_ERROR_RT_PARAM_INVALID: this process has not exported the key. */
 aclError aclrtIpcMemSetImportPid(const char* key, int32_t* pid, size_t num);
 /** Maps the memory. All processes read and write the same bytes; in the exporting process the
  * address is that of the memory. Ranks may use the memory in operations, which copy it. A forked
