@@ -60,7 +60,7 @@ std::string_view trimmed(std::string_view part) {
 }
 
 std::vector<std::string_view> parts_of(std::string_view all) {
-  std::vector<std::string_view> parts = split(all, ',');
+  std::vector<std::string_view> parts = split_at(all, ',');
   for (std::string_view& part : parts) part = trimmed(part);
   return parts;
 }

@@ -9,7 +9,7 @@ using hccl::api::on_comm;
 using hccl::api::State;
 
 namespace {
-constexpr std::size_t kNameBytes = 160;  // of a callback
+constexpr std::size_t kRegNameBytes = 160;
 }
 
 extern "C" {
@@ -41,7 +41,7 @@ HcclResult HcclCommRegCommStateCallback(const char* regName, HcclCommStateCallba
   return guard("HcclCommRegCommStateCallback", [&]() -> Status {
     HCCL_CHECK_PTR(regName);
     HCCL_CHECK_PTR(cb);
-    HCCL_RETURN_IF_ERROR(hccl::api::check_text(regName, kNameBytes, "regName"));
+    HCCL_RETURN_IF_ERROR(hccl::api::check_text(regName, kRegNameBytes, "regName"));
     State::get().callbacks().add(regName, cb, args);
     return {};
   });

@@ -2,16 +2,16 @@
 
 #include <limits>
 
+#include "hccl/api/overlaps.h"
+
 namespace hccl::api {
 namespace {
 
-using Blocks = std::map<std::uintptr_t, std::size_t>;
-
-std::uintptr_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
+using Ranges = std::map<std::uintptr_t, std::size_t>;
 
 Status bad(std::string text) { return Status(Code::kPara, std::move(text)); }
 
-bool overlaps(const Blocks& blocks, std::uintptr_t at, std::size_t size) {
+bool overlaps(const Ranges& blocks, std::uintptr_t at, std::size_t size) {
   const auto next = blocks.lower_bound(at);
   if (next != blocks.end() && next->first - at < size) return true;
   if (next == blocks.begin()) return false;
@@ -20,7 +20,7 @@ bool overlaps(const Blocks& blocks, std::uintptr_t at, std::size_t size) {
 }
 
 // Whether all bytes lie in one of the blocks.
-bool within(const Blocks& blocks, std::uintptr_t at, std::size_t size) {
+bool within(const Ranges& blocks, std::uintptr_t at, std::size_t size) {
   const auto next = blocks.upper_bound(at);
   if (next == blocks.begin()) return false;
   const auto [start, length] = *std::prev(next);
@@ -38,7 +38,7 @@ Status RegisteredMemory::check(const void* at, std::uint64_t size, const char* w
 Status RegisteredMemory::set_range(HcclComm comm, void* base, std::size_t size) {
   HCCL_RETURN_IF_ERROR(check(base, size, "baseVirPtr"));
   const MutexLock lock(mutex_);
-  Blocks& ranges = kept_[comm].ranges;
+  Ranges& ranges = kept_[comm].ranges;
   if (overlaps(ranges, address(base), size)) {
     return bad("baseVirPtr overlaps a range that is set already");
   }

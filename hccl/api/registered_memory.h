@@ -51,10 +51,10 @@ class RegisteredMemory {
   void forget(HcclComm comm);
 
  private:
-  using Blocks = std::map<std::uintptr_t, std::size_t>;  // size by start; they do not overlap
+  using Ranges = std::map<std::uintptr_t, std::size_t>;  // size by start; they do not overlap
   struct Kept {
-    Blocks ranges;
-    Blocks active;
+    Ranges ranges;
+    Ranges active;
     std::vector<HcclCommSymWindow> windows;  // in order of registration
     std::uint64_t registered = 0;
   };

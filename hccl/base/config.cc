@@ -60,8 +60,8 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
       "\"auto\" or ports and ranges lo-hi, 1..65535, not overlapping";
   std::vector<std::pair<std::uint16_t, std::uint16_t>> ranges;
   if (text == "auto") return std::vector<std::pair<std::uint16_t, std::uint16_t>>{{0, 0}};
-  for (const std::string_view part : split(text, ',')) {
-    const auto ends = split(part, '-');
+  for (const std::string_view part : split_at(text, ',')) {
+    const auto ends = split_at(part, '-');
     const auto low = number(name, ends[0], 1, 65535);
     const auto high = ends.size() == 1 ? low : number(name, ends[1], 1, 65535);
     if (ends.size() > 2 || !low.ok() || !high.ok() || low.value() > high.value()) {
@@ -115,7 +115,7 @@ bool is_name(std::string_view word) {
 Result<std::map<int, std::string>> parse_levels(const std::string& text, std::string_view levels,
                                                 bool common) {
   std::map<int, std::string> chosen;
-  for (const std::string_view item : split(levels, ';')) {
+  for (const std::string_view item : split_at(levels, ';')) {
     const auto quoted = [](std::string_view word) { return "\"" + std::string(word) + "\""; };
     const auto colon = item.find(':');
     if (colon == std::string_view::npos) return bad_algo(text, quoted(item) + " has no colon");
@@ -141,7 +141,7 @@ Result<std::map<std::string, std::map<int, std::string>>> parse_algo(const std::
   std::map<std::string, std::map<int, std::string>> table;
   if (text.empty()) return table;
   bool common = false;
-  for (const std::string_view part : split(text, '/')) {
+  for (const std::string_view part : split_at(text, '/')) {
     const auto equals = part.find('=');
     const std::string operation(equals == std::string_view::npos ? "" : part.substr(0, equals));
     const std::string_view levels =
@@ -188,7 +188,7 @@ Status read_network(const Get& get, Config& config) {
       if (names.starts_with(flag)) names.remove_prefix(1);
     }
     // An empty prefix would match every interface.
-    if (contains(split(names, ','), "") || names.find_first_of("^=") != names.npos) {
+    if (contains(split_at(names, ','), "") || names.find_first_of("^=") != names.npos) {
       return invalid("HCCL_SOCKET_IFNAME", *v, "names as eth,enp or =eth0 or ^docker or ^=eth0");
     }
     config.socket_ifname = *v;

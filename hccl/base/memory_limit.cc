@@ -55,7 +55,7 @@ std::optional<std::uint64_t> field_in(const std::string& path, std::string_view 
 }
 
 bool has(std::string_view list, std::string_view name) {
-  const auto parts = split(list, ',');
+  const auto parts = split_at(list, ',');
   return name.empty() || std::find(parts.begin(), parts.end(), name) != parts.end();
 }
 

@@ -48,7 +48,7 @@ std::vector<std::string> misspelt(const char* const* variables) {
   static_cast<void>(DeviceConfig::read(note));
   std::vector<std::string> texts;
   for (const char* const* each = variables; each != nullptr && *each != nullptr; ++each) {
-    const std::string name(split(*each, '=').front());
+    const std::string name(split_at(*each, '=').front());
     const bool right = std::find(known.begin(), known.end(), name) != known.end();
     if (right || !name.starts_with(kPrefix)) continue;
     const std::string word = letters(name);

@@ -41,7 +41,7 @@ std::optional<Process> process_of(pid_t pid) {
   process.own =
       ::stat(("/proc/" + std::to_string(pid)).c_str(), &info) == 0 && info.st_uid == ::geteuid();
   const std::string variables = file_of(pid, "environ");
-  for (const std::string_view each : split(variables, '\0')) {
+  for (const std::string_view each : split_at(variables, '\0')) {
     const auto equals = each.find('=');
     if (equals == std::string_view::npos) continue;
     process.variables.emplace(each.substr(0, equals), each.substr(equals + 1));
@@ -51,7 +51,7 @@ std::optional<Process> process_of(pid_t pid) {
 
 std::optional<std::string> variable_of(pid_t pid, std::string_view name) {
   const std::string variables = file_of(pid, "environ");
-  for (const std::string_view each : split(variables, '\0')) {
+  for (const std::string_view each : split_at(variables, '\0')) {
     if (each.starts_with(name) && each.substr(name.size()).starts_with('=')) {
       return std::string(each.substr(name.size() + 1));
     }

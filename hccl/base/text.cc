@@ -12,7 +12,7 @@ std::optional<std::uint64_t> decimal(std::string_view text) {
   return value;
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
+std::vector<std::string_view> split_at(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (;;) {
     const auto at = text.find(separator);

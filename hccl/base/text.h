@@ -14,6 +14,6 @@ namespace hccl {
 std::optional<std::uint64_t> decimal(std::string_view text);
 
 /// The parts between the separators, as views of the text. n separators give n + 1 parts.
-std::vector<std::string_view> split(std::string_view text, char separator);
+std::vector<std::string_view> split_at(std::string_view text, char separator);
 
 }  // namespace hccl

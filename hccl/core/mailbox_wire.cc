@@ -14,7 +14,7 @@ constexpr std::uint64_t kEagerLimit = std::uint64_t{16} << 10;
 constexpr std::uint64_t kCost = 64;
 // The limits of the transports are higher.
 constexpr std::uint64_t kPiece = std::uint64_t{256} << 20;
-constexpr std::chrono::seconds kVerdictTime{2};
+constexpr std::chrono::seconds kPeerVerdictTime{2};
 // The most rendezvous messages from one rank that may wait on another rank for their receives. So
 // many messages need 40 MB.
 constexpr std::size_t kAskCap = std::size_t{1} << 18;
@@ -193,7 +193,7 @@ void Mailbox::part_ended(const MessagePtr& message, const Status& status) {
   if (message->status_.ok()) message->status_ = status;
   if (--message->parts_ != 0) return;
   if (message->status_.ok()) return settle(message, {});
-  fail_later(message, message->status_, Deadline::after(kVerdictTime));
+  fail_later(message, message->status_, Deadline::after(kPeerVerdictTime));
 }
 
 // Handles the transfers that the mesh has finished. True if there were any.
@@ -215,7 +215,7 @@ bool Mailbox::advance() {
       if (each.incoming.status().ok()) {
         take(peer);
       } else {
-        lost(peer, each.incoming.status(), Deadline::after(kVerdictTime));
+        lost(peer, each.incoming.status(), Deadline::after(kPeerVerdictTime));
       }
     }
   }
@@ -282,7 +282,7 @@ void Mailbox::take_payload(const ArrivalPtr& arrival, const MessagePtr& receive)
     arrival->here = true;
     const MessagePtr taker = direct ? receive : arrival->taker;
     if (!status.ok()) {
-      if (taker != nullptr) fail_later(taker, status, Deadline::after(kVerdictTime));
+      if (taker != nullptr) fail_later(taker, status, Deadline::after(kPeerVerdictTime));
       return;
     }
     if (direct || arrival->refused) give_back(arrival->source, arrival->bytes + kCost);

@@ -9,8 +9,7 @@ namespace hccl::exec {
 
 namespace {
 
-constexpr std::uint32_t kDataLane = 0;  // the lane that other collectives use first
-constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
+constexpr std::uint32_t kFirstLane = 0;  // the lane that other collectives use first
 constexpr std::size_t kSmallestPiece = 4096;
 
 std::byte* at(const void* buffer, std::uint64_t element, std::size_t bytes) {
@@ -73,15 +72,15 @@ void DirectV::open(PeerExchange& peer) {
   const auto rank = static_cast<std::size_t>(peer.rank);
   peer.heard = false;
   peer.sent = call_.op == Op::kAllToAllV ? pair_envelope(call_, mine_, peer.rank) : mine_;
-  mesh_.recv(peer.hello_in, peer.rank, kDataLane,
+  mesh_.recv(peer.hello_in, peer.rank, kFirstLane,
              std::as_writable_bytes(std::span(&peer.received, 1)));
-  peer.in.begin(Flow::Direction::kRecv, peer.rank, kDataLane);
+  peer.in.begin(Flow::Direction::kRecv, peer.rank, kFirstLane);
   if (call_.op != Op::kReduceScatterV) {
     const Block& block = call_.out_blocks[rank];
     peer.in.add({at(call_.out, block.at, element_), nullptr, block.count * element_});
   }
-  mesh_.send(peer.hello_out, peer.rank, kDataLane, std::as_bytes(std::span(&peer.sent, 1)));
-  peer.out.begin(Flow::Direction::kSend, peer.rank, kDataLane);
+  mesh_.send(peer.hello_out, peer.rank, kFirstLane, std::as_bytes(std::span(&peer.sent, 1)));
+  peer.out.begin(Flow::Direction::kSend, peer.rank, kFirstLane);
   if (call_.op == Op::kAllGatherV) {
     peer.out.add({at(call_.in, 0, element_), nullptr, call_.count * element_});
     return;

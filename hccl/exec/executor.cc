@@ -14,9 +14,6 @@ namespace hccl::exec {
 
 namespace {
 
-// The agreement has a transport lane of its own, apart from the data.
-constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
-
 // How a vector is cut into slices, and slices are spread over lanes.
 struct Cut {
   std::size_t message;  // most bytes of a message that is folded

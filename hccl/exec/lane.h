@@ -1,6 +1,7 @@
 // One lane: runs the steps of one schedule, in order, for one slice after another.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -10,8 +11,12 @@
 #include "hccl/exec/flow.h"
 #include "hccl/kernels/folding.h"
 #include "hccl/schedule/schedule.h"
+#include "transport/transport.h"
 
 namespace hccl::exec {
+
+/// The lane of the mesh for agreements, apart from the data.
+inline constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
 
 class Lane final : public Activity {
  public:

@@ -28,7 +28,7 @@ bool host_character(char c) {
 
 // Expands "03-05,9" to 03, 04, 05, 9: numbers keep the width of the first end.
 bool expand_bracket(std::string_view text, std::vector<std::string>& out) {
-  for (const std::string_view part : split(text, ',')) {
+  for (const std::string_view part : split_at(text, ',')) {
     const auto dash = part.find('-');
     const std::string_view first = part.substr(0, dash);
     const auto low = digits(first);
@@ -90,7 +90,7 @@ Result<std::vector<std::string>> expand_hostlist(std::string_view text) {
 
 Result<std::vector<int>> expand_counts(std::string_view text) {
   std::vector<int> counts;
-  for (std::string_view part : split(text, ',')) {
+  for (std::string_view part : split_at(text, ',')) {
     std::optional<std::uint32_t> times = 1;
     if (const auto at = part.find("(x"); at != std::string_view::npos && part.back() == ')') {
       times = digits(part.substr(at + 2, part.size() - at - 3));

@@ -90,7 +90,7 @@ struct NameRule {
   explicit NameRule(std::string_view text) {
     if (text.starts_with('^')) negated = true, text.remove_prefix(1);
     if (text.starts_with('=')) exact = true, text.remove_prefix(1);
-    names = split(text, ',');
+    names = split_at(text, ',');
   }
   bool matches(std::string_view name) const {
     const bool listed = std::any_of(names.begin(), names.end(), [&](std::string_view word) {

@@ -105,7 +105,7 @@ Result<std::vector<std::string>> TableItem::addresses(std::string_view key) cons
   HCCL_ASSIGN_OR_RETURN(const auto found, optional_text(key));
   std::vector<std::string> out;
   if (!found.has_value() || found->empty()) return out;
-  for (const std::string_view part : split(*found, ',')) {
+  for (const std::string_view part : split_at(*found, ',')) {
     const auto address = canonical_address(part);
     if (!address.has_value()) {
       return wrong_value(*found, place(key), "IPv4 or IPv6 addresses with commas between them");

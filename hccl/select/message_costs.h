@@ -10,6 +10,8 @@
 
 namespace hccl::select {
 
+inline constexpr std::uint64_t kKiB = 1024;
+
 struct MessageCosts {
   /// A step in which every rank sends one message of `bytes` and receives one takes step_ns. Each
   /// further message of the step adds more_ns.

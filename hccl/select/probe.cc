@@ -12,8 +12,6 @@
 namespace hccl::select {
 namespace {
 
-constexpr std::uint64_t kKiB = 1024;
-
 std::uint64_t whole(double ns) {
   return static_cast<std::uint64_t>(
       std::llround(std::clamp(ns, 0.0, static_cast<double>(kMostNs))));

@@ -16,7 +16,6 @@ using schedule::Choice;
 using schedule::find;
 using schedule::is_power_of_two;
 
-constexpr std::size_t kKiB = 1024;
 /// Up to this size the latency dominates the cost of a message.
 constexpr std::size_t kSmallBytes = 16 * kKiB;
 /// Up to this many ranks, all may exchange with all at any size: two steps, and folds in rank

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hccl;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   std::map<std::string, std::string, std::less<>> variables;
-  for (const std::string_view line : split(text, '\n')) {
+  for (const std::string_view line : split_at(text, '\n')) {
     const auto equals = line.find('=');
     if (equals == std::string_view::npos) continue;
     variables[std::string(line.substr(0, equals))] = line.substr(equals + 1);

@@ -14,10 +14,9 @@ namespace {
 constexpr std::chrono::milliseconds kPause{20};
 // The first try waits this long for the peer's kernel; each later try waits twice as long.
 constexpr std::chrono::seconds kPatience{1};
-// A peer that refuses for this time counts as ended. A lack of descriptors may last this long,
-// because other threads may free some. A verdict on the peer that comes meanwhile says more.
+// A peer that refuses for this time counts as ended. A verdict on the peer that comes meanwhile
+// says more.
 constexpr std::chrono::seconds kRefusalTime{1};
-constexpr std::chrono::seconds kLackTime{1};
 
 }  // namespace
 

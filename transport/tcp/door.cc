@@ -18,10 +18,6 @@ constexpr std::chrono::seconds kProofTime{5};
 constexpr std::chrono::milliseconds kSilence{100};
 // The largest number of connections without a hello. Beyond it the oldest one is dropped.
 constexpr std::size_t kVisitorsCap = 1024;
-// The pause after descriptors ran out, and the time for which they may be lacking: other threads
-// may free some.
-constexpr std::chrono::milliseconds kPause{20};
-constexpr std::chrono::seconds kLackTime{1};
 constexpr std::uint64_t kListener = EpollSleeper::kWake - 1;
 
 }  // namespace
@@ -71,7 +67,7 @@ void Door::run() {
   watch_listener(true);
   while (!over_.raised()) {
     const bool timed = !visitors_.empty() || !listening_;
-    const Waiter waiter{.timeout = timed ? kPause : std::chrono::nanoseconds(0),
+    const Waiter waiter{.timeout = timed ? kLackPause : std::chrono::nanoseconds(0),
                         .abort = &over_,
                         .policy = {.spin = std::chrono::nanoseconds(0),
                                    .longest_nap = std::chrono::milliseconds(500)}};
@@ -133,7 +129,7 @@ void Door::accept_all() {
         for (const auto& [id, inbox] : inboxes_) inbox->lacks(fd.status());
       }
       watch_listener(false);
-      listen_again_ = Deadline::after(kPause);
+      listen_again_ = Deadline::after(kLackPause);
       return;
     }
     if (!fd->valid()) return;

@@ -16,6 +16,11 @@
 
 namespace hccl::transport::tcp {
 
+// After descriptors ran out, the next try comes after a pause. They may be lacking for a time,
+// because other threads may free some.
+inline constexpr std::chrono::milliseconds kLackPause{20};
+inline constexpr std::chrono::seconds kLackTime{1};
+
 /// The first bytes after the proof: first from the connecting end, then from the accepting end, as
 /// its answer. Nothing else is sent before the answer.
 struct Hello {

@@ -9,7 +9,7 @@ namespace {
 
 using select::CostTable;
 
-constexpr char kName[] = "cost table";
+constexpr char kCostTableName[] = "cost table";
 constexpr std::size_t kNever = local::Tuning{}.stream_from;
 
 void put(const select::CostKey& key, proto::CostKey& out) {
@@ -106,7 +106,7 @@ Result<CostTable> from_message(const proto::CostTable& message) {
 }  // namespace
 
 Codec<CostTable> costs_codec() {
-  return codec<CostTable, proto::CostTable, to_message, from_message, kName>();
+  return codec<CostTable, proto::CostTable, to_message, from_message, kCostTableName>();
 }
 
 }  // namespace hccl::files

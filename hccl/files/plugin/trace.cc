@@ -13,7 +13,7 @@ using split::kTraceVersion;
 using split::Trace;
 using split::TraceIteration;
 
-constexpr char kName[] = "trace";
+constexpr char kTraceName[] = "trace";
 
 /// Protobuf texts must be UTF-8, but names come from users. Replaces every byte that is not part of
 /// a well-formed sequence by '?'.
@@ -118,6 +118,8 @@ Result<Trace> from_message(const proto::Trace& message) {
 
 }  // namespace
 
-Codec<Trace> trace_codec() { return codec<Trace, proto::Trace, to_message, from_message, kName>(); }
+Codec<Trace> trace_codec() {
+  return codec<Trace, proto::Trace, to_message, from_message, kTraceName>();
+}
 
 }  // namespace hccl::files
