@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks the form of all C and C++ files; --fix rewrites them. clang-format leaves the text of comments alone (it would
 # join lists and tables), so that lines over 100 characters, which only a comment or a string can still be, fail here.
-# Names of files in comments and READMEs must exist. Files over 400 lines outside tests are listed, and fail with --strict.
+# Names of files in comments and READMEs must exist. A room's README has at most 80 lines besides its tables. Files over
+# 400 lines outside tests are listed, and fail with --strict.
 #   scripts/format.sh [--fix] [--strict]
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -22,6 +23,11 @@ if [[ $wide ]]; then
   exit 1
 fi
 scripts/names.py
+readmes=$(files '*/README.md' | xargs -0 grep -cv '^|' | awk -F: '$2 > 80')
+if [[ $readmes ]]; then
+  echo "format: more than 80 lines besides tables:" && echo "$readmes"
+  exit 1
+fi
 long=$(files '*.h' '*.cc' '*.c' '*.py' '*.sh' ':!tests/' | xargs -0 wc -l | awk '$1 > 400 && $2 != "total"')
 if [[ $long ]]; then
   echo "format: more than 400 lines:" && echo "$long"
