@@ -62,6 +62,8 @@ void meet() {}
 std::vector<int> World::sizes() {
 #ifdef HCCL_TEST_MPI
   return {mpi().size};
+#elif defined(__SANITIZE_THREAD__)
+  return {1, 2, 3, 5, 8};  // races do not depend on the others, which run without this sanitizer
 #else
   return {1, 2, 3, 4, 5, 6, 7, 8};
 #endif

@@ -24,7 +24,8 @@ class World {
   /// Runs body once a rank, on a thread of its own each, and returns when all have returned.
   void run(const std::function<void(core::Communicator&)>& body);
 
-  /// The sizes to test: 1..8 as threads, the number of processes under mpirun.
+  /// The sizes to test: 1..8 as threads (five of these under the thread sanitizer), the number of
+  /// processes under mpirun.
   static std::vector<int> sizes();
 
  private:
