@@ -3,7 +3,10 @@
 
 BUILD must be built: its generated headers and its lists of headers (ninja) are used. A file that had no errors is
 read again only when it, a header of it, its command, the configuration or clang-tidy has changed; what is known is
-kept in $HCCL_TIDY_CACHE, or ~/.cache/hccl-tidy. $JOBS bounds how many run at once."""
+kept in $HCCL_TIDY_CACHE, or ~/.cache/hccl-tidy. $JOBS bounds how many run at once.
+
+Most of the time goes into headers, so files of a folder with equal commands are read together. If a group has an
+error, or two of its files cannot stand together, each is read by itself."""
 
 import concurrent.futures
 import hashlib
@@ -18,6 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TIDY = os.path.join(ROOT, ".venv/bin/clang-tidy")
 CACHE = os.environ.get("HCCL_TIDY_CACHE") or os.path.expanduser("~/.cache/hccl-tidy")
 CONFIGURATIONS = (".clang-tidy", "tests/.clang-tidy")
+GROUP = 8  # files
 
 
 def contents(path, known={}):
@@ -54,19 +58,48 @@ def key(entry, files, extra):
     return hashlib.sha256("\n".join(text).encode()).hexdigest()
 
 
-def tidy(build, checks, file, kept):
-    """Whether the file passes, what is said of it, and whether clang-tidy had to run."""
-    if kept and os.path.exists(kept):
-        with open(kept, encoding="utf-8") as known:
-            return True, known.read(), False
-    done = subprocess.run([TIDY, "-p", build, "--quiet", *checks, file], capture_output=True, text=True)
+def options(entry):
+    """The command without the names of the source and the object."""
+    words = shlex.split(entry["command"])
+    return tuple(w for i, w in enumerate(words) if w != entry["file"] and words[i - 1] != "-o")
+
+
+def tidy(build, checks, files):
+    """Whether the files pass, and what is said of them."""
+    # The last one's configuration and command count for all.
+    before = [f"--extra-arg-before={word}" for file in files[:-1] for word in ("-include", file)]
+    # A file's findings count, as do those of headers; this checkout may lie below a folder "build" itself.
+    plain = re.sub(r"([][.+*?(){}|^$\\])", r"\\\1", build)
+    where = f"--exclude-header-filter=^{plain}/|/site-packages/"
+    command = [TIDY, "-p", build, "--quiet", where, *checks, *before, files[-1]]
+    done = subprocess.run(command, capture_output=True, text=True)
     text = done.stdout.replace(ROOT + "/", "")
-    if done.returncode == 0 and kept:
-        os.makedirs(os.path.dirname(kept), exist_ok=True)
-        with open(f"{kept}.{os.getpid()}", "w", encoding="utf-8") as new:
-            new.write(text)
-        os.replace(new.name, kept)
-    return done.returncode == 0, text or ("" if done.returncode == 0 else done.stderr), True
+    return done.returncode == 0, text or ("" if done.returncode == 0 else done.stderr)
+
+
+def keep(kept, text):
+    if kept is None:
+        return
+    os.makedirs(os.path.dirname(kept), exist_ok=True)
+    with open(f"{kept}.{os.getpid()}", "w", encoding="utf-8") as new:
+        new.write(text)
+    os.replace(new.name, kept)
+
+
+def tidy_group(build, checks, files, kept):
+    """Pairs of whether a file passes, and what is said of it."""
+    if len(files) > 1:
+        good, text = tidy(build, checks, files)
+        if good and not text:
+            for file in files:
+                keep(kept[file], "")
+            return [(True, "")] * len(files)
+    said = []
+    for file in files:
+        said.append(tidy(build, checks, [file]))
+        if said[-1][0]:
+            keep(kept[file], said[-1][1])
+    return said
 
 
 def main():
@@ -78,27 +111,33 @@ def main():
     made_from = headers(build)
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         entries = json.load(file)
-    work = {}
+    kept, groups, said = {}, {}, []
     for entry in entries:  # a file that is compiled twice is read once
         file = entry["file"]
-        if file.startswith(build) or (named and file not in named):
+        if file.startswith(build) or file in kept or (named and file not in named):
             continue
         files = made_from.get(re.search(r" -o (\S+)", entry["command"]).group(1))
-        kept = os.path.join(CACHE, key(entry, files, extra)) if files else None
-        work.setdefault(file, kept)
-    order = sorted(work, key=os.path.getsize, reverse=True)
-    failed = ran = 0
-    said = set()
+        kept[file] = os.path.join(CACHE, key(entry, files, extra)) if files else None
+        if kept[file] and os.path.exists(kept[file]):
+            with open(kept[file], encoding="utf-8") as known:
+                said.append((True, known.read()))
+        else:
+            groups.setdefault((os.path.dirname(file), options(entry)), []).append(file)
+    known = len(said)
+    parts = [files[i : i + GROUP] for files in groups.values() for i in range(0, len(files), GROUP)]
+    parts.sort(key=lambda files: -sum(map(os.path.getsize, files)))
+    failed = 0
+    shown = set()
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count())) as pool:
-        for good, text, new in pool.map(lambda file: tidy(build, checks, file, work[file]), order):
-            failed += not good
-            ran += new
-            # A header's findings come with each file that includes it.
-            for part in re.split(r"^(?=\S+:\d+:\d+: (?:error|warning):)", text, flags=re.M):
-                if part.strip() and part not in said:
-                    said.add(part)
-                    print(part, end="", flush=True)
-    print(f"tidy: {len(work)} files, {ran} read, the others known; {failed} with errors")
+        for some in [said, *pool.map(lambda files: tidy_group(build, checks, files, kept), parts)]:
+            for good, text in some:
+                failed += not good
+                # A header's findings come with each file that includes it.
+                for part in re.split(r"^(?=\S+:\d+:\d+: (?:error|warning):)", text, flags=re.M):
+                    if part.strip() and part not in shown:
+                        shown.add(part)
+                        print(part, end="", flush=True)
+    print(f"tidy: {len(kept)} files, {len(kept) - known} read, the others known; {failed} with errors")
     return failed > 0
 
 
