@@ -19,7 +19,7 @@ struct Counts {
   std::map<std::pair<int, std::string>, nanoseconds> longest;
 };
 
-inline Uuid scope_of(std::uint32_t number) { return {static_cast<std::uint8_t>(1 + number), 9}; }
+inline Uuid nth_scope(std::uint32_t number) { return {static_cast<std::uint8_t>(1 + number), 9}; }
 
 /// A group whose ranks go on without those that are gone is lenient.
 class GatheringOracle : public World {
@@ -42,7 +42,7 @@ class GatheringOracle : public World {
       if (!speaks(rank)) return;
       say("rank " + std::to_string(rank) + " of " + name(node) + " gathers " +
           std::to_string(group + 1) + "/" + std::to_string(number));
-      const Gatherings::Key key{scope_of(group), number};
+      const Gatherings::Key key{nth_scope(group), number};
       const auto smaller = smaller_.find({group, rank});
       const RankSet members = smaller == smaller_.end() ? groups_[group] : smaller->second;
       const bool lenient = lenient_.count(group) != 0;

@@ -11,7 +11,7 @@
 namespace hccl::control {
 namespace {
 
-constexpr std::uint32_t kSize = 12;
+constexpr std::uint32_t kRanks = 12;
 
 std::string bytes_of(const Gathering& sum) {
   ByteWriter out;
@@ -23,9 +23,9 @@ std::string bytes_of(const Gathering& sum) {
 Gathering random_part(std::mt19937_64& random) {
   const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
   Gathering part;
-  const auto rank = static_cast<std::uint32_t>(random() % kSize);
+  const auto rank = static_cast<std::uint32_t>(random() % kRanks);
   part.arrived = {rank};
-  part.members.add({rank, chance(80) ? RankSet::range(0, kSize) : RankSet{rank, 3, 5}});
+  part.members.add({rank, chance(80) ? RankSet::range(0, kRanks) : RankSet{rank, 3, 5}});
   part.agreement.add({rank, chance(70) ? "same" : std::string(1 + random() % 3, 'x')});
   part.flags = ~(1U << random() % 8);
   part.patience = std::chrono::nanoseconds(random() % 1000);
@@ -71,7 +71,7 @@ TEST(Gathering, IsWhatOneWouldFindBySorting) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 2000; ++round) {
     std::vector<Gathering> parts;  // one a rank
-    for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
       Gathering part = random_part(random);
       while (!part.arrived.contains(rank)) part = random_part(random);
       if (random() % 3 != 0) parts.push_back(std::move(part));
@@ -134,7 +134,7 @@ TEST(Gathering, AwaitsAllIfAllItsRanksDo) {
   EXPECT_NE(sum.flags & kMakesGroup, 0u) << "the flags are independent";
   const std::string bytes = bytes_of(sum);
   ByteReader in(bytes);
-  const auto back = get_gathering(in, kSize);
+  const auto back = get_gathering(in, kRanks);
   ASSERT_TRUE(back);
   EXPECT_FALSE(back->awaits_all());
 }
@@ -146,7 +146,7 @@ TEST(Gathering, ComesBackFromItsBytesAndFromNoOthers) {
     const Gathering sum = sum_of({random_part(random), random_part(random), random_part(random)});
     std::string bytes = bytes_of(sum);
     ByteReader in(bytes);
-    const auto back = get_gathering(in, kSize);
+    const auto back = get_gathering(in, kRanks);
     ASSERT_TRUE(back && in.finished());
     ASSERT_EQ(bytes_of(*back), bytes);
     ByteReader fewer(bytes);
@@ -156,10 +156,10 @@ TEST(Gathering, ComesBackFromItsBytesAndFromNoOthers) {
           bytes.substr(0, random() % 2 == 0 ? bytes.size() : random() % bytes.size());
       if (!wrong.empty()) wrong[random() % wrong.size()] = static_cast<char>(random());
       ByteReader reader(wrong);
-      const auto other = get_gathering(reader, kSize);
+      const auto other = get_gathering(reader, kRanks);
       ++(other ? read : refused);
       if (other) {
-        ASSERT_TRUE(RankSet::range(0, kSize).contains(other->named() | other->arrived));
+        ASSERT_TRUE(RankSet::range(0, kRanks).contains(other->named() | other->arrived));
         ASSERT_GE(other->patience.count(), 0);
       }
     }
@@ -171,14 +171,14 @@ TEST(Gathering, ComesBackFromItsBytesAndFromNoOthers) {
 TEST(Gathering, AnUntrueNumberOfBlobsTakesNoMemory) {
   ByteWriter out;
   Gathering sum;
-  sum.arrived = RankSet::range(0, kSize);
+  sum.arrived = RankSet::range(0, kRanks);
   put(out, sum);
   const std::string bytes = out.take();
   for (const std::size_t from_end : {8U, 4U}) {  // of blobs, and of refused calls
     std::string wrong = bytes;
     wrong.replace(bytes.size() - from_end, 4, "\xff\xff\xff\xff");
     ByteReader in(wrong);
-    EXPECT_FALSE(get_gathering(in, kSize));
+    EXPECT_FALSE(get_gathering(in, kRanks));
   }
 }
 

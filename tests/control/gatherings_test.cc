@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "tests/control/status_words.h"
+
 namespace hccl::control {
 namespace {
 
@@ -22,9 +24,6 @@ Gathering part_of(std::uint32_t rank, const RankSet& members, seconds patience =
   part.members.add({rank, members});
   part.patience = patience;
   return part;
-}
-bool has(const Status& status, std::string_view words) {
-  return status.message().find(words) != std::string::npos;
 }
 
 const Gatherings::Place kRelay{RankSet::range(0, 4), {}, false};

@@ -19,7 +19,7 @@ std::string bytes_of(const News& news) {
   put(out, news);
   return out.take();
 }
-std::optional<News> read(std::string_view bytes, std::uint32_t nodes = kNodes) {
+std::optional<News> read_news(std::string_view bytes, std::uint32_t nodes = kNodes) {
   ByteReader in(bytes);
   auto news = get_news(in, nodes);
   return in.finished() ? std::move(news) : std::nullopt;
@@ -106,7 +106,7 @@ TEST(News, FloodATree) {
       std::swap(under_way.front(), under_way[random() % under_way.size()]);
       const Frame frame = under_way.front();
       under_way.pop_front();
-      const News fresh = nodes[frame.to].merge(*read(bytes_of(frame.news)));
+      const News fresh = nodes[frame.to].merge(*read_news(bytes_of(frame.news)));
       if (fresh.empty()) continue;
       for (const std::size_t next : neighbours[frame.to]) {
         if (next != frame.from) under_way.push_back({frame.to, next, fresh});
@@ -122,15 +122,15 @@ TEST(News, WrongBytesAreRefused) {
   for (int round = 0; round < 2000; ++round) {
     const News news = random_news(random);
     const std::string bytes = bytes_of(news);
-    ASSERT_TRUE(read(bytes));
-    ASSERT_EQ(bytes_of(*read(bytes)), bytes);
+    ASSERT_TRUE(read_news(bytes));
+    ASSERT_EQ(bytes_of(*read_news(bytes)), bytes);
     for (std::size_t cut = 0; cut < bytes.size(); cut += 3) {
-      ASSERT_FALSE(read(std::string_view(bytes).substr(0, cut)));
+      ASSERT_FALSE(read_news(std::string_view(bytes).substr(0, cut)));
     }
     for (int changes = 0; changes < 20; ++changes) {
       std::string wrong = bytes;
       wrong[random() % wrong.size()] = static_cast<char>(random());
-      const auto other = read(wrong);
+      const auto other = read_news(wrong);
       if (!other) continue;
       ++taken;
       const RankSet all = other->dead | other->left | other->silent;
@@ -144,7 +144,7 @@ TEST(News, WrongBytesAreRefused) {
   EXPECT_GT(taken, 1000);
   News news;
   news.dead = {kNodes - 1};
-  EXPECT_FALSE(read(bytes_of(news), kNodes - 1)) << "a node that is not there";
+  EXPECT_FALSE(read_news(bytes_of(news), kNodes - 1)) << "a node that is not there";
 }
 
 // Only some nodes know that a dead node may live, and tell the others.
@@ -160,13 +160,13 @@ TEST(News, SilenceIsNewsOfItsOwn) {
   EXPECT_TRUE(fresh.dead.empty());
   EXPECT_FALSE(fresh.empty()) << "other nodes must hear it";
   EXPECT_TRUE(known.merge(silent).empty()) << "nothing new";
-  const auto back = read(bytes_of(known));
+  const auto back = read_news(bytes_of(known));
   ASSERT_TRUE(back);
   EXPECT_EQ(back->dead, (RankSet{3, 5}));
   EXPECT_EQ(back->silent, RankSet{5});
   News beyond;
   beyond.silent = {kNodes};
-  EXPECT_FALSE(read(bytes_of(beyond))) << "a node that is not there";
+  EXPECT_FALSE(read_news(bytes_of(beyond))) << "a node that is not there";
 }
 
 TEST(News, InTheOrderOfTheDecisions) {

@@ -26,8 +26,8 @@ class Oracle : public GatheringOracle {
       if (lone_.count(rank) != 0) return;
       const Status why(code, "seen by " + std::to_string(rank), static_cast<int>(culprit));
       say("rank " + std::to_string(rank) + " reports " + std::to_string(scope));
-      reports_.push_back({scope_of(100 + scope), node, now_, why.message()});
-      take(node, relay(node).report(rank, scope_of(100 + scope), why, time()));
+      reports_.push_back({nth_scope(100 + scope), node, now_, why.message()});
+      take(node, relay(node).report(rank, nth_scope(100 + scope), why, time()));
     });
   }
   /// The rank waits for another one, in a call that differs from the other ranks' or not.

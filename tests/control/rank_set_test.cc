@@ -12,13 +12,13 @@
 namespace hccl::control {
 namespace {
 
-using Oracle = std::set<std::uint32_t>;
+using OracleSet = std::set<std::uint32_t>;
 
-std::vector<std::uint32_t> list(const Oracle& set) { return {set.begin(), set.end()}; }
+std::vector<std::uint32_t> list(const OracleSet& set) { return {set.begin(), set.end()}; }
 
 // Some ranges and some single ranks below `end`, so that sets touch, overlap and repeat.
-Oracle random_set(std::mt19937_64& random, std::uint32_t end) {
-  Oracle set;
+OracleSet random_set(std::mt19937_64& random, std::uint32_t end) {
+  OracleSet set;
   for (auto ranges = random() % 5; ranges > 0; --ranges) {
     const auto first = static_cast<std::uint32_t>(random() % end);
     const auto last = std::min<std::uint32_t>(end, first + random() % 12);
@@ -27,7 +27,7 @@ Oracle random_set(std::mt19937_64& random, std::uint32_t end) {
   return set;
 }
 
-RankSet shuffled(const Oracle& set, std::mt19937_64& random) {
+RankSet shuffled(const OracleSet& set, std::mt19937_64& random) {
   std::vector<std::uint32_t> ranks = list(set);
   ranks.insert(ranks.end(), set.begin(), set.end());
   std::ranges::shuffle(ranks, random);
@@ -35,8 +35,8 @@ RankSet shuffled(const Oracle& set, std::mt19937_64& random) {
 }
 
 template <class Algorithm>
-Oracle combine(const Oracle& a, const Oracle& b, Algorithm algorithm) {
-  Oracle result;
+OracleSet combine(const OracleSet& a, const OracleSet& b, Algorithm algorithm) {
+  OracleSet result;
   algorithm(a.begin(), a.end(), b.begin(), b.end(), std::inserter(result, result.end()));
   return result;
 }
@@ -46,7 +46,7 @@ TEST(RankSet, DoesWhatASetDoes) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 5000; ++round) {
     const std::uint32_t end = round % 2 == 0 ? 40 : kRanksCap;
-    const Oracle a = random_set(random, end), b = random_set(random, end);
+    const OracleSet a = random_set(random, end), b = random_set(random, end);
     const RankSet x = shuffled(a, random), y = shuffled(b, random);
     ASSERT_EQ(x.ranks(), list(a)) << round;
     ASSERT_EQ(x.count(), a.size());

@@ -15,9 +15,9 @@ using std::chrono::milliseconds;
 
 constexpr std::uint32_t kSize = 6;
 
-class World {
+class RefusalWorld {
  public:
-  explicit World(std::uint64_t seed) : random_(seed), nodes_(kSize) {}
+  explicit RefusalWorld(std::uint64_t seed) : random_(seed), nodes_(kSize) {}
 
   int told = 0, met = 0, forgiven = 0;
 
@@ -133,7 +133,7 @@ class World {
 TEST(Refusals, OfGroupsCountSinceTwoRanksHaveLastMetWhateverTheRoot) {
   int told = 0, met = 0, forgiven = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
-    World world(seed);
+    RefusalWorld world(seed);
     for (int i = 0; i < 60; ++i) world.step();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
     told += world.told;

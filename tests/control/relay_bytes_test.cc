@@ -8,9 +8,9 @@ namespace hccl::control {
 namespace {
 
 /// Seven nodes with one rank each; the root and a node with children die, a leaf leaves.
-class WrongBytes : public World {
+class WrongRelayBytes : public World {
  public:
-  explicit WrongBytes(std::uint64_t seed) : World(seed, false) {
+  explicit WrongRelayBytes(std::uint64_t seed) : World(seed, false) {
     Roster roster;
     roster.hosts.push_back({"here", "", {"10.0.0.1"}});
     for (std::uint32_t node = 0; node < 7; ++node) {
@@ -94,10 +94,10 @@ class WrongBytes : public World {
   }
 };
 
-TEST(Relay, WrongBytesEndTheLineAndTellNothing) {
+TEST(RelayBytes, WrongBytesEndTheLineAndTellNothing) {
   std::map<Kind, int> seen, closed;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-    WrongBytes world(seed);
+    WrongRelayBytes world(seed);
     world.run();
     for (const auto& [kind, count] : world.seen) seen[kind] += count;
     for (const auto& [kind, count] : world.closed) closed[kind] += count;

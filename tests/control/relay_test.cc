@@ -13,9 +13,9 @@ using std::chrono::microseconds;
 
 constexpr seconds kLong{30};
 
-class Tree : public Oracle {
+class SmallTree : public Oracle {
  public:
-  Tree(std::uint32_t nodes, std::uint32_t fan_out, std::uint32_t hosts = 1)
+  SmallTree(std::uint32_t nodes, std::uint32_t fan_out, std::uint32_t hosts = 1)
       : Oracle(1, false, counted()) {
     delay_ = milliseconds(1);
     repair_ = seconds(3);
@@ -130,13 +130,13 @@ class Tree : public Oracle {
 };
 
 /// Nodes 0, 1 and 2 die when 5 and 6 have news that 3 and 4 lack, since 1 is stopped.
-void half_told(Tree& tree) {
+void half_told(SmallTree& tree) {
   tree.stops(1, milliseconds(3050), kNever);
   for (const std::uint32_t node : {0U, 1U, 2U}) tree.dies(node, milliseconds(3300));
 }
 
 TEST(Relay, TellsADeathAtOnce) {
-  Tree tree(9, 2);
+  SmallTree tree(9, 2);
   tree.dies(7, milliseconds(3100));
   tree.until(milliseconds(3140));
   for (const std::uint32_t node : {1U, 4U, 6U, 8U}) EXPECT_EQ(tree.gone(node), std::set{7U});
@@ -144,7 +144,7 @@ TEST(Relay, TellsADeathAtOnce) {
 }
 
 TEST(Relay, AllObeyANewRootAtOnce) {
-  Tree tree(5, 1);
+  SmallTree tree(5, 1);
   tree.stops(0, milliseconds(3050), kNever);
   tree.reports(1, milliseconds(3100));
   tree.until(milliseconds(3600));
@@ -152,7 +152,7 @@ TEST(Relay, AllObeyANewRootAtOnce) {
 }
 
 TEST(Relay, NewsPassAStoppedNode) {
-  Tree tree(4, 1);
+  SmallTree tree(4, 1);
   tree.stops(1, milliseconds(3300), seconds(4));  // between two beats
   tree.reports(0, milliseconds(3350));
   tree.until(milliseconds(3800));
@@ -164,14 +164,14 @@ TEST(Relay, NewsPassAStoppedNode) {
 }
 
 TEST(Relay, ASilentNodeThatTurnsUpLives) {
-  Tree tree(4, 2);
+  SmallTree tree(4, 2);
   tree.stops(3, milliseconds(3050), milliseconds(6500));
   tree.ends();
   for (std::uint32_t node = 0; node < 4; ++node) EXPECT_EQ(tree.gone(node).size(), 0U);
 }
 
 TEST(Relay, ASilentNodeIsDeadTwoBeatsLater) {
-  Tree tree(4, 2);
+  SmallTree tree(4, 2);
   tree.stops(3, milliseconds(3050), kNever);
   tree.until(milliseconds(3050) + kPeerTimeout + seconds(2) + milliseconds(200));
   for (const std::uint32_t node : {0U, 1U, 2U}) EXPECT_EQ(tree.gone(node), std::set{3U});
@@ -180,7 +180,7 @@ TEST(Relay, ASilentNodeIsDeadTwoBeatsLater) {
 
 // As when the machine sleeps.
 TEST(Relay, TimeInWhichNoNodeRanIsNobodysSilence) {
-  Tree tree(7, 2);
+  SmallTree tree(7, 2);
   for (std::uint32_t node = 0; node < 7; ++node) {
     tree.stops(node, milliseconds(3050), kPeerTimeout + seconds(4));
   }
@@ -190,7 +190,7 @@ TEST(Relay, TimeInWhichNoNodeRanIsNobodysSilence) {
 
 // It runs for a moment only, and acknowledges the frames that have come.
 TEST(Relay, AStarvedNodeKeepsItsChildren) {
-  Tree tree(3, 1);
+  SmallTree tree(3, 1);
   tree.stops(0, milliseconds(3050), milliseconds(150));
   tree.gathers({1, 2}, milliseconds(3052));
   tree.gathers({0}, milliseconds(3600));
@@ -201,7 +201,7 @@ TEST(Relay, AStarvedNodeKeepsItsChildren) {
 
 TEST(Relay, ASummonsReachesAllRanksOnce) {
   for (const std::uint32_t from : {0U, 1U, 6U}) {
-    Tree tree(7, 2);
+    SmallTree tree(7, 2);
     tree.summons(from, milliseconds(3000));
     tree.until(milliseconds(3300));
     EXPECT_EQ(tree.summoned(), (std::multiset{0U, 1U, 2U, 3U, 4U, 5U, 6U}));
@@ -210,7 +210,7 @@ TEST(Relay, ASummonsReachesAllRanksOnce) {
 }
 
 TEST(Relay, ANewRootDecidesWhenItKnowsWhatOthersHeard) {
-  Tree tree(7, 2);
+  SmallTree tree(7, 2);
   half_told(tree);
   tree.reports(0, milliseconds(3100));
   tree.reports(3, milliseconds(3110));
@@ -219,7 +219,7 @@ TEST(Relay, ANewRootDecidesWhenItKnowsWhatOthersHeard) {
 }
 
 TEST(Relay, ANewRootKnowsTheDead) {
-  Tree tree(5, 2);
+  SmallTree tree(5, 2);
   tree.dies(4, milliseconds(2000));
   tree.dies(0, milliseconds(3000));
   tree.reports(2, milliseconds(4500), Code::kRemote, 4);
@@ -228,7 +228,7 @@ TEST(Relay, ANewRootKnowsTheDead) {
 }
 
 TEST(Relay, ANewRootHearsOfTheDead) {
-  Tree tree(7, 2);
+  SmallTree tree(7, 2);
   half_told(tree);
   tree.dies(5, milliseconds(3100));
   tree.reports(4, milliseconds(5000), Code::kRemote, 5);
@@ -237,7 +237,7 @@ TEST(Relay, ANewRootHearsOfTheDead) {
 }
 
 TEST(Relay, AnAnswerThatIsHalfToldReachesAll) {
-  Tree tree(7, 2);
+  SmallTree tree(7, 2);
   half_told(tree);
   tree.gathers({3, 4}, milliseconds(3000));
   tree.gathers({5, 6}, milliseconds(3070));
@@ -248,7 +248,7 @@ TEST(Relay, AnAnswerThatIsHalfToldReachesAll) {
 // Only node 1 gets the verdict of node 0, and it is stopped. So node 2 becomes a root that decides.
 TEST(Relay, AStoppedNodeDoesNotTellAPastRootsNews) {
   for (const bool dies : {true, false}) {
-    Tree tree(4, 1);
+    SmallTree tree(4, 1);
     tree.stops(1, milliseconds(3300), seconds(5));  // between two beats
     tree.reports(0, milliseconds(3350));
     if (dies) tree.dies(0, milliseconds(3400));
@@ -260,7 +260,7 @@ TEST(Relay, AStoppedNodeDoesNotTellAPastRootsNews) {
 }
 
 TEST(Relay, AStoppedNodeHearsItsParentsNews) {
-  Tree tree(2, 1);
+  SmallTree tree(2, 1);
   tree.stops(1, milliseconds(3300), seconds(2));
   tree.reports(0, milliseconds(3400));
   tree.until(milliseconds(5400));
@@ -270,7 +270,7 @@ TEST(Relay, AStoppedNodeHearsItsParentsNews) {
 
 // All but node 1 obey root 0 again, and get its verdict. Node 1 was asked to be the root, too.
 TEST(Relay, ALaterRootHearsWhatChildrenOfAnEarlierOneHeard) {
-  Tree tree(4, 8);
+  SmallTree tree(4, 8);
   tree.stops(0, milliseconds(3050), milliseconds(600));
   tree.stops(1, milliseconds(3060), seconds(4));
   tree.gathers({2, 3}, milliseconds(3100));
@@ -281,7 +281,7 @@ TEST(Relay, ALaterRootHearsWhatChildrenOfAnEarlierOneHeard) {
 
 TEST(Relay, ARootThatLeavesTellsANodeThatStays) {
   for (int later = -10; later <= 60; ++later) {
-    Tree tree(4, 1);
+    SmallTree tree(4, 1);
     tree.leaves(1, milliseconds(3020));
     tree.leaves(0, milliseconds(3020 + later));
     tree.ends();
@@ -294,7 +294,7 @@ TEST(Relay, ARootThatLeavesTellsANodeThatStays) {
 // Node 3 answers the gathering of 3 and 8. Node 5 dies before it passes the answer on. Rank 1 has
 // the answer and has called again; that call has failed before rank 2 runs again.
 TEST(Relay, AnAnswerThatDiesWithANodeIsAnErrorForTheOthers) {
-  Tree tree(3, 1);
+  SmallTree tree(3, 1);
   tree.gathers({2}, milliseconds(3000));
   tree.stops(2, milliseconds(3050), seconds(5));
   tree.gathers({1}, milliseconds(3100));
@@ -308,7 +308,7 @@ TEST(Relay, AnAnswerThatDiesWithANodeIsAnErrorForTheOthers) {
 TEST(Relay, ANewRootHearsThePartsBeforeItNamesTheAbsent) {
   for (int before = 0; before < 20000; before += 100) {
     const nanoseconds when = seconds(7) - microseconds(before);
-    Tree tree(7, 2);
+    SmallTree tree(7, 2);
     tree.groups({3, 4, 5, 6});
     tree.gathers({3, 4, 5}, milliseconds(3000));
     for (const std::uint32_t node : {0U, 1U, 2U}) tree.dies(node, when);
@@ -319,7 +319,7 @@ TEST(Relay, ANewRootHearsThePartsBeforeItNamesTheAbsent) {
 
 TEST(Relay, AnAnswerPassesADeadNode) {
   for (int after = 2000; after <= 10000; after += 250) {
-    Tree tree(9, 1);
+    SmallTree tree(9, 1);
     tree.gathers({3, 8}, milliseconds(3000));
     tree.dies(5, milliseconds(3000) + microseconds(after));
     tree.ends();
@@ -329,7 +329,7 @@ TEST(Relay, AnAnswerPassesADeadNode) {
 
 // The relay above the two ranks else waits two seconds for the second one.
 TEST(Relay, ARefusedCallForAGroupEndsItSoon) {
-  Tree tree(7, 2);
+  SmallTree tree(7, 2);
   tree.groups({3, 4});
   tree.gathers({3}, milliseconds(3000));
   tree.refuses(4, milliseconds(3100));
@@ -342,7 +342,7 @@ TEST(Relay, ARefusedCallForAGroupEndsItSoon) {
 
 TEST(Relay, ARefusedCallForAGroupThatIsMadeRightHarmsNobody) {
   for (const int refused : {2000, 3100}) {  // long before the others call, or after that
-    Tree tree(7, 2);
+    SmallTree tree(7, 2);
     tree.groups({3, 4, 6});
     tree.gathers({3, 6}, milliseconds(3000));
     tree.refuses(4, milliseconds(refused));
@@ -354,7 +354,7 @@ TEST(Relay, ARefusedCallForAGroupThatIsMadeRightHarmsNobody) {
 
 TEST(Relay, TheNextRootKnowsRefusedCalls) {
   for (const std::uint32_t refuser : {3U, 6U}) {  // below the next root before, or only then
-    Tree tree(7, 2);
+    SmallTree tree(7, 2);
     tree.groups({refuser, 4, 5});
     tree.refuses(refuser, milliseconds(2900));
     tree.refuses(refuser, milliseconds(2950), false);
@@ -371,7 +371,7 @@ TEST(Relay, TheNextRootKnowsRefusedCalls) {
 // Ranks 4 and 6 make one mistake each. What ends the first group is the mistake of 4, and not more
 // than that of 6, which waits for it later.
 TEST(Relay, ARefusedCallThatWasToldCountsForThoseThatHadFewer) {
-  Tree tree(7, 2);
+  SmallTree tree(7, 2);
   tree.groups({3, 4, 6});
   tree.refuses(4, milliseconds(2900));
   tree.refuses(6, milliseconds(2900));
@@ -387,7 +387,7 @@ TEST(Relay, ARefusedCallThatWasToldCountsForThoseThatHadFewer) {
 
 // Node 4 answers the first gathering, so no root knows it.
 TEST(Relay, TheNextRootKnowsWhoHasMetSinceARefusedCall) {
-  Tree tree(13, 2);
+  SmallTree tree(13, 2);
   tree.groups({9, 10});
   tree.refuses(10, milliseconds(2900));
   tree.gathers({9, 10}, milliseconds(2950));
@@ -400,7 +400,7 @@ TEST(Relay, TheNextRootKnowsWhoHasMetSinceARefusedCall) {
 
 TEST(Relay, ANewParentHearsRefusedCalls) {
   for (const bool again : {false, true}) {
-    Tree tree(7, 1);
+    SmallTree tree(7, 1);
     tree.groups({0, 6});
     tree.stops(4, milliseconds(3000), again ? nanoseconds(seconds(2)) : kNever);
     tree.refuses(6, milliseconds(3050));
@@ -416,7 +416,7 @@ TEST(Relay, ANewParentHearsRefusedCalls) {
 
 TEST(Relay, RanksThatWaitHearWhoIsLate) {
   for (const std::uint32_t late : {8U, 9U}) {
-    Tree tree(14, 3, 2);
+    SmallTree tree(14, 3, 2);
     tree.groups(RankSet::range(0, 13));
     const RankSet came = late == 8 ? RankSet{1, 2, 4, 7, 12} : RankSet{1, 2, 4, 7};
     tree.gathers(came, milliseconds(3000));

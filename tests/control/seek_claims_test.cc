@@ -8,7 +8,7 @@ namespace hccl::control {
 namespace {
 
 // At the root, or below another process. It has a child, which gets another seat.
-TEST(Seek, AProcessThatIsLeftOverIsRefusedAlone) {
+TEST(SeekClaims, AProcessThatIsLeftOverIsRefusedAlone) {
   for (const std::uint32_t others : {1u, 9u}) {
     for (const bool first : {false, true}) {  // it comes before the right one, or after it
       Seeking world;
@@ -40,7 +40,7 @@ TEST(Seek, AProcessThatIsLeftOverIsRefusedAlone) {
   }
 }
 
-TEST(Seek, AProcessOlderThanTheRootOnlyIsNotLeftOver) {
+TEST(SeekClaims, AProcessOlderThanTheRootOnlyIsNotLeftOver) {
   for (const std::uint64_t other : {3900u, 4950u}) {
     Seeking world;
     int remembered = 0;
@@ -60,7 +60,7 @@ TEST(Seek, AProcessOlderThanTheRootOnlyIsNotLeftOver) {
   }
 }
 
-TEST(Seek, OnlyTheLastAttemptOfAnAgentMayJoin) {
+TEST(SeekClaims, OnlyTheLastAttemptOfAnAgentMayJoin) {
   Seeking world;
   world.add_many(1, 4);
   world.add_at_root({1}, 4, milliseconds(100), 0, {7, 0});
@@ -79,7 +79,7 @@ TEST(Seek, OnlyTheLastAttemptOfAnAgentMayJoin) {
   for (const std::uint32_t number : {0u, 2u, 3u, 5u}) EXPECT_TRUE(world.is_in(number)) << number;
 }
 
-TEST(Seek, ARootOfAnEarlierAttemptEndsTheWorld) {
+TEST(SeekClaims, ARootOfAnEarlierAttemptEndsTheWorld) {
   Seeking world;
   world.add_many(2, 4);
   world.processes_[0].own.nodes[0].attempt = {7, 0};
@@ -90,7 +90,7 @@ TEST(Seek, ARootOfAnEarlierAttemptEndsTheWorld) {
   }
 }
 
-TEST(Seek, AProcessAsYoungAsTheRootIsNotLeftOver) {
+TEST(SeekClaims, AProcessAsYoungAsTheRootIsNotLeftOver) {
   Seeking world;
   world.add_many(1, 4);
   world.processes_[0].own.nodes[0].started = 5000;
@@ -102,7 +102,7 @@ TEST(Seek, AProcessAsYoungAsTheRootIsNotLeftOver) {
 }
 
 // A newcomer may be on its way to a process that is refused alone.
-TEST(Seek, AProcessThatIsRefusedAloneRefusesNobody) {
+TEST(SeekClaims, AProcessThatIsRefusedAloneRefusesNobody) {
   Seeking world;
   world.add_many(1, 4);
   world.add_at_root({1}, 4, milliseconds(100), 0, {7, 0});
@@ -119,7 +119,7 @@ TEST(Seek, AProcessThatIsRefusedAloneRefusesNobody) {
 }
 
 // A process that has not come claims rank 1: it replaces the one that came, or both jobs end.
-TEST(Seek, AProcessThatHasNotComeMayClaimARank) {
+TEST(SeekClaims, AProcessThatHasNotComeMayClaimARank) {
   for (const std::uint64_t started : {3000u, 5200u, 6000u}) {
     Seeking world;
     int asked = 0, remembered = 0;
@@ -156,7 +156,7 @@ TEST(Seek, AProcessThatHasNotComeMayClaimARank) {
 }
 
 // A process that has not come is of the attempt of the rank that has, or of an earlier one.
-TEST(Seek, AProcessOfAnEarlierAttemptThatHasNotComeIsNotHeeded) {
+TEST(SeekClaims, AProcessOfAnEarlierAttemptThatHasNotComeIsNotHeeded) {
   for (const std::uint32_t number : {1u, 2u}) {
     Seeking world;
     world.add_many(1, 2);
@@ -171,7 +171,7 @@ TEST(Seek, AProcessOfAnEarlierAttemptThatHasNotComeIsNotHeeded) {
   }
 }
 
-TEST(Seek, ASecondRankZeroEndsTheWorld) {
+TEST(SeekClaims, ASecondRankZeroEndsTheWorld) {
   Seeking world;
   int remembered = 0;
   world.add_many(1, 3);
@@ -186,7 +186,7 @@ TEST(Seek, ASecondRankZeroEndsTheWorld) {
   EXPECT_EQ(remembered, 1);
 }
 
-TEST(Seek, OnlyAContestIsRemembered) {
+TEST(SeekClaims, OnlyAContestIsRemembered) {
   Seeking world;
   int remembered = 0;
   world.add_many(1, 3);
@@ -222,7 +222,7 @@ TEST(Claims, CompareOnlyWithinAMachineAndAnAgent) {
   EXPECT_FALSE(is_earlier(attempt(0, 0), attempt(0, 1))) << "no agent";
 }
 
-TEST(Seek, ARefusedProcessDoesNotCountAsDead) {
+TEST(SeekClaims, ARefusedProcessDoesNotCountAsDead) {
   Seeking world;
   world.add_many(1, 3);
   world.add_at_root({1}, 3, milliseconds(100), 0, {7, 0});
@@ -233,7 +233,7 @@ TEST(Seek, ARefusedProcessDoesNotCountAsDead) {
 
 // A process below a relay brings a rank that another process has while the relay loses a child, and
 // so announces everything again.
-TEST(Seek, ARankThatAProcessBringsLaterIsJudgedToo) {
+TEST(SeekClaims, ARankThatAProcessBringsLaterIsJudgedToo) {
   const auto part = [](std::uint32_t pid, const RankSet& ranks, const RankSet& below = {}) {
     Roster own;
     own.hosts.push_back({"here", "", {"10.0.0.1"}});

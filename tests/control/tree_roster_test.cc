@@ -17,7 +17,7 @@ std::string bytes_of(const Roster& roster) {
   put(out, roster);
   return out.take();
 }
-std::optional<Roster> read(std::string_view bytes) {
+std::optional<Roster> read_roster(std::string_view bytes) {
   ByteReader in(bytes);
   auto roster = get_roster(in);
   return in.finished() ? std::move(roster) : std::nullopt;
@@ -33,8 +33,8 @@ Roster process(std::uint32_t pid, RankSet ranks, std::uint32_t host) {
 }
 
 // The world as the test makes it: process p has pid p and its parent is a lower one.
-struct World {
-  explicit World(std::mt19937_64& random) : parent(1 + random() % 30), ranks(parent.size()) {
+struct TreeWorld {
+  explicit TreeWorld(std::mt19937_64& random) : parent(1 + random() % 30), ranks(parent.size()) {
     for (std::uint32_t p = 1; p < parent.size(); ++p) {
       parent[p] = static_cast<std::uint32_t>(random() % p);
     }
@@ -51,12 +51,12 @@ struct World {
 
 // Every process announces its draft to its parent some times, in random order, until the root has
 // all. Bytes travel, not objects.
-RosterDraft join(const World& world, std::mt19937_64& random) {
+RosterDraft join(const TreeWorld& world, std::mt19937_64& random) {
   std::vector<RosterDraft> drafts;
   for (std::uint32_t p = 0; p < world.parent.size(); ++p) drafts.emplace_back(world.own(p));
   const auto announce = [&](std::size_t p) {
     if (p == 0) return;
-    const auto sub = read(bytes_of(drafts[p].roster()));
+    const auto sub = read_roster(bytes_of(drafts[p].roster()));
     ASSERT_TRUE(sub);
     ASSERT_TRUE(drafts[world.parent[p]].add(*sub).ok());
   };
@@ -68,10 +68,10 @@ RosterDraft join(const World& world, std::mt19937_64& random) {
 TEST(Roster, ComesTogetherFromTheTree) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 500; ++round) {
-    const World world(random);
+    const TreeWorld world(random);
     const auto finished = join(world, random).finished(world.size);
     ASSERT_TRUE(finished.ok()) << finished.status().message();
-    const auto roster = read(bytes_of(finished.value()));
+    const auto roster = read_roster(bytes_of(finished.value()));
     ASSERT_TRUE(roster);
     ASSERT_EQ(roster->nodes.size(), world.parent.size());
     ASSERT_EQ(roster->hosts.size(), (world.parent.size() + 2) / 3);
@@ -142,7 +142,7 @@ TEST(Roster, AProcessListedTwiceStaysInTheTree) {
   sub.nodes.push_back({0, 2, 21, 1, 0, {}});
   RosterDraft draft(process(10, {0}, 0));
   ASSERT_TRUE(draft.add(sub).ok());
-  EXPECT_TRUE(read(bytes_of(draft.roster())));
+  EXPECT_TRUE(read_roster(bytes_of(draft.roster())));
   EXPECT_EQ(draft.roster().nodes.size(), 4u);
 }
 
@@ -151,15 +151,15 @@ TEST(Roster, WrongBytesAreRefused) {
   good.nodes.push_back({0, 0, 1, 1, 0, {1}});
   good.nodes.push_back({0, 1, 2, 1, 0, {2}});
   const std::string bytes = bytes_of(good);
-  ASSERT_TRUE(read(bytes));
+  ASSERT_TRUE(read_roster(bytes));
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
-    EXPECT_FALSE(read(std::string_view(bytes).substr(0, cut))) << cut;
+    EXPECT_FALSE(read_roster(std::string_view(bytes).substr(0, cut))) << cut;
   }
-  EXPECT_FALSE(read(bytes + "x"));
+  EXPECT_FALSE(read_roster(bytes + "x"));
   const auto wrong = [&](auto change) {
     Roster roster = good;
     change(roster);
-    return !read(bytes_of(roster));
+    return !read_roster(bytes_of(roster));
   };
   EXPECT_TRUE(wrong([](Roster& r) { r.nodes.clear(); })) << "no root";
   EXPECT_TRUE(wrong([](Roster& r) { r.nodes[0].parent = 1; })) << "the root has a parent";
@@ -176,14 +176,14 @@ TEST(Roster, RandomBytesMakeATreeOrNothing) {
   std::mt19937_64 random(4);
   int read_ones = 0;
   for (int round = 0; round < 300; ++round) {
-    const World world(random);
+    const TreeWorld world(random);
     const std::string bytes = bytes_of(join(world, random).roster());
     for (int changes = 0; changes < 100; ++changes) {
       std::string wrong = bytes;
       for (auto times = 1 + random() % 3; times > 0; --times) {
         wrong[random() % wrong.size()] = static_cast<char>(random() % 4);
       }
-      const auto roster = read(wrong);
+      const auto roster = read_roster(wrong);
       if (!roster) continue;
       ++read_ones;
       ASSERT_EQ(bytes_of(*roster), wrong);

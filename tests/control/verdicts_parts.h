@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "hccl/control/verdicts.h"
+#include "tests/control/status_words.h"
 
 namespace hccl::control {
 
@@ -38,10 +38,6 @@ inline std::vector<Verdict> list(const News& news) {
   std::vector<Verdict> all;
   for (const auto& [key, verdict] : news.verdicts) all.push_back(verdict);
   return all;
-}
-
-inline bool has(const Status& status, std::string_view words) {
-  return status.message().find(words) != std::string::npos;
 }
 
 }  // namespace hccl::control

@@ -24,7 +24,7 @@ std::string name_of(std::uint32_t rank) {
   return rank_of(rank) + " (10.0.0.1 pid " + std::to_string(100 + rank) + ")";
 }
 
-class Oracle {
+class EventsOracle {
  public:
   struct Event {
     enum What { kWait, kRefusal, kBroken } what;
@@ -264,7 +264,7 @@ class Twins {
   void refuse(std::uint32_t rank, const Uuid& scope) {
     const std::uint64_t number = 1 + random_() % 2;
     const std::string text = random_() % 3 == 0 ? "" : "a count is negative";
-    oracle_.refuses(scope, {Oracle::Event::kRefusal, rank, now_, number, text, {}, {}});
+    oracle_.refuses(scope, {EventsOracle::Event::kRefusal, rank, now_, number, text, {}, {}});
     const Refusal refusal = refusals_.refuse(rank, scope, number, text);
     EXPECT_TRUE(refusals_.heard(refusal, now_));
     verdicts_.refused(refusal);
@@ -274,14 +274,15 @@ class Twins {
     const Code codes[] = {Code::kRemote, Code::kRemote, Code::kRemote, Code::kTimeout,
                           Code::kMemory};
     const Status why(codes[random_() % 5], rank_of(other) + words, static_cast<int>(other));
-    oracle_.reports(scope, {Oracle::Event::kBroken, rank, now_, 0, {}, {}, why});
+    oracle_.reports(scope, {EventsOracle::Event::kBroken, rank, now_, 0, {}, {}, why});
     hear(verdicts_.report(rank, scope, why, now_));
   }
   void wait(std::uint32_t rank, const Uuid& scope, std::uint32_t other) {
     const std::uint64_t number = 1 + random_() % 2;
     const std::string call = random_() % 20 == 0 ? "reduce" : "allreduce";
     const auto third = static_cast<std::uint32_t>(random_() % size_);
-    oracle_.waits(scope, {Oracle::Event::kWait, rank, now_, number, call, {other, third}, {}});
+    oracle_.waits(scope,
+                  {EventsOracle::Event::kWait, rank, now_, number, call, {other, third}, {}});
     hear(verdicts_.waits(wait_of(scope, number, call, {rank}, {other, third}), now_));
   }
 
@@ -289,13 +290,13 @@ class Twins {
   std::uint32_t size_;
   Verdicts verdicts_;
   Refusals refusals_;
-  Oracle oracle_;
+  EventsOracle oracle_;
   Time now_{};
   std::vector<std::uint32_t> here_;
   Told told_;
 };
 
-TEST(Verdicts, AreThoseOfTheOracleOnRandomEvents) {
+TEST(RandomVerdicts, AreThoseOfTheOracleOnRandomEvents) {
   std::map<std::string, int> kinds;
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     const auto [expected, told] = Twins(seed).run();

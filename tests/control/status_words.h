@@ -1,0 +1,14 @@
+// What a status says.
+#pragma once
+
+#include <string_view>
+
+#include "hccl/base/status.h"
+
+namespace hccl::control {
+
+inline bool has(const Status& status, std::string_view words) {
+  return status.message().find(words) != std::string::npos;
+}
+
+}  // namespace hccl::control
