@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "tests/memory/sizes.h"
+
 namespace hccl::memory {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 std::shared_ptr<Heap> heap_of(std::size_t bytes) { return Heap::create(bytes).value(); }
 

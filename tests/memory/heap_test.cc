@@ -20,12 +20,11 @@
 
 #include "hccl/memory/arena.h"
 #include "hccl/memory/committed.h"
+#include "tests/memory/sizes.h"
 #include "tests/support/threads.h"
 
 namespace hccl::memory {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 TEST(Heap, HandsOutMemoryThatNobodyElseHas) {
   const auto heap = Heap::create(64 * kMiB).value();

@@ -19,8 +19,8 @@ using schedule::algorithms;
 using schedule::Choice;
 using schedule::find;
 
-constexpr Op kOps[] = {Op::kAllReduce, Op::kBroadcast, Op::kReduceScatter, Op::kAllGather,
-                       Op::kReduce,    Op::kScatter,   Op::kAllToAll};
+constexpr Op kDataOps[] = {Op::kAllReduce, Op::kBroadcast, Op::kReduceScatter, Op::kAllGather,
+                           Op::kReduce,    Op::kScatter,   Op::kAllToAll};
 
 MessageCosts::Step step(std::uint64_t bytes, double latency_us, double ns_per_byte,
                         double more_us) {
@@ -112,7 +112,7 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
   std::mt19937 random(11);
   for (int round = 0; round < 40; ++round) {
     const MessageCosts costs = any_network(random);
-    for (const Op op : kOps) {
+    for (const Op op : kDataOps) {
       for (const int size : {2, 3, 4, 7, 8, 16, 48}) {
         for (std::size_t bytes = 16; bytes <= std::size_t{1} << 30; bytes *= 32) {
           const Choice choice = choose_remote(op, size, bytes, "", 1, &costs);

@@ -14,14 +14,14 @@
 namespace hccl::split {
 namespace {
 
-struct Instance {
+struct PriorityInstance {
   std::vector<std::uint64_t> bytes;
   std::vector<double> ready, due;
   PriorityProblem problem(std::uint64_t chunk) const { return {bytes, ready, due, chunk}; }
 };
 
-Instance random_instance(std::mt19937& random) {
-  Instance it;
+PriorityInstance random_instance(std::mt19937& random) {
+  PriorityInstance it;
   const std::size_t m = 1 + random() % 4;
   double time = 0;
   for (std::size_t i = 0; i < m; ++i) {
@@ -36,7 +36,7 @@ Instance random_instance(std::mt19937& random) {
 }
 
 /// The least lateness of all ways to send single bytes, one a second, or to wait for a second.
-double brute_force(const Instance& it) {
+double brute_force(const PriorityInstance& it) {
   double last = 0;
   for (std::size_t i = 0; i < it.bytes.size(); ++i)
     last = std::max(last, it.ready[i]) + static_cast<double>(it.bytes[i]);
@@ -67,7 +67,7 @@ TEST(Priority, NewestFirstIsOptimalAmongAllOrders) {
   std::mt19937 random(1);
   for (int round = 0; round < 2000; ++round) {
     SCOPED_TRACE(round);
-    const Instance it = random_instance(random);
+    const PriorityInstance it = random_instance(random);
     const PriorityPlan plan = plan_newest_first(it.problem(1), AffineCost{0, 1}).value();
     ASSERT_DOUBLE_EQ(plan.late, brute_force(it));
   }
@@ -76,7 +76,7 @@ TEST(Priority, NewestFirstIsOptimalAmongAllOrders) {
 TEST(Priority, SendsEveryByteOnceAndNoneBeforeItIsReady) {
   std::mt19937 random(2);
   for (int round = 0; round < 2000; ++round) {
-    Instance it = random_instance(random);
+    PriorityInstance it = random_instance(random);
     for (auto& bytes : it.bytes) bytes *= 1000;
     const AffineCost cost{0.1, 1e-3};
     const std::uint64_t chunk = round % 2 == 0 ? 0 : 1 + random() % 3000;
@@ -102,7 +102,7 @@ TEST(Priority, SendsEveryByteOnceAndNoneBeforeItIsReady) {
 
 TEST(Priority, BeatsTheOrderOfBackwardWhereCommunicationIsTheBottleneck) {
   // Ten layers of 40 MB, 30 ms each; forward takes 10 ms a layer, the link 1 GB/s.
-  Instance it;
+  PriorityInstance it;
   for (int i = 0; i < 10; ++i) {
     it.bytes.push_back(40000000);
     it.ready.push_back(0.03 * (i + 1));

@@ -85,7 +85,7 @@ TEST(BySize, GivesTheKnownSegments) {
   for (const auto& known : cases)
     EXPECT_EQ(by_size(known.bytes, known.percentages), known.expected)
         << known.bytes.size() << " gradients of " << known.bytes[0] << "... bytes, "
-        << testing::PrintToString(known.percentages);
+        << ::testing::PrintToString(known.percentages);
 }
 
 TEST(Default, GivesTheKnownSegments) {
@@ -230,7 +230,7 @@ TEST(BySize, EqualsTheIntegerRuleOnRandomGradients) {
     const auto percentages = random_percentages(random);
     const Segments segments = by_size(bytes, Percentages(percentages.begin(), percentages.end()));
     ASSERT_EQ(segments, integer_rule(bytes, percentages))
-        << testing::PrintToString(bytes) << testing::PrintToString(percentages);
+        << ::testing::PrintToString(bytes) << ::testing::PrintToString(percentages);
     ASSERT_EQ(segments.back(), bytes.size() - 1);
     for (std::size_t k = 1; k < segments.size(); ++k) ASSERT_LT(segments[k - 1], segments[k]);
   }

@@ -13,6 +13,7 @@
 #include "hccl/base/bytes.h"
 #include "hccl/base/socket.h"
 #include "tests/support/ranks.h"
+#include "tests/transport/loopback.h"
 #include "transport/doors.h"
 #include "transport/tcp/tcp.h"
 
@@ -26,8 +27,6 @@ using testing::wait_all;
 using testing::wait_one;
 using namespace std::chrono_literals;
 using Bytes = std::vector<std::byte>;
-
-Deadline soon() { return Deadline::after(60s); }
 
 /// The connected TCP sockets of this process.
 int connected_sockets() {

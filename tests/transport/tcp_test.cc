@@ -24,6 +24,7 @@
 #include "tests/support/blocking.h"
 #include "tests/support/load.h"
 #include "tests/support/ranks.h"
+#include "tests/transport/loopback.h"
 #include "transport/tcp/frame.h"
 
 namespace hccl::transport {
@@ -36,8 +37,6 @@ using testing::wait_all;
 using testing::wait_one;
 using namespace std::chrono_literals;
 using Bytes = std::vector<std::byte>;
-
-constexpr char kAddress[] = "127.0.0.1";
 
 /// The data that a rank publishes in the exchange of open_tcp().
 std::string published(std::uint16_t port) {
@@ -52,8 +51,6 @@ std::uint16_t published_port(const std::string& blob) {
   const std::string part = outer.get_text(1000);
   return ByteReader(part).get<std::uint16_t>();
 }
-
-Deadline soon() { return Deadline::after(60s); }
 
 Fd connect_to(std::uint16_t port) {
   auto fd = connect_tcp(kAddress, port, soon());

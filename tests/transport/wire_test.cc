@@ -16,6 +16,7 @@
 #include "hccl/base/socket.h"
 #include "tests/support/blocking.h"
 #include "tests/support/ranks.h"
+#include "tests/transport/loopback.h"
 #include "transport/tcp/frame.h"
 #include "transport/tcp/tcp.h"
 
@@ -31,8 +32,6 @@ using testing::run_ranks;
 using testing::wait_all;
 using namespace std::chrono_literals;
 using Bytes = std::vector<std::byte>;
-
-constexpr char kAddress[] = "127.0.0.1";
 
 /// The output in place of a unit (a frame, or a record of TLS). `from` is the rank that sent the
 /// unit.
