@@ -139,7 +139,7 @@ void check(Communicator& c, std::size_t count, const std::set<Op>& operations, i
 
 const std::set<Op> kAll = {Op::kAllReduce, Op::kReduce, Op::kReduceScatter};
 // Divisible by 2 to 8.
-constexpr std::size_t kCount = 840 * 5;
+constexpr std::size_t kDivisible = 840 * 5;
 
 std::vector<std::string> names() {
   std::set<std::string> all;
@@ -157,7 +157,7 @@ TEST_P(Named, KeepsItsBound) {
     config.algo = "level0:NA;level1:" + GetParam();
     World world(n, config);
     ASSERT_TRUE(world.ok());
-    world.run([](Communicator& c) { check(c, kCount, kAll, 0); });
+    world.run([](Communicator& c) { check(c, kDivisible, kAll, 0); });
   }
 }
 
@@ -181,7 +181,7 @@ TEST_P(ByItself, RoundsOnce) {
     config.deterministic = GetParam().deterministic;
     World world(n, config);
     ASSERT_TRUE(world.ok());
-    for (const std::size_t count : {std::size_t{840}, 40 * kCount}) {
+    for (const std::size_t count : {std::size_t{840}, 40 * kDivisible}) {
       world.run([&](Communicator& c) { check(c, count, GetParam().operations, 1); });
     }
   }

@@ -12,25 +12,16 @@
 #include "hccl/exec/chunk_layout.h"
 #include "hccl/kernels/kernels.h"
 #include "hccl/schedule/algorithm.h"
+#include "tests/core/transports.h"
 #include "tests/support/config.h"
 #include "tests/support/numbers.h"
 #include "tests/support/one_message.h"
 #include "tests/support/world.h"
-#include "transport/registry.h"
 
 namespace hccl::testing {
 namespace {
 
 using core::Communicator;
-
-std::vector<std::string> transports() {
-  std::vector<std::string> names{"auto"};
-  for (const auto& backend : transport::backends()) {
-    // "auto" is shm between the ranks of one host.
-    if (backend.name != "shm") names.emplace_back(backend.name);
-  }
-  return names;
-}
 
 Config config_of(const std::string& transport, const std::string& algorithm) {
   Config config = quiet_config(transport);

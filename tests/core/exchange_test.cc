@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "hccl/kernels/kernels.h"
+#include "tests/core/transports.h"
 #include "tests/support/config.h"
 #include "tests/support/numbers.h"
 #include "tests/support/one_message.h"
 #include "tests/support/world.h"
-#include "transport/registry.h"
 
 namespace hccl::testing {
 namespace {
@@ -27,7 +27,7 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::byte kUntouched{0xEE};
 
-Config config_of(const std::string& transport) {
+Config little_staging(const std::string& transport) {
   Config config = quiet_config(transport);
   config.buffer_mb = 1;  // little staging: reductions run in pieces
   return config;
@@ -196,21 +196,16 @@ void all_to_all_v(Communicator& c, const Counts& counts, DataType type) {
   EXPECT_TRUE(out.gaps_untouched(into));
 }
 
-struct Parameters {
+struct WorldKind {
   std::string transport;
   int size;
 };
 
-void PrintTo(const Parameters& p, std::ostream* out) { *out << p.transport << " " << p.size; }
+void PrintTo(const WorldKind& p, std::ostream* out) { *out << p.transport << " " << p.size; }
 
-std::vector<Parameters> everywhere() {
-  std::vector<Parameters> out;
-  std::vector<std::string> names{"auto"};
-  for (const auto& backend : transport::backends()) {
-    // "auto" is shm between the ranks of one host.
-    if (backend.name != "shm") names.emplace_back(backend.name);
-  }
-  for (const auto& name : names) {
+std::vector<WorldKind> everywhere() {
+  std::vector<WorldKind> out;
+  for (const auto& name : transports()) {
     for (const int size : World::sizes()) {
       if (size <= 4 || size == 8) out.push_back({name, size});
     }
@@ -218,9 +213,9 @@ std::vector<Parameters> everywhere() {
   return out;
 }
 
-class Exchange : public ::testing::TestWithParam<Parameters> {
+class Exchange : public ::testing::TestWithParam<WorldKind> {
  protected:
-  Exchange() : world_(GetParam().size, config_of(GetParam().transport)) {}
+  Exchange() : world_(GetParam().size, little_staging(GetParam().transport)) {}
   World world_;
 };
 
@@ -475,7 +470,7 @@ TEST(Exchanges, ADisagreementIsAnErrorOfAllRanks) {
   for (const char* transport : {"auto", "tcp"}) {
     for (const Disagreement& each : disagreements()) {
       SCOPED_TRACE(std::string(each.name) + " over " + transport);
-      World world(size, config_of(transport));
+      World world(size, little_staging(transport));
       world.run([&](Communicator& c) {
         const Status status = each.call(c);
         EXPECT_EQ(status.code(), Code::kPara) << "rank " << c.rank() << ": " << status.message();
@@ -489,7 +484,7 @@ TEST(Exchanges, ADisagreementIsAnErrorOfAllRanks) {
 }
 
 TEST(Exchanges, ItemsThatDoNotPairAreAnErrorOfBothSides) {
-  World world(World::sizes().size() == 1 ? World::sizes().front() : 2, config_of("auto"));
+  World world(World::sizes().size() == 1 ? World::sizes().front() : 2, little_staging("auto"));
   world.run([](Communicator& c) {
     if (c.size() < 2 || c.rank() > 1) return;
     std::vector<int> good(8), other(c.rank() == 0 ? 8 : 9);

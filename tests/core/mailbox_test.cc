@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "tests/core/transports.h"
 #include "tests/support/world.h"
 #include "transport/nap_sleeper.h"
-#include "transport/registry.h"
 
 namespace hccl::testing {
 namespace {
@@ -246,14 +246,6 @@ TEST_P(Mailboxes, AnAbortEndsWhatWaitsOnAllRanks) {
     EXPECT_TRUE(later->done());
     EXPECT_EQ(later->status().code(), Code::kUnavail);
   });
-}
-
-std::vector<std::string> transports() {
-  std::vector<std::string> names{"auto"};
-  for (const auto& backend : transport::backends()) {
-    if (backend.name != "shm") names.emplace_back(backend.name);  // "auto" is shm here
-  }
-  return names;
 }
 
 INSTANTIATE_TEST_SUITE_P(Everywhere, Mailboxes, ::testing::ValuesIn(transports()),

@@ -63,15 +63,15 @@ const Deviation kDeviations[] = {
     {"plan", [](Call& call) { call.plan = 4711; }},
 };
 
-Config config_for(const std::string& transport, const std::string& algorithm) {
+Config config_with(const std::string& transport, const std::string& algorithm) {
   Config config = quiet_config(transport);
   if (!algorithm.empty()) config.algo = "level0:NA;level1:" + algorithm;
   return config;
 }
 
 // Memory for any of the calls.
-struct Buffers {
-  explicit Buffers(int size)
+struct CallBuffers {
+  explicit CallBuffers(int size)
       : in(2000 * kCount * static_cast<std::size_t>(size) + 64, 1.0F), out(in.size()) {}
   std::vector<float> in;
   std::vector<float> out;
@@ -102,12 +102,12 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
     const Envelope sent = envelope(deviating, 1, 0);
     if (sent == envelope(common, 1, 0)) continue;  // a change that does not count here
     SCOPED_TRACE(std::string(deviation.name) + " on rank " + std::to_string(odd));
-    World world(size, config_for(transport, agreed.algorithm));
+    World world(size, config_with(transport, agreed.algorithm));
     ASSERT_TRUE(world.ok());
     std::vector<Seen> seen(static_cast<std::size_t>(size));
     world.run([&](core::Communicator& communicator) {
       Seen& mine = seen[static_cast<std::size_t>(communicator.rank())];
-      Buffers buffers(size);
+      CallBuffers buffers(size);
       const auto begun = Deadline::Clock::now();
       Call call = communicator.rank() == odd ? deviating : common;
       call.in = buffers.in.data();
@@ -150,13 +150,13 @@ TEST_P(PointToPointMismatch, IsAParameterErrorOnAllRanks) {
         Odd{kCount, DataType::kInt32, "int32"}, Odd{kCount, DataType::kFp16, "fp16"}}) {
     for (const int odd_rank : {0, 1}) {
       SCOPED_TRACE(std::string(odd.words) + " on rank " + std::to_string(odd_rank));
-      World world(3, config_for(GetParam(), ""));
+      World world(3, config_with(GetParam(), ""));
       ASSERT_TRUE(world.ok());
       std::vector<Seen> seen(3);
       world.run([&](core::Communicator& communicator) {
         const int rank = communicator.rank();
         Seen& mine = seen[static_cast<std::size_t>(rank)];
-        Buffers buffers(3);
+        CallBuffers buffers(3);
         const std::uint64_t count = rank == odd_rank ? odd.count : kCount;
         const DataType type = rank == odd_rank ? odd.type : DataType::kFp32;
         const auto begun = Deadline::Clock::now();

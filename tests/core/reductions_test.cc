@@ -15,16 +15,18 @@ namespace {
 
 using core::Communicator;
 
-struct Setting {
+struct ReductionSetting {
   std::string transport;
   std::string algorithm;
   int size;
 };
 
-void PrintTo(const Setting& s, std::ostream* out) { *out << s.transport << " " << s.algorithm; }
+void PrintTo(const ReductionSetting& s, std::ostream* out) {
+  *out << s.transport << " " << s.algorithm;
+}
 
-std::vector<Setting> settings() {
-  std::vector<Setting> all;
+std::vector<ReductionSetting> settings() {
+  std::vector<ReductionSetting> all;
   for (const int size : {1, 2, 3, 5}) all.push_back({"auto", "", size});
   std::set<std::string> seen;
   for (const auto& algorithm : schedule::algorithms()) {
@@ -58,7 +60,7 @@ std::uint32_t folded(ReduceOp op, std::size_t i, int size) {
   return out;
 }
 
-class Reductions : public ::testing::TestWithParam<Setting> {
+class Reductions : public ::testing::TestWithParam<ReductionSetting> {
  protected:
   World world_{GetParam().size, [] {
                  Config config;

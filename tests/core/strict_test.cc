@@ -36,17 +36,17 @@ std::vector<float> in_rank_order(int size, std::size_t count) {
 
 float product(float value, double factor) { return value * static_cast<float>(factor); }
 
-struct Setting {
+struct StrictSetting {
   const char* name;
   const char* transport;
   const char* algo;
   int size;
 };
 
-class Strict : public ::testing::TestWithParam<Setting> {};
+class Strict : public ::testing::TestWithParam<StrictSetting> {};
 
 TEST_P(Strict, BitsAreThoseOfTheFoldInRankOrder) {
-  const Setting& setting = GetParam();
+  const StrictSetting& setting = GetParam();
   Config config;
   config.transport = setting.transport;
   config.algo = setting.algo;
@@ -81,7 +81,7 @@ TEST_P(Strict, BitsAreThoseOfTheFoldInRankOrder) {
 
 // 0.3 of each input, averaged, times 1.7: each step rounds.
 TEST_P(Strict, BitsOfScaledAveragesAreThoseOfTheFoldInRankOrder) {
-  const Setting& setting = GetParam();
+  const StrictSetting& setting = GetParam();
   Config config;
   config.transport = setting.transport;
   config.algo = setting.algo;
@@ -120,12 +120,14 @@ TEST_P(Strict, BitsOfScaledAveragesAreThoseOfTheFoldInRankOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Everywhere, Strict,
-    ::testing::Values(Setting{"host_of_two", "auto", "", 2}, Setting{"host_of_five", "auto", "", 5},
-                      Setting{"tcp_of_two", "tcp", "", 2}, Setting{"tcp_of_five", "tcp", "", 5},
-                      Setting{"ring_asked_for", "shm", "level0:NA;level1:ring", 4}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Everywhere, Strict,
+                         ::testing::Values(StrictSetting{"host_of_two", "auto", "", 2},
+                                           StrictSetting{"host_of_five", "auto", "", 5},
+                                           StrictSetting{"tcp_of_two", "tcp", "", 2},
+                                           StrictSetting{"tcp_of_five", "tcp", "", 5},
+                                           StrictSetting{"ring_asked_for", "shm",
+                                                         "level0:NA;level1:ring", 4}),
+                         [](const auto& info) { return info.param.name; });
 
 // Else the test above could not fail: without strict, a ring folds in another order.
 TEST(Strict, ARingWithoutItGivesOtherBits) {

@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr int kSize = 3;
+constexpr int kRanks = 3;
 // Places on the board beyond the ranks'.
 constexpr std::size_t kPhase = 16;
 
@@ -33,12 +33,12 @@ class Suspicion : public ::testing::TestWithParam<std::string> {
   void start(const std::function<Status(int, core::Communicator&)>& body) {
     Config config = quiet_config(GetParam());
     config.log_level = "warn";
-    for (int r = 0; r < kSize; ++r) {
+    for (int r = 0; r < kRanks; ++r) {
       processes_.start([&, r] {
         const int log = ::open((folder_ / log_of(r)).c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
         if (log < 0 || ::dup2(log, STDERR_FILENO) < 0) return 1;
         Member member;
-        Status status = processes_.enter(member, kSize, r, config);
+        Status status = processes_.enter(member, kRanks, r, config);
         if (status.ok()) status = body(r, *member.world);
         board().first[static_cast<std::size_t>(r)].set(status);
         Processes::leave(member);
@@ -57,11 +57,11 @@ class Suspicion : public ::testing::TestWithParam<std::string> {
     return times;
   }
   bool nobody_is_done() {
-    return std::none_of(board().first.begin(), board().first.begin() + kSize,
+    return std::none_of(board().first.begin(), board().first.begin() + kRanks,
                         [](const Outcome& each) { return each.known.load(); });
   }
   void expect_all_end_well() {
-    for (int r = 0; r < kSize; ++r) {
+    for (int r = 0; r < kRanks; ++r) {
       EXPECT_EQ(processes_.wait(r), 0) << board().first[static_cast<std::size_t>(r)].message();
     }
   }

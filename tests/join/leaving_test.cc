@@ -35,7 +35,7 @@ rlimit limit_that_leaves(std::size_t descriptors) {
 
 // A rank that has no descriptors left reports that, with the limit and the remedy; the other one
 // learns which rank it is.
-TEST(Join, RunningOutOfDescriptorsIsNamed) {
+TEST(Failing, RunningOutOfDescriptorsIsNamed) {
   constexpr int kSize = 2;
   int failures = 0;
   for (const int scarce : {0, 1}) {
@@ -145,7 +145,7 @@ void expect_all_hear_of_lack(int size, int scarce, std::size_t spare,
   board.finish = true;
 }
 
-TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
+TEST(Failing, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
   const auto alltoall = [](core::Communicator& world) {
     std::vector<float> in(16), out(16);
     return world.operations().run({Op::kAllToAll, in.data(), out.data(), 1});
@@ -156,7 +156,7 @@ TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
 }
 
 // Rank 0 cannot take a connection in, or rank 1 cannot make one.
-TEST(Join, AllRanksHearWhichProcessLacksADescriptorForALink) {
+TEST(Failing, AllRanksHearWhichProcessLacksADescriptorForALink) {
   const auto from_rank_1 = [](core::Communicator& world) {
     std::vector<float> data(16);
     return world.operations().run(
@@ -166,7 +166,7 @@ TEST(Join, AllRanksHearWhichProcessLacksADescriptorForALink) {
 }
 
 // The other rank ends before this one comes to its own reason.
-TEST(Join, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
+TEST(Failing, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
   for (const char* const transport : {"auto", "tcp", "shm"}) {
     SCOPED_TRACE(transport);
     const Config config = quiet_config(transport);

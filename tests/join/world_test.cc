@@ -9,7 +9,7 @@
 #include "tests/support/config.h"
 #include "tests/support/processes.h"
 
-namespace hccl::testing {
+namespace hccl::testing::world_test {
 namespace {
 
 using join::Control;
@@ -254,4 +254,4 @@ TEST(World, AnAbsentRankIsNamed) {
 }
 
 }  // namespace
-}  // namespace hccl::testing
+}  // namespace hccl::testing::world_test
