@@ -14,7 +14,7 @@
 #include "tests/support/api_world.h"
 #include "tests/support/calls.h"
 
-namespace hccl::testing {
+namespace hccl::testing::api_test {
 namespace {
 
 constexpr std::uint64_t kTooMany = 0x80000000ull;
@@ -343,4 +343,4 @@ TEST(Api, ABusyCommunicatorIsNotDestroyed) {
 }
 
 }  // namespace
-}  // namespace hccl::testing
+}  // namespace hccl::testing::api_test

@@ -24,7 +24,7 @@
 namespace hccl::testing {
 namespace {
 
-constexpr std::uint32_t kSize = 2;
+constexpr std::uint32_t kProcesses = 2;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kLimit = 200 * kMiB;
 
@@ -72,7 +72,7 @@ class Cgroup {
 struct Board {
   std::atomic<bool> open{false};
   HcclRootInfo info{};
-  std::array<std::array<char, 512>, kSize> why{};
+  std::array<std::array<char, 512>, kProcesses> why{};
 };
 
 /// Takes all that is left, piece by piece: the text of the refusal.
@@ -104,7 +104,7 @@ int run_rank(Board& board, const Cgroup& cgroup, std::uint32_t rank) {
   }
   while (!board.open) std::this_thread::yield();
   HcclComm comm = nullptr;
-  if (HcclCommInitRootInfo(kSize, &board.info, rank, &comm) != HCCL_SUCCESS) {
+  if (HcclCommInitRootInfo(kProcesses, &board.info, rank, &comm) != HCCL_SUCCESS) {
     return fails(3, HcclGetLastErrorText());
   }
   // Both ranks at the same time.
@@ -124,7 +124,7 @@ int run_rank(Board& board, const Cgroup& cgroup, std::uint32_t rank) {
   *number = 1;
   if (HcclAllReduce(number, number, 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, comm, nullptr) !=
           HCCL_SUCCESS ||
-      *number != kSize) {
+      *number != kProcesses) {
     return fails(8, HcclGetLastErrorText());
   }
   return HcclCommDestroy(comm) == HCCL_SUCCESS ? 0 : fails(9, HcclGetLastErrorText());
@@ -136,12 +136,12 @@ TEST(Cgroup, AtItsLimitCallsAreRefusedAndNobodyIsKilled) {
   void* const page =
       ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* const board = new (page) Board;
-  std::array<pid_t, kSize> ranks{};
-  for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+  std::array<pid_t, kProcesses> ranks{};
+  for (std::uint32_t rank = 0; rank < kProcesses; ++rank) {
     ranks[rank] = ::fork();
     if (ranks[rank] == 0) ::_exit(run_rank(*board, cgroup, rank));
   }
-  for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+  for (std::uint32_t rank = 0; rank < kProcesses; ++rank) {
     int status = -1;
     EXPECT_EQ(::waitpid(ranks[rank], &status, 0), ranks[rank]);
     EXPECT_FALSE(WIFSIGNALED(status)) << "rank " << rank << ": signal " << WTERMSIG(status);

@@ -26,7 +26,7 @@
 #include "hccl/hccl_comm.h"
 #include "hccl/hccl_framework.h"
 
-namespace hccl::testing {
+namespace hccl::testing::churn_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -394,5 +394,8 @@ TEST(Churn, RandomOperationsLeaveNothing) {
   }
 }
 
+#undef DO
+#undef ACL
+
 }  // namespace
-}  // namespace hccl::testing
+}  // namespace hccl::testing::churn_test

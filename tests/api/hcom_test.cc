@@ -183,11 +183,11 @@ std::int32_t rank_sum(const char* group, int world_rank) {
   return value;
 }
 
-const std::vector<float> kSizes(160, 64.0F);
+const std::vector<float> kEqualSizes(160, 64.0F);
 const std::vector<float> kTimes(160, 1.0F);
 
 Indices strategy(const char* group, bool* configured, GradSplitForceMode force = FORCE_NONE,
-                 const std::vector<float>& sizes = kSizes,
+                 const std::vector<float>& sizes = kEqualSizes,
                  OriginalGraphShapeType shape = KNOWN_SHAPE) {
   std::vector<float> bytes = sizes, times(sizes.size(), 1.0F);
   const model_feature feature = {"model", static_cast<std::uint32_t>(sizes.size()), bytes.data(),
@@ -664,7 +664,7 @@ TEST(Hcom, SplitStrategiesOfModels) {
       {k30, {}, {25, 29}},
       {{5}, {50, 50}, {0}},
       {{5}, {}, {0}},
-      {kSizes, {60, 20, 20}, {95, 127, 159}},
+      {kEqualSizes, {60, 20, 20}, {95, 127, 159}},
       {{8, 8, 8, 8}, {100, 0}, {3}},
   };
   processes(1, [&](int) {
@@ -740,7 +740,7 @@ TEST(Hcom, WrongArgumentsOfStrategies) {
     SAYS(HcomSetGradFusionBySize("g", 2, negative), HCCL_E_PARA, "-10");
     SAYS(HcomSetGradFusionBySize("", 2, shares), HCCL_E_PARA, "group");
 
-    std::vector<float> sizes = kSizes, times = kTimes;
+    std::vector<float> sizes = kEqualSizes, times = kTimes;
     const model_feature good = {"model", 160, sizes.data(), times.data()};
     std::uint32_t* list = nullptr;
     std::uint32_t length = 77;

@@ -15,7 +15,7 @@
 #include "tests/support/api_world.h"
 #include "tests/support/calls.h"
 
-namespace hccl::testing {
+namespace hccl::testing::overlaps_test {
 namespace {
 
 using Numbers = std::vector<std::uint64_t>;
@@ -235,4 +235,4 @@ TEST(Overlaps, OfGradientsAreRefused) {
 }
 
 }  // namespace
-}  // namespace hccl::testing
+}  // namespace hccl::testing::overlaps_test

@@ -16,7 +16,7 @@
 #include "tests/support/calls.h"
 #include "tests/support/threads.h"
 
-namespace hccl::testing {
+namespace hccl::testing::refused_hcom_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -219,4 +219,4 @@ TEST(RefusedHcom, TheOtherHearsOfItWithinASecond) {
 }
 
 }  // namespace
-}  // namespace hccl::testing
+}  // namespace hccl::testing::refused_hcom_test

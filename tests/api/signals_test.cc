@@ -29,7 +29,7 @@
 #include "hccl/hccl_framework.h"
 #include "tests/support/api_world.h"
 
-namespace hccl::testing {
+namespace hccl::testing::signals_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -380,5 +380,7 @@ TEST(Signals, AThreadThatACallbackStartsHasTheMaskOfTheProgram) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+#undef DO
+
 }  // namespace
-}  // namespace hccl::testing
+}  // namespace hccl::testing::signals_test
