@@ -11,20 +11,46 @@ function(hccl_room name)
   hccl_warnings(${name})
 endfunction()
 
-# hccl_test(NAME SOURCES... LIBS... [LABELS...] [NOT_ASAN cases] [NOT_TSAN cases]): a GoogleTest program, one CTest entry
-# per test program.
+# hccl_test_program(NAME sources...): a program of GoogleTest files.
+function(hccl_test_program name)
+  add_executable(${name} ${ARGN})
+  hccl_warnings(${name})
+  target_link_libraries(${name} PRIVATE hccl_test_main GTest::gtest)
+  if(HCCL_SANITIZE)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
+  endif()
+  if(HCCL_SANITIZE MATCHES "undefined")
+    # The library has these checks. In the tests' own code they take a quarter of the compile time.
+    target_compile_options(${name} PRIVATE -fno-sanitize=null,vptr,alignment)
+  endif()
+endfunction()
+
+# hccl_test(NAME SOURCES... LIBS... [LABELS...] [NOT_ASAN cases] [NOT_TSAN cases] [ALONE]): GoogleTest files, and one
+# CTest entry for their cases. They are linked into the program $hccl_test_program of the room, if it has one, but with
+# ALONE into a program of their own.
 # LABELS: quick, a second or two; slow, half a minute and more; core, which is the default. no_asan: not under the address
 # sanitizer. threads: the ranks are threads, so the thread sanitizer runs it. once: it takes long, so the release does not
 # run it where the address sanitizer does. All its cases must run there.
 # NOT_ASAN, NOT_TSAN: patterns of the cases that a sanitizer leaves out.
 function(hccl_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;NOT_ASAN;NOT_TSAN" "SOURCES;LIBS;LABELS" ${ARGN})
-  add_executable(${name} ${arg_SOURCES})
-  hccl_warnings(${name})
-  target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest GTest::gtest_main)
-  if(HCCL_SANITIZE MATCHES "undefined")
-    # The library has these checks. In the test's own code they take a quarter of its compile time.
-    target_compile_options(${name} PRIVATE -fno-sanitize=null,vptr,alignment)
+  cmake_parse_arguments(arg "ALONE" "TIMEOUT;NOT_ASAN;NOT_TSAN" "SOURCES;LIBS;LABELS" ${ARGN})
+  set(program ${name})
+  set(command ${name})
+  set(unused FALSE)
+  if(hccl_test_program AND NOT arg_ALONE)
+    set(program ${hccl_test_program})
+    list(JOIN arg_SOURCES "," files)
+    set(command ${program} --file=${files})
+    if(HCCL_SANITIZE MATCHES "thread" AND NOT "threads" IN_LIST arg_LABELS)
+      set(unused TRUE)
+    endif()
+  endif()
+  if(NOT unused)
+    if(NOT TARGET ${program})
+      hccl_test_program(${program})
+    endif()
+    target_sources(${program} PRIVATE ${arg_SOURCES})
+    target_link_libraries(${program} PRIVATE ${arg_LIBS})
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
@@ -36,11 +62,11 @@ function(hccl_test name)
     set(filter --gtest_filter=-${arg_NOT_TSAN})
   endif()
   if("threads" IN_LIST arg_LABELS)
-    add_dependencies(thread_tests ${name})
+    add_dependencies(thread_tests ${program})
   endif()
   if(NOT "quick" IN_LIST arg_LABELS AND NOT "slow" IN_LIST arg_LABELS)
     list(APPEND arg_LABELS core)
   endif()
-  add_test(NAME ${name} COMMAND ${name} ${filter})
+  add_test(NAME ${name} COMMAND ${command} ${filter})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
 endfunction()

@@ -148,13 +148,13 @@ for now in "${steps[@]}"; do
       HCCL_TEST_STARTS=1000 python3 tests/join/launched_test.py build/dev/tests/launched_rank mpirun mpiexec.hydra
       build/dev/tests/control_simulation_test --seeds 10000
       build/dev/tests/seek_simulation_test --seeds 100000
-      HCCL_TEST_ROUNDS=560 build/dev/tests/links_test --gtest_filter=TcpLinks.AnyFirstUsersConnect
+      HCCL_TEST_ROUNDS=560 build/dev/tests/transport_tests --gtest_filter=TcpLinks.AnyFirstUsersConnect
       HCCL_TEST_MODELS=long build/dev/tests/model_test
       HCCL_TEST_MODELS=long tests/models/spin_test.py --spin spin --compiler gcc
       for transport in shm tcp; do
-        HCCL_TEST_ABORTS=10000 HCCL_TRANSPORT=$transport HCCL_LOG=off HCCL_FLIGHT_RECORDER_DIR=off build/dev/tests/abort_test
+        HCCL_TEST_ABORTS=10000 HCCL_TRANSPORT=$transport HCCL_LOG=off HCCL_FLIGHT_RECORDER_DIR=off build/dev/tests/api_tests --file=abort_test.cc
       done
-      HCCL_TEST_GROUPS=10000 HCCL_TEST_CHURN=1800 HCCL_LOG=off HCCL_FLIGHT_RECORDER_DIR=off build/dev/tests/churn_test
+      HCCL_TEST_GROUPS=10000 HCCL_TEST_CHURN=1800 HCCL_LOG=off HCCL_FLIGHT_RECORDER_DIR=off build/dev/tests/api_tests --file=churn_test.cc
       LD_PRELOAD=build/dev/tests/support/libhccl_failing_malloc.so HCCL_TEST_FAILURES=3000 HCCL_CONNECT_TIMEOUT=3 HCCL_EXEC_TIMEOUT=3 \
         HCCL_LOG=off HCCL_FLIGHT_RECORDER_DIR=off build/dev/tests/out_of_memory_test
       HCCL_BUILD_DIR=build/dev scripts/torch.sh

@@ -53,33 +53,33 @@ std::vector<std::string> lines(const Result<RankTable>& table) {
   return out;
 }
 
-using Lines = std::vector<std::string>;
+using TableLines = std::vector<std::string>;
 
 TEST(RankTable, Version10PrefersHostAddressAndPort) {
   EXPECT_EQ(lines(parse_rank_table(kTable10)),
-            (Lines{"0 node-a 0 192.168.1.8 17000", "1 node-b 0 10.0.0.2 17000",
-                   "2 node-a 1 192.168.1.9 0", "3 node-b 5 10.0.0.2 18001"}));
+            (TableLines{"0 node-a 0 192.168.1.8 17000", "1 node-b 0 10.0.0.2 17000",
+                        "2 node-a 1 192.168.1.9 0", "3 node-b 5 10.0.0.2 18001"}));
   EXPECT_EQ(parse_rank_table(kTable10).value().version, "1.0");
 }
 
 TEST(RankTable, HostModeDropsPortsThatDoNotTellRanksApart) {
-  EXPECT_EQ(
-      lines(parse_rank_table(kTableHostMode)),
-      (Lines{"0 a 0 fd00::1 0", "1 a 1 fd00::1 0", "2 b 0 fd00::2 17000", "3 b 1 fd00::2 17001"}));
+  EXPECT_EQ(lines(parse_rank_table(kTableHostMode)),
+            (TableLines{"0 a 0 fd00::1 0", "1 a 1 fd00::1 0", "2 b 0 fd00::2 17000",
+                        "3 b 1 fd00::2 17001"}));
 }
 
 TEST(RankTable, OneServerNeedsNoAddress) {
   EXPECT_EQ(lines(parse_rank_table(kTableOneServer)),
-            (Lines{"0 10.1.1.1 0 10.1.1.1 0", "1 10.1.1.1 1 10.1.1.1 0"}));
+            (TableLines{"0 10.1.1.1 0 10.1.1.1 0", "1 10.1.1.1 1 10.1.1.1 0"}));
   EXPECT_EQ(lines(parse_rank_table(replaced(kTableOneServer, "10.1.1.1", "here"))),
-            (Lines{"0 here 0 - 0", "1 here 1 - 0"}));
+            (TableLines{"0 here 0 - 0", "1 here 1 - 0"}));
 }
 
 // The network of the devices may not exist on hosts.
 TEST(RankTable, AServerThatIsAnAddressGoesBeforeItsDevices) {
   EXPECT_EQ(lines(parse_rank_table(replaced(kTable10, "node-a", "10.0.0.1"))),
-            (Lines{"0 10.0.0.1 0 10.0.0.1 17000", "1 node-b 0 10.0.0.2 17000",
-                   "2 10.0.0.1 1 10.0.0.1 0", "3 node-b 5 10.0.0.2 18001"}));
+            (TableLines{"0 10.0.0.1 0 10.0.0.1 17000", "1 node-b 0 10.0.0.2 17000",
+                        "2 10.0.0.1 1 10.0.0.1 0", "3 node-b 5 10.0.0.2 18001"}));
   EXPECT_EQ(lines(parse_rank_table(replaced(kTable10, "node-b", "10.7.7.7")))[1],
             "1 10.7.7.7 0 10.0.0.2 17000");  // it has a host_ip
   EXPECT_EQ(lines(parse_rank_table(replaced(kTableLab, "'s2'", "'10.9.9.9'")))[1],
@@ -88,25 +88,26 @@ TEST(RankTable, AServerThatIsAnAddressGoesBeforeItsDevices) {
 
 TEST(RankTable, Version12) {
   EXPECT_EQ(lines(parse_rank_table(kTable12)),
-            (Lines{"0 a 0 10.0.0.1 0", "1 b 0 10.0.0.2 0", "2 c 0 10.0.0.3 0"}));
+            (TableLines{"0 a 0 10.0.0.1 0", "1 b 0 10.0.0.2 0", "2 c 0 10.0.0.3 0"}));
 }
 
 TEST(RankTable, Version11HasHostProcesses) {
   EXPECT_EQ(lines(parse_rank_table(kTable11)),
-            (Lines{"0 10.0.0.1 -1 10.0.0.1 0", "1 10.0.0.1 -1 10.9.0.1 60100",
-                   "2 10.0.0.2 3 10.0.0.2 60100", "3 10.0.0.2 4 10.0.0.2 60101"}));
+            (TableLines{"0 10.0.0.1 -1 10.0.0.1 0", "1 10.0.0.1 -1 10.9.0.1 60100",
+                        "2 10.0.0.2 3 10.0.0.2 60100", "3 10.0.0.2 4 10.0.0.2 60101"}));
 }
 
 TEST(RankTable, LegacyCloudCountsRanksByServerNameThenDevice) {
   EXPECT_EQ(lines(parse_rank_table(kTableCloud)),
-            (Lines{"0 host10 0 - 0 pod-m", "1 host10 7 10.0.0.7 0 pod-m",
-                   "2 host9 1 10.0.0.6 0 pod-a", "3 host9 2 10.0.0.5 0 pod-z"}));
+            (TableLines{"0 host10 0 - 0 pod-m", "1 host10 7 10.0.0.7 0 pod-m",
+                        "2 host9 1 10.0.0.6 0 pod-a", "3 host9 2 10.0.0.5 0 pod-z"}));
   EXPECT_EQ(parse_rank_table(kTableCloud).value().version, "");
 }
 
 TEST(RankTable, LegacyLabMergesGroups) {
-  EXPECT_EQ(lines(parse_rank_table(kTableLab)), (Lines{"0 s1 0 10.0.0.1 0", "1 s2 0 10.0.0.3 0",
-                                                       "2 s1 1 10.0.0.2 0", "3 s3 0 10.0.0.4 0"}));
+  EXPECT_EQ(lines(parse_rank_table(kTableLab)),
+            (TableLines{"0 s1 0 10.0.0.1 0", "1 s2 0 10.0.0.3 0", "2 s1 1 10.0.0.2 0",
+                        "3 s3 0 10.0.0.4 0"}));
 }
 
 TEST(RankTable, AcceptsWhatTheRulesAllow) {
