@@ -19,8 +19,8 @@ struct Tensor {
   size_t count;
 };
 
-/// The weights of layer l are a matrix of widths[l] rows and widths[l + 1] columns. An object must
-/// not be copied or shared between threads.
+/// The weights of layer l are a matrix of widths[l] rows and widths[l + 1] columns. One thread at a
+/// time may use an object.
 class Mlp {
  public:
   /// widths: inputs, hidden layers, classes. The weights are a function of the seed alone.

@@ -140,9 +140,10 @@ for now in "${steps[@]}"; do
       run_ctest tsan -L '^threads$'
       ;;
     long)
-      # Every test three times, 1,000 starts by each launcher, two installations at once, many simulated worlds, half an hour of churn, 8,700 of a job's 28,000 allocations failing (all,
-      # HCCL_TEST_FAILURES=0, take 80 minutes), models with wider bounds and all mutants, PyTorch's tests with more ranks, Ray, vLLM, every parser under libFuzzer, the path-sensitive
-      # analysis of the library, and the kernels for Arm.
+      # Every test three times, 1,000 starts by each launcher, many simulated worlds, models with wider bounds and all
+      # mutants, half an hour of churn; a job for each of about 8,700 of its 28,000 allocations, which fails
+      # (HCCL_TEST_FAILURES=0: for each of them, in 80 minutes); two installations at once, PyTorch's tests with more
+      # ranks, Ray, vLLM, every parser under libFuzzer, the path-sensitive analysis of the library, the kernels for Arm.
       build dev
       run_ctest dev --repeat until-fail:3
       HCCL_TEST_STARTS=1000 python3 tests/join/launched_test.py build/dev/tests/launched_rank mpirun mpiexec.hydra

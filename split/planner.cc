@@ -145,7 +145,8 @@ class Hull {
     add(most);
   }
 
-  /// The least cost in at most `segments` segments: unused segments have no bytes and no cost.
+  /// A lower bound for the cost of `bytes` in at most `segments` segments. It also holds for plans
+  /// with fewer segments, because the hull begins with 0 bytes at no cost.
   double least(double bytes, std::size_t segments) const {
     if (segments == 0) return bytes > 0 ? std::numeric_limits<double>::infinity() : 0;
     const double each = bytes / static_cast<double>(segments);

@@ -113,7 +113,7 @@ class PluginSession {
   std::unique_ptr<Mesh> mesh_;
 };
 
-/// The host's arguments as OpenArgs. `config` must outlive the result.
+/// The arguments that the loading library passes, as OpenArgs. `config` must outlive the result.
 inline OpenArgs plugin_open_args(const hccl_plugin_open_args& c, Config& config) {
   const auto setting = [&](const char* name) {
     const char* value = c.setting(c.context, name);

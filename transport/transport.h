@@ -1,6 +1,6 @@
 // The interface of transports, which move bytes between ranks. Each backend (shm, tcp, ofi, mpi)
-// has a folder. One test suite (tests/transport/transport_contract_test.cc) checks all of them
-// unchanged.
+// has a folder. The same test suite (tests/transport/transport_contract_test.cc) checks all of
+// them.
 //
 // Threads: one thread at a time uses a Mesh (the executor ensures this). Only abort() may be called
 // from any thread at any time. Ranks may be threads of one process, each with a Mesh of its own.

@@ -202,7 +202,8 @@ Row Bench::measure(std::uint64_t count, HcclComm comm) {
   return row;
 }
 
-/// Every rank rewrites its buffer, so that no earlier result survives.
+/// Begins a round: chooses the root, and writes other input than that of the last round, so that an
+/// earlier result is wrong in this one.
 void Bench::rewrite(Task& t) {
   ++t.round;
   if (!o_.fixed_root) o_.root = static_cast<std::uint32_t>(t.round % ranks_);

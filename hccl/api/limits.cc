@@ -1,5 +1,5 @@
-// Ends a communicator, reports a call that was refused above it, and limits the time of its
-// operations: hccl/hccl_framework.h.
+// Functions of hccl/hccl_framework.h: they end a communicator, report a call that the caller has
+// refused itself, and limit the time of operations.
 #include <chrono>
 
 #include "hccl/api/checks.h"

@@ -61,7 +61,8 @@ constexpr bool has_blocks(Op op) {
 /// operation.
 inline constexpr std::uint64_t kTrials = std::uint64_t{1} << 63;
 
-/// The envelope as it is sent. Ranks compare all of it: any difference is a mismatch.
+/// The envelope as it is sent. A rank compares all of it with the envelope that the peer must have
+/// sent: any difference is a mismatch.
 struct Envelope {
   std::uint64_t sequence = 0;  ///< number of the operation in its communicator, or of a trial
   /// The count of the call, or of all blocks together for reducescatterv and allgatherv. Between

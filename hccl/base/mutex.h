@@ -12,9 +12,11 @@
 #endif
 /// On a member: it may be used only with this lock.
 #define HCCL_GUARDED_BY(mutex) HCCL_LOCKS(guarded_by(mutex))
-/// On a function: the caller must hold the lock; the caller must not hold it; clang does not check.
+/// On a function: the caller must hold the lock.
 #define HCCL_REQUIRES(mutex) HCCL_LOCKS(requires_capability(mutex))
+/// On a function: the caller must not hold the lock.
 #define HCCL_EXCLUDES(mutex) HCCL_LOCKS(locks_excluded(mutex))
+/// On a function: clang does not check its locks.
 #define HCCL_UNCHECKED HCCL_LOCKS(no_thread_safety_analysis)
 
 namespace hccl {

@@ -18,7 +18,8 @@ namespace hccl::core {
 
 class MailboxSleeper final : public Sleeper {
  public:
-  /// `mesh`: the mesh's sleeper, which `mutex` guards like the mesh. Both must outlive the object.
+  /// `mesh`: the sleeper of the mesh. `mutex` guards the mesh and this sleeper. Both arguments must
+  /// outlive the object.
   MailboxSleeper(Sleeper& mesh, Mutex& mutex) : mutex_(mutex) {
     auto* const polled = dynamic_cast<PolledSleeper*>(&mesh);
     auto both = EpollSleeper::create();

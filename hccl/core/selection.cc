@@ -20,9 +20,9 @@ constexpr std::chrono::milliseconds kLocalBudget{50};
 /// last operation the measurement takes less than a second.
 constexpr std::chrono::milliseconds kMessagesBudget{600};
 
-/// The first number of the trials of a probe. For a probe inside a host `scope` is the number of
-/// the host, because each host makes as many trials as its time permits. Between hosts `scope` is
-/// the number of ranks.
+/// The first number of the trials of a probe. Each scope has a range of numbers, because each host
+/// makes as many trials as its time permits. `scope` is the index of the host for a probe inside a
+/// host, and the number of ranks, which is no host's index, for a probe between hosts.
 std::uint64_t trials_of(int scope) { return kTrials + (static_cast<std::uint64_t>(scope) << 32); }
 
 std::uint32_t mark_of(const schedule::Choice& choice) {

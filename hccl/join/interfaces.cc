@@ -58,8 +58,9 @@ bool is_loopback(const sockaddr* address) {
   return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == 127;
 }
 
-// The local address of the default route, which is the route to an address for documentation (RFC
-// 5737, 3849), as no network has such addresses. Sends nothing. Empty without a default route.
+// The local address that the default route uses. The socket is connected to an address for
+// documentation (RFC 5737, 3849). No network has such addresses, so only the default route leads
+// there. Sends nothing. Empty without a default route.
 std::string default_address(int family) {
   sockaddr_in to4 = {};
   sockaddr_in6 to6 = {};

@@ -219,8 +219,8 @@ struct Launcher {
   const char* present;  // two variables, either of which shows the launcher
   const char* too;      // Slurm needs both: a batch script has SLURM_PROCID, too, but no step
   LauncherKind kind;
-  // If these variables have other values, another process or start gave them. The first is the
-  // rank.
+  // The variables that the launcher sets, the rank first. The nearest ancestor in which one of them
+  // has another value has set them.
   std::array<const char*, 6> given;
 };
 

@@ -61,7 +61,7 @@ Result<std::string> read_file(const std::string& path) {
   }
 }
 
-// Whether the table is to be read again: it is JSON, and its status is not "completed".
+// Whether the table is to be read again: it is JSON with a status other than "completed".
 bool incomplete(const std::string& text) {
   const auto parsed = parse_json(text);
   if (!parsed.ok()) return false;

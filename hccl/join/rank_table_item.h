@@ -69,8 +69,8 @@ Status add_rank(TableDraft& draft, RankEntry entry, const TableItem& where);
 /// The highest device_id of a server: this library gives every rank of a host its own device.
 inline constexpr std::uint64_t kLastDevice = 1023;
 
-/// The shortest form of a textual IP address (IPv4 or IPv6, without a zone) that names one host.
-/// Nothing for any other text.
+/// The shortest text of an IP address (IPv4 or IPv6, without a zone). Nothing for any other text,
+/// and for 0.0.0.0 and ::, which name no host.
 std::optional<std::string> canonical_address(std::string_view text);
 
 }  // namespace hccl::join

@@ -82,8 +82,8 @@ Result<Server> read_server(const TableItem& item, bool super_pods) {
   return server;
 }
 
-// With several servers, a device needs a device_ip or its server a host's address. All devices have
-// the same number of addresses, of one family, and no address appears twice.
+// With several servers, each device must have a device_ip, or its server must have a host_ip. All
+// devices have the same number of addresses, of one family, and no address appears twice.
 Status check_addresses(const std::vector<Server>& servers) {
   std::set<std::string_view> seen;
   const std::size_t each = servers.front().devices.front().ips.size();

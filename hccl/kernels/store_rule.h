@@ -20,8 +20,8 @@ struct StoreRule {
   static StoreRule of_this_machine(int ranks,
                                    const std::string& system = "/sys/devices/system/cpu");
 
-  /// For memory that is not read before it is written. `bytes`: size of this rank's buffers in the
-  /// operation.
+  /// How to store into memory that is not read before it is written. `bytes`: size of this rank's
+  /// buffers in the operation.
   Store store(std::size_t bytes) const {
     return bytes > cached_most ? Store::kStream : Store::kCached;
   }

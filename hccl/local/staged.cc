@@ -32,7 +32,8 @@ std::string refuse_none(const Case&, const Topology&) { return ""; }
 Status run_staged(Region& region, const Operation& op) {
   const bool for_each = op.blocks.block_for_each();
   const Pipeline pipe(region, op, for_each ? op.size : 1);
-  // Ranks without data also wait in the barrier, because the block tables are reused.
+  // If no rank has data, the barrier is needed, too, because the next operation reuses the block
+  // tables.
   if (pipe.chunks == 0) return region.barrier();
   for (std::uint64_t step = 0; step <= pipe.chunks; ++step) {
     if (step < pipe.chunks) {

@@ -16,7 +16,8 @@ Schedule allreduce_halving_doubling(const Shape& shape);
 Schedule reduce_scatter_halving_doubling(const Shape& shape);
 Schedule allgather_halving_doubling(const Shape& shape);
 
-// recursive_doubling.cc: the whole vector at distance 1, 2, 4, …; any size.
+// recursive_doubling.cc: partners at distance 1, 2, 4, … exchange their whole vectors; any number
+// of ranks.
 Schedule allreduce_recursive_doubling(const Shape& shape);
 // As recursive doubling, but only one rank of each pair works; 2^k ranks.
 Schedule allreduce_paired_doubling(const Shape& shape);

@@ -35,8 +35,9 @@ constexpr std::size_t kFewMessagesBytes = 256 * kKiB;
 /// For vectors of more than kAllOnHostBytes on one host: with at most this many ranks, every rank
 /// exchanges with every other rank.
 constexpr int kFewOnHost = 4;
-/// Up to this vector size, algorithms with few messages are fastest. Above it the direct exchange
-/// is fastest, in which each rank sends the chunk that it has just folded.
+/// Up to this vector size, algorithms with few messages are fastest. Above it, among at most
+/// kFewOnHost ranks with cores of their own, the direct exchange is fastest, in which each rank
+/// sends the chunk that it has just folded.
 constexpr std::size_t kAllOnHostBytes = std::size_t{4} << 20;
 /// From this chunk size on, a ring's 2 (n - 1) steps are fastest; below it, few long steps are.
 constexpr std::size_t kRingChunkBytes = 64 * kKiB;

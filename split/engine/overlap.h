@@ -49,7 +49,7 @@ class Overlap {
     return create(std::move(communicator), gradients_, type_, op_, segments(), parallel_given_,
                   mode_given_);
   }
-  /// Finishes the segments whose gradients are all ready, together with the other ranks.
+  /// Finishes the segments that have begun: those whose own and earlier gradients are all ready.
   ~Overlap();
   Overlap(const Overlap&) = delete;
   Overlap& operator=(const Overlap&) = delete;

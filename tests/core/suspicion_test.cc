@@ -136,7 +136,7 @@ TEST_P(Suspicion, LateMessagesAndGroupsAreNamed) {
   EXPECT_EQ(said(2, "waits for"), 0) << folder_.read(log_of(2));
 }
 
-// Reports of a wait come twice a second; an hour of them here, on a clock of the test's own.
+// An hour of reports of a wait, twice a second, on a clock of the test's own.
 TEST(SuspicionLine, ComesAfterTwoSecondsAndEveryHalfMinute) {
   std::string text;
   core::Suspicion suspicion(

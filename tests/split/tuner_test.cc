@@ -1,5 +1,5 @@
-// The automatic plan in simulated trainings whose truth is known: it finds the best segments from
-// measurements, and leaves them alone while nothing changes.
+// The automatic plan in simulated trainings, whose costs and ready times the tests know. The plan
+// finds the best segments from measurements, and keeps them while nothing changes.
 #include "split/engine/tuner.h"
 
 #include <gtest/gtest.h>

@@ -148,7 +148,8 @@ void join_among(int size,
   });
 }
 
-/// Whether all bytes of a joining rank have been read at the port, of one connection that is open.
+/// Whether an open connection to the port has sent all bytes with which a rank joins, and these
+/// bytes have been read.
 bool has_joined(std::uint16_t port, const Key& key) {
   std::size_t sent = 0, unread = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

@@ -170,7 +170,8 @@ void exchange(Mesh& mesh, Rank& rank, int& wrong, Status& end) {
   const auto message = [&](int from, std::size_t i) {
     return pattern(sizes[i], 100 * static_cast<std::uint64_t>(from) + i);
   };
-  // Rank 0 sends first, and rank 1 receives first: with asking and without.
+  // Rank 0 posts its sends first, rank 1 its receives. So some large messages are announced (kAsk),
+  // and others find a posted receive (kReady).
   for (const bool sends : {rank.rank() == 0, rank.rank() == 1}) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const std::size_t at = 2 * i + (sends ? 1 : 0);

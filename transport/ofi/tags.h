@@ -10,8 +10,9 @@
 
 namespace hccl::transport::ofi {
 
-/// The tag contains the size, so a message never meets a receive of another size: at such a pair
-/// libfabric's TCP provider would end the connection. The tag contains the number of the message,
+/// The tag contains a hash of the size, so a message meets a receive of another size in 1 of 8,192
+/// cases only: at such a pair libfabric's TCP provider ends the connection. The tag contains the
+/// number of the message,
 /// so the next message does not take the place of a message with a wrong size. The upper bits are a
 /// number that only the ranks of the mesh know, so a stranger's message matches no receive.
 class Tags {
@@ -24,8 +25,8 @@ class Tags {
   /// An internal lane: the sender closes its mesh.
   static constexpr std::uint32_t kGoodbye = 256;
 
-  /// The bits that a provider leaves to its user: those below the highest bit of its
-  /// mem_tag_format.
+  /// The number of bits that a provider leaves to its user: those up to the highest set bit of its
+  /// mem_tag_format, or all if no bit is set.
   static int usable_bits(std::uint64_t mem_tag_format) {
     return mem_tag_format == 0 ? 64 : 64 - std::countl_zero(mem_tag_format);
   }

@@ -70,7 +70,7 @@ Result<std::size_t> read_tls(TlsStream& tls, std::span<const iovec> pieces) {
   for (const iovec& piece : pieces) {
     if (piece.iov_len == 0) continue;
     const auto got = tls.read({static_cast<char*>(piece.iov_base), piece.iov_len});
-    // Returns bytes that came before a failure first. The next call returns the failure.
+    // If bytes came before the failure, returns them. The next call returns the failure.
     if (!got.ok()) return all > 0 ? Result<std::size_t>(all) : got;
     all += *got;
     if (*got < piece.iov_len) break;

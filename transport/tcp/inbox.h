@@ -59,7 +59,8 @@ class Inbox {
 
   // ---- for the door ----
   Answer offer(int peer);
-  /// Delivers the connection after a welcome, or an invalid one if the answer could not be sent.
+  /// After an offer() that was welcome: gives the connection to the mesh. If the answer could not
+  /// be sent, the connection of `arrival` is invalid, and the peer may connect again.
   void deliver(Arrival arrival);
   void lacks(const Status& why);
 

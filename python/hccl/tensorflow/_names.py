@@ -13,7 +13,8 @@ import re
 import zlib
 from typing import Any, Sequence
 
-# For programs whose ranks have different names for one collective; the same on all ranks.
+# HCCL_COMPARE_NAMES=0 ends the comparison, for programs whose ranks name one collective differently. All ranks must
+# have the same value of the variable.
 _COMPARED = os.environ.get("HCCL_COMPARE_NAMES", "1") != "0"
 
 

@@ -25,7 +25,7 @@ for _line in """bool |u1 uint8 1, uint8 |u1 uint8 1, uint16 <u2 uint16 1, uint32
 
 _OPS = dict(SUM="sum", AVG="avg", PRODUCT="prod", MIN="min", MAX="max", PREMUL_SUM="sum")
 _OPS.update(BAND="band", BOR="bor", BXOR="bxor")
-# Truth values are the bytes 0 and 1: so a sum is "or", and a product is "and".
+# Truth values are the bytes 0 and 1. A sum means "or", which is their maximum; a product means "and", their minimum.
 _OF_TRUTH = dict(SUM="max", PRODUCT="min", MIN="min", MAX="max", BAND="min", BOR="max", BXOR="bxor")
 _reductions: dict[Any, tuple[str, float]] = {}  # by operation and type
 

@@ -20,7 +20,7 @@ struct Comm {
   std::string failure;  ///< empty: the communicator works
 };
 
-/// The ranks that the launcher started. The first call joins them. Any thread. Never null.
+/// The ranks that the launcher started. The first call joins them. Any thread.
 Comm& world();
 
 /// The ranks that give the same color, ordered by their keys, which must be 0, 1, 2, ... All ranks

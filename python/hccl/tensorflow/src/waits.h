@@ -22,7 +22,8 @@ struct WaitingOp {
 };
 using WaitingOps = std::multimap<HcclComm, WaitingOp>;
 
-/// While this object lives, an operation of the communicator may wait for other ranks.
+/// Records, for as long as it lives, that an operation of the communicator is perhaps waiting for
+/// other ranks.
 class Waiting {
  public:
   explicit Waiting(HcclComm comm) : Waiting(comm, {kAnyRun, {}}) {}

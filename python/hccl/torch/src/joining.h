@@ -14,7 +14,7 @@ class Joining {
   using Call = std::function<HcclResult(HcclComm*)>;
   /// `operation` is a literal, for errors.
   Joining(const char* operation, Call call);
-  /// Gives up a running call: if it still makes a communicator, the communicator is aborted.
+  /// Gives up a running call. If the call makes a communicator later, that communicator is aborted.
   ~Joining();
   Joining(const Joining&) = delete;
   Joining& operator=(const Joining&) = delete;

@@ -22,8 +22,8 @@ class module_;
 namespace hccl::pytorch {
 
 /// Reduces gradients in the segments of the library's fusion engine (hccl_fusion.h), which
-/// measures, plans and writes traces. The gradients are those of a DistributedDataParallel, each in
-/// a bucket of its own, or a list. Used by one thread at a time, as DDP is.
+/// measures, plans and writes traces. The gradients come from a DistributedDataParallel with one
+/// gradient in each bucket, or from set_gradients(). Used by one thread at a time, as DDP is.
 class GradientPlan {
  public:
   /// Called with the parameters of a segment whose gradients are reduced.

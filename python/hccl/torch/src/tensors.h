@@ -22,8 +22,8 @@ struct Elements {
   HcclDataType type;
 };
 
-/// For moving in blocks, with every type: a type that the library lacks counts as bytes. The
-/// library limits the count of a block, not the total, so the type does not depend on the total.
+/// For calls that move blocks. A tensor whose type the library lacks is passed as bytes. Large
+/// tensors need no wider elements, because the library limits the count of each block only.
 Elements in_blocks(const at::Tensor& tensor);
 /// For moving `parts` equal parts, one at a time: as in_blocks(), but with wider elements if the
 /// library cannot count the elements of a part. The count is that of a part.

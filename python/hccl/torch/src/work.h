@@ -26,8 +26,8 @@ class Work : public c10d::Work {
   ~Work() override;
 
   /// Runs the collective. If the caller would wait anyway and nothing is queued before, it runs on
-  /// this thread, otherwise on the communicator's thread. `run` keeps the tensors alive: callers
-  /// drop their Work.
+  /// this thread, otherwise on the communicator's thread. `run` must own the tensors, because it
+  /// may run after the caller has dropped its Work.
   void start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_waits);
 
   bool wait(std::chrono::milliseconds timeout) override;
