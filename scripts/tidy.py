@@ -5,7 +5,7 @@ BUILD must be built: its generated headers and its lists of headers (ninja) are 
 read again only when it, a header of it, its command, the configuration or clang-tidy has changed; what is known is
 kept in $HCCL_TIDY_CACHE, or ~/.cache/hccl-tidy. $JOBS bounds how many run at once.
 
-Most of the time goes into headers, so files of a folder with equal commands are read together. If a group has an
+Most of the time goes into headers, so files of a target with equal commands are read together. If a group has an
 error, or two of its files cannot stand together, each is read by itself."""
 
 import concurrent.futures
@@ -56,6 +56,10 @@ def key(entry, files, extra):
     text = [extra, " ".join(shlex.split(entry["command"])).replace(ROOT, ".")]  # as quoted as ROOT needs it
     text += [f"{os.path.relpath(f, ROOT) if f.startswith(ROOT) else f} {contents(f)}" for f in sorted(files)]
     return hashlib.sha256("\n".join(text).encode()).hexdigest()
+
+
+def object_of(entry):
+    return re.search(r" -o (\S+)", entry["command"]).group(1)
 
 
 def options(entry):
@@ -116,13 +120,13 @@ def main():
         file = entry["file"]
         if file.startswith(build) or file in kept or (named and file not in named):
             continue
-        files = made_from.get(re.search(r" -o (\S+)", entry["command"]).group(1))
+        files = made_from.get(object_of(entry))
         kept[file] = os.path.join(CACHE, key(entry, files, extra)) if files else None
         if kept[file] and os.path.exists(kept[file]):
             with open(kept[file], encoding="utf-8") as known:
                 said.append((True, known.read()))
         else:
-            groups.setdefault((os.path.dirname(file), options(entry)), []).append(file)
+            groups.setdefault((os.path.dirname(object_of(entry)), options(entry)), []).append(file)
     known = len(said)
     parts = [files[i : i + GROUP] for files in groups.values() for i in range(0, len(files), GROUP)]
     parts.sort(key=lambda files: -sum(map(os.path.getsize, files)))
