@@ -38,7 +38,7 @@ class Trouble(Exception):
 
 
 def library(path):
-    """The folder of the libhccl.so.0 that a path means."""
+    """Returns the folder of the libhccl.so.0 to which a path leads."""
     path = os.path.abspath(path)
     if os.path.isfile(path):
         path = os.path.dirname(path)
@@ -99,7 +99,7 @@ def run(a, folder, transport, memory, ops, sizes):
                 )
                 for rank in range(a.ranks)
             ]
-            codes = [rank.wait() for rank in ranks]  # each ends itself after --limit
+            codes = [rank.wait() for rank in ranks]  # each rank ends itself after --limit
             output.seek(0)
             text = output.read()
     version, figures = read_figures(text)
@@ -112,8 +112,8 @@ def run(a, folder, transport, memory, ops, sizes):
 
 
 def rounds(a, folders, plan, say):
-    """{(transport, memory, op, bytes): ([old us, ...], [new us, ...])}; plan: [(transport, memory,
-    ops, sizes)]."""
+    """Returns {(transport, memory, op, bytes): ([old us, ...], [new us, ...])}, and the times of a
+    cache line. plan: [(transport, memory, ops, sizes)]."""
     found, lines = {}, []
     for turn in range(a.rounds):
         for transport, memory, ops, sizes in plan:
@@ -131,7 +131,7 @@ def ratio(times):
 
 
 def table(found, floor):
-    """Markdown: a row for each operation, a column for each size."""
+    """Returns a Markdown table with a row for each operation and a column for each size."""
     sizes = sorted({case[3] for case in found if case[3]})
     text = ["| transport, memory, operation | " + " | ".join(map(size_text, sizes)) + " |"]
     text.append("|---|" + "---:|" * len(sizes))

@@ -1,5 +1,5 @@
-// The speed of fold() and copy(), beside the machine's own limits: copies and plain loops, with
-// normal and with streaming stores. bytes_per_second counts bytes read and written;
+// Measures the speed of fold() and copy(), beside the machine's own limits: copies and plain loops,
+// with normal and with streaming stores. bytes_per_second counts bytes read and written;
 // items_per_second counts result elements.
 #include <benchmark/benchmark.h>
 
@@ -26,7 +26,7 @@
 namespace hccl::kernels {
 namespace {
 
-// A size for each cache, and one for memory.
+// One size for each cache level, and one size for memory.
 constexpr std::int64_t kSizes[] = {8 << 10, 128 << 10, 4 << 20, 64 << 20};
 
 /// Page-aligned memory that has been written. Every 32-bit word is a small number in all types that
@@ -80,7 +80,7 @@ void copy_streaming(float* c, const float* a, std::size_t n) {
 }
 #endif
 
-/// body(out, a, b, floats) moves `streams` arrays.
+/// Times body(out, a, b, floats), which moves `streams` arrays.
 template <class Body>
 void machine(benchmark::State& state, std::size_t streams, const Body& body) {
   const auto bytes = static_cast<std::size_t>(state.range(0));

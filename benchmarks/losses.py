@@ -3,17 +3,18 @@
 
     benchmarks/losses.py [--ranks 12] [--times 30] [--transports shm,tcp]
 
-Each line is one kind of loss; its times are those of the last survivor, the median and the worst of
-all runs, in milliseconds:
+Each line is one kind of loss. Its times are the median and the worst of all runs, in milliseconds;
+in each run the time of the last survivor counts:
 
     kill      from SIGKILL to the error
-    shrink    the call of shrink() after it
+    shrink    the call of shrink() after the error
     group     a split() of the smaller communicator, and its first allreduce
-    next      a second rank is killed after that: from SIGKILL to the error
+    next      a second rank is killed after these calls: from SIGKILL to the error
 
 Victims are the root (rank 0's process), a relay (rank 1, which has children in the control tree)
-and a leaf (the last rank). "stopped X" stops X with SIGSTOP before another rank is killed; X counts
-neither as a survivor nor as dead. Needs the Python package; ranks are processes of this host.
+and a leaf (the last rank). "stopped X" stops X with SIGSTOP before another rank is killed; X then
+counts neither as a survivor nor as dead. The program needs the Python package; ranks are processes
+of this host.
 """
 
 import argparse
@@ -103,7 +104,7 @@ class Job:
         return max(int(line[1]) - killed for line in heard.values()) / 1e6
 
     def go_on(self):
-        """Milliseconds of the slowest shrink() and split()."""
+        """Returns the milliseconds of the slowest shrink() and of the slowest split()."""
         words = ("shrunk", "group")
         slowest = [max(int(each[2]) for each in self.next(word).values()) for word in words]
         self.next("ready")

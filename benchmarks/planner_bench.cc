@@ -1,5 +1,5 @@
-// How long it takes to cut m gradients into segments: HCCL's rules and the exact planner (8
-// segments).
+// Measures how long it takes to cut m gradients into segments: HCCL's rules and the exact planner
+// (8 segments).
 #include <benchmark/benchmark.h>
 
 #include <random>
@@ -37,7 +37,8 @@ Network network(const benchmark::State& state) {
   return Network(static_cast<std::size_t>(state.range(0)));
 }
 
-/// Communication takes as long as backward: the hard case, where the wire is sometimes idle.
+/// Communication takes as long as backward. This is the hard case, in which the wire is sometimes
+/// idle.
 AffineCost cost_for(const Network& network) { return {400e-6, 0.3 / network.total}; }
 
 void by_size(benchmark::State& state) {
@@ -80,7 +81,7 @@ void planner_table(benchmark::State& state) {
   state.counters["gap_percent"] = 100 * gap;
 }
 
-/// Compute at 90 %, communication at 80 % of their speed while both run.
+/// While both run, compute has 90 % and communication 80 % of its speed alone.
 void planner_contention(benchmark::State& state) {
   const Network net = network(state);
   const AffineCost cost = cost_for(net);

@@ -1,8 +1,8 @@
 """The time of JAX's psum on hccl and on JAX's own Gloo: python benchmarks/seams_jax.py [--ranks N] [--rounds N]
 
-Needs hccl and JAX in this Python. Starts the ranks of both in turn. Also starts a world of one rank, whose psum moves
-no data and takes only JAX's own time. Prints a table of the median call of the slower rank in microseconds, with the
-least and the greatest of all rounds."""
+Needs hccl and JAX in this Python. Starts the ranks with hccl and with Gloo in turn. Also starts a
+world of one rank, whose psum moves no data and takes only JAX's own time. Prints a table of the
+median call of the slower rank in microseconds, with the least and the greatest of all rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = {"64 B": 64, "64 KiB": 1 << 16, "1 MiB": 1 << 20}  # bytes in each proce
 
 
 def measure() -> None:
-    """One rank: prints the median seconds of a call, by size."""
+    """Runs as one rank: prints the median seconds of a call, by size."""
     import jax
     import numpy as np
     from jax.sharding import Mesh, NamedSharding
@@ -44,7 +44,8 @@ def measure() -> None:
 
 
 def run(implementation: str, ranks: int) -> dict[str, float]:
-    """The medians of the slower rank, in microseconds. The ranks get torchrun's variables."""
+    """Returns the medians of the slower rank, in microseconds. The ranks get torchrun's
+    variables."""
     with socket.socket() as first, socket.socket() as second:
         first.bind(("127.0.0.1", 0))
         second.bind(("127.0.0.1", 0))

@@ -31,7 +31,7 @@ def arguments():
 
 
 def once(a, name, size, iterations):
-    """Microseconds of the median iteration."""
+    """Returns the microseconds of the median iteration."""
     options = ["--op", a.op, "-b", size, "-e", size, "-n", iterations, "-w", "3"]
     env = dict(os.environ, HCCL_TRANSPORT="tcp")
     if name != "old":

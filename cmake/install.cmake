@@ -1,26 +1,26 @@
-# The files of an installed tree. The tree can be moved, and it serves as ASCEND_HOME_PATH (ASCEND_DIR)
-# of programs that were written for HCCL:
+# Installs all files. The installed tree can be moved, and programs that were written for HCCL can use it as
+# ASCEND_HOME_PATH (ASCEND_DIR):
 #   include/hccl, include/acl           the headers
 #   <libdir>                            libhccl, plugins, pkg-config and CMake packages
 #   lib64                               libhccl again, when <libdir> has another name
 #   <libdir>/*.debug                    the symbols of stripped libraries, where debuggers look for them
 #   set_env.sh                          the environment of a shell
 include(CMakePackageConfigHelpers)
-# Components, which packages and wheels choose: library, plugins, programs, symbols, and these two.
+# Packages and wheels choose among components: library, plugins, programs, symbols, and the two that follow.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
-set(ascend COMPONENT ascend)  # what only programs for HCCL look for
+set(ascend COMPONENT ascend)  # names that only programs written for HCCL look for
 
 install(FILES hccl.h hccl_comm.h hccl_framework.h hccl_fusion.h hccl_optim.h hccl_types.h hcom.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hccl)
-# acl/ is a room too: its public headers are those with acl in their names, and the codes.
+# acl/ also has source files: its public headers have acl in their names or are in error_codes.
 install(DIRECTORY acl/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/acl
   FILES_MATCHING PATTERN "acl*.h" PATTERN "error_codes/*.h")
 
 install(TARGETS hccl EXPORT hcclTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
 
-# HCCL comes in several libraries. Here they are names of one, so that a program has one runtime
-# with any of them.
+# HCCL consists of several libraries. Here their names are links to one library, so that a program has one runtime
+# whichever of them it links.
 set(links ${PROJECT_BINARY_DIR}/links)
 set(library libhccl.so.${PROJECT_VERSION_MAJOR})
 set(aliases libascendcl.so libacl_rt.so libhcomm.so libmsprofiler.so)
@@ -30,7 +30,7 @@ foreach(alias ${aliases})
   file(CREATE_LINK ${library} ${links}/libdir/${alias} SYMBOLIC)
   install(FILES ${links}/libdir/${alias} DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ascend})
 endforeach()
-# Real links in a real directory: lib64 may be there already, with other things in it.
+# Links single files, not the folder: lib64 may exist already, with other files.
 if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib64")
   file(RELATIVE_PATH from_lib64 /lib64 /${CMAKE_INSTALL_LIBDIR}/${library})
   foreach(name libhccl.so ${library} ${aliases})
@@ -39,7 +39,7 @@ if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib64")
   endforeach()
 endif()
 
-# At installation, because only then the prefix is known.
+# Writes the file at installation, because the prefix is known only then.
 install(CODE "
   set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
   set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")

@@ -11,7 +11,7 @@ macro(needs debian_packages package)
   endif()
 endmacro()
 
-# needs_module(DEBIAN_PACKAGE NAME): of pkg-config
+# needs_module(DEBIAN_PACKAGE NAME): NAME is a module of pkg-config
 macro(needs_module debian_package name)
   if(PkgConfig_FOUND)
     pkg_check_modules(needed_${name} QUIET ${name})

@@ -1,6 +1,6 @@
-# hccl_plugin(TARGET): the rules of every library that is loaded at run time. The library lies in the
-# folder of libhccl.so, exports chosen symbols only, and nothing links it.
-# hccl_plugin(TARGET plugins): of the component plugins, as it needs a library that a host may lack.
+# hccl_plugin(TARGET): the rules of every library that is loaded at run time. The library lies in the folder of
+# libhccl.so, exports chosen symbols only, and no target links it.
+# hccl_plugin(TARGET plugins): puts TARGET into the component plugins, because it needs a library that a host may lack.
 include_guard(GLOBAL)
 function(hccl_plugin target)
   hccl_warnings(${target})

@@ -1,6 +1,6 @@
-# hccl_proto(NAME proto): a static library for one .proto of this folder. Its code is included by its path from
-# the root, which is also its name in Protobuf's table, of which a process has one. Generated code gets no
-# project warnings.
+# hccl_proto(NAME proto): a static library for one .proto of this folder. Other files include the generated code by its
+# path from the root. That path is also the name of the .proto in Protobuf's table, which a process has only once.
+# Generated code gets no project warnings.
 function(hccl_proto name proto)
   file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${proto})
   string(REGEX REPLACE "[.]proto$" ".pb" generated ${PROJECT_BINARY_DIR}/${path})

@@ -1,5 +1,5 @@
-# Code that no message of a collective passes: it runs when ranks join, groups open, ranks fail or settings are read.
-# There a small library counts more than speed: -Os halves this code.
+# This code handles no message of a collective: it runs when ranks join, groups open, ranks fail or settings are read.
+# Here a small library counts more than speed: -Os halves this code.
 set(small $<$<CONFIG:Release,RelWithDebInfo>:-Os>)
 foreach(room hccl_join hccl_control)
   target_compile_options(${room} PRIVATE ${small})

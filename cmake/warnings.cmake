@@ -20,17 +20,17 @@ function(hccl_test_program name)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
   endif()
   if(HCCL_SANITIZE MATCHES "undefined")
-    # The library has these checks. In the tests' own code they take a quarter of the compile time.
+    # The library is built with these checks. In the tests' own code they would take a quarter of the compile time.
     target_compile_options(${name} PRIVATE -fno-sanitize=null,vptr,alignment)
   endif()
 endfunction()
 
 # hccl_test(NAME SOURCES... LIBS... [LABELS...] [NOT_ASAN cases] [NOT_TSAN cases] [ALONE]): GoogleTest files, and one
-# CTest entry for their cases. They are linked into the program $hccl_test_program of the room, if it has one, but with
-# ALONE into a program of their own.
-# LABELS: quick, a second or two; slow, half a minute and more; core, which is the default. no_asan: not under the address
-# sanitizer. threads: the ranks are threads, so the thread sanitizer runs it. once: it takes long, so the release does not
-# run it where the address sanitizer does. All its cases must run there.
+# CTest entry for their cases. If the room has a program $hccl_test_program, the files are linked into it; with ALONE,
+# into a program of their own.
+# LABELS: quick: takes a second or two; slow: takes half a minute or more; core: the default; no_asan: does not run
+# under the address sanitizer; threads: the ranks are threads, so the thread sanitizer runs it; once: takes long, so
+# only the address sanitizer runs it if there is one, and must run all its cases.
 # NOT_ASAN, NOT_TSAN: patterns of the cases that a sanitizer leaves out.
 function(hccl_test name)
   cmake_parse_arguments(arg "ALONE" "TIMEOUT;NOT_ASAN;NOT_TSAN" "SOURCES;LIBS;LABELS" ${ARGN})

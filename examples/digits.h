@@ -30,10 +30,10 @@ struct Digits {
 /// std::runtime_error with one line that names the file and, if possible, the line.
 Digits load_digits(const std::string& path);
 
-/// The numbers 0 to count - 1 in the random order of `seed`.
+/// Returns the numbers 0 to count - 1 in the random order of `seed`.
 std::vector<uint32_t> shuffled(size_t count, uint64_t seed);
 
-/// Rows [begin, end) of `order`, taken from `images`, into `batch` (which is overwritten).
+/// Copies the rows [begin, end) of `order` from `images` into `batch`, which is overwritten.
 void take_rows(const Images& images, const std::vector<uint32_t>& order, size_t begin, size_t end,
                Images* batch);
 

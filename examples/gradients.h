@@ -24,7 +24,7 @@ class Gradients {
   Gradients(const Gradients&) = delete;
   Gradients& operator=(const Gradients&) = delete;
 
-  /// The address of each gradient.
+  /// Returns the address of each gradient.
   const std::vector<float*>& data() const { return data_; }
 
   /// Marks gradient `index` of this rank as complete, so that its segment may be reduced.
@@ -33,7 +33,7 @@ class Gradients {
   /// Returns when all gradients are summed over all ranks.
   void wait();
 
-  /// Goes on in another communicator of the world, where the iteration begins again.
+  /// Continues in another communicator of the world, where the iteration begins again.
   void rebind(HcclComm comm);
 
   /// The segments as index pairs: "[0,5] [6,7]".

@@ -27,7 +27,7 @@ void multiply_tile(const float* __restrict a, const float* __restrict b, float* 
   }
 }
 
-// The results at the right and lower edges that fill no tile, one by one.
+// Computes the results at the right and lower edges that fill no tile, one by one.
 void multiply_edge(const float* a, const float* b, float* c, size_t rows, size_t inner,
                    size_t columns, size_t width) {
   for (size_t i = 0; i < rows; ++i) {

@@ -6,10 +6,10 @@
 
 namespace examples {
 
-/// c = a * b; a is rows x inner, b is inner x columns. c must not overlap a or b.
+/// Computes c = a * b; a is rows x inner, b is inner x columns. c must not overlap a or b.
 void multiply(const float* a, const float* b, float* c, size_t rows, size_t inner, size_t columns);
 
-/// out (columns x rows) = in (rows x columns) transposed. They must not overlap.
+/// Writes `in` (rows x columns), transposed, to `out` (columns x rows). They must not overlap.
 void transpose(const float* in, float* out, size_t rows, size_t columns);
 
 }  // namespace examples

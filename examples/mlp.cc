@@ -42,8 +42,8 @@ Mlp::Mlp(std::vector<size_t> widths, uint64_t seed)
     offset += bias_count + weight_count;
   }
   weights_.assign(offset, 0.0f);
-  // Biases start at 0. Weights are uniform, with a width that keeps the signals' size across
-  // layers.
+  // Biases start at 0. Weights are uniform in a range that keeps the values of all layers about
+  // equally large.
   for (size_t layer = 0; layer < layers(); ++layer) {
     const Tensor& tensor = tensors_[weight_index(layer)];
     const auto limit = static_cast<float>(std::sqrt(6.0 / static_cast<double>(widths_[layer])));
@@ -88,7 +88,8 @@ size_t Mlp::correct(const Images& images) const {
 void Mlp::backward(const Images& images, float scale, const std::vector<float*>& gradients,
                    const std::function<void(uint32_t)>& done) {
   const size_t count = images.size();
-  // The gradient of the loss by the scores is the probability, less 1 for the right class.
+  // The gradient of the loss with respect to the scores is the probability, less 1 for the right
+  // class.
   delta_ = probabilities_;
   for (size_t i = 0; i < count; ++i) delta_[i * widths_.back() + images.labels[i]] -= 1;
   for (float& value : delta_) value *= scale;

@@ -55,8 +55,8 @@ class Mlp {
   std::vector<float> weights_;
   std::vector<std::vector<float>> outputs_;  // of each layer, after ReLU
   std::vector<float> probabilities_;
-  std::vector<float> delta_;       // gradient of the loss by the outputs of the current layer
-  std::vector<float> next_delta_;  // the same for the layer before
+  std::vector<float> delta_;       // gradient with respect to the current layer's outputs
+  std::vector<float> next_delta_;  // gradient with respect to the previous layer's outputs
   std::vector<float> transposed_;
 };
 

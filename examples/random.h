@@ -1,5 +1,6 @@
-// A small random number generator: the same numbers on every machine, with every standard library
-// and in both languages of the examples (the distributions of <random> differ between libraries).
+// A small random number generator. It gives the same numbers on every machine, with every standard
+// library, and in both languages of the examples (the distributions of <random> differ between
+// libraries).
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,12 @@ constexpr uint64_t scramble(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Number `index` of the random sequence `seed`, computed without state.
+/// Returns number `index` of the random sequence `seed`, computed without state.
 constexpr uint64_t random_bits(uint64_t seed, uint64_t index) {
   return scramble(scramble(seed) + (index + 1) * 0x9E3779B97F4A7C15u);
 }
 
-/// The same number as a float, uniform in [-1, 1).
+/// Returns the same number as a float, uniform in [-1, 1).
 constexpr float random_float(uint64_t seed, uint64_t index) {
   constexpr int kFraction = 23;  // every such value is exact in a float
   const auto bits = static_cast<int32_t>(random_bits(seed, index) >> (64 - kFraction - 1));

@@ -1,6 +1,6 @@
 // Trains a network on handwritten digits with the ranks that mpirun starts. Every rank computes the
-// gradients of its share of each batch. HCCL sums them, segment by segment, as backward completes
-// them. If a rank dies, the others go on.
+// gradients of its share of each batch. HCCL sums the gradients, segment by segment, as backward
+// completes them. If a rank dies, the other ranks continue.
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr float kMomentum = 0.9f;
 
-// The rows of this rank if the ranks divide `count` rows as evenly as possible.
+// The rows of this rank, if `count` rows are divided over the ranks as evenly as possible.
 struct Share {
   Share(size_t count, const World& world)
       : begin(count * world.rank() / world.size()),
@@ -32,8 +32,8 @@ struct Share {
   size_t end;
 };
 
-// The state of a rank that trains, and goes on if another rank dies. Its steps are the batches of
-// all epochs, and a test after each epoch.
+// The state of a rank that trains, and continues if another rank dies. The steps of the training
+// are the batches of all epochs, and a test after each epoch.
 class Training {
  public:
   Training(World* world, const Digits& digits, const Options& options, Mlp* network,
@@ -62,8 +62,9 @@ class Training {
     }
   }
 
-  // A rank has died. The other ranks make a smaller world, and all take the weights of a rank that
-  // has made the most steps: some ranks may have finished a step that others could not finish.
+  // Called when a rank has died. The other ranks make a smaller world, and all take the weights of
+  // a rank that has made the most steps: some ranks may have finished a step that others could not
+  // finish.
   void go_on() {
     world_.shrink([this](HcclComm smaller) { gradients_.rebind(smaller); });
     const auto own = static_cast<int64_t>(step_ * world_.size() + world_.rank());
@@ -152,16 +153,16 @@ class Training {
   Gradients& gradients_;
   std::vector<float> velocity_;
   const size_t batch_limit_;
-  const size_t batches_;  // of an epoch
+  const size_t batches_;  // batches of an epoch
   size_t step_ = 0;       // the next step; the weights contain all earlier steps
   int epoch_ = 0;         // the epoch of order_
   std::vector<uint32_t> order_;
   Images mine_;
-  double loss_ = 0;  // of this rank, in this epoch
+  double loss_ = 0;  // sum of this rank's losses in this epoch
   int64_t seen_ = 0;
 };
 
-// Runs `body` again until no rank dies while it runs.
+// Runs `body` until no rank has died during the run; calls `between` before each new run.
 void survive(const std::function<void()>& body, const std::function<void()>& between) {
   for (bool failed = false;;) {
     try {
@@ -175,7 +176,7 @@ void survive(const std::function<void()>& body, const std::function<void()>& bet
   }
 }
 
-// 64 bits that change with any bit of any weight.
+// Returns 64 bits that change with any bit of any weight.
 uint64_t digest(const std::vector<float>& weights) {
   uint64_t sum = 0;
   for (size_t i = 0; i < weights.size(); ++i) {

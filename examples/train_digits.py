@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains a network on handwritten digits with the ranks that mpirun starts.
 
-The same network, data, options and printed lines as train_digits.cc: every rank computes the
-gradients of its share of each batch; HCCL sums them, segment by segment, as backward completes
-them. If a rank dies, the others go on.
+It has the same network, data, options and printed lines as train_digits.cc. Every rank computes the
+gradients of its share of each batch; HCCL sums the gradients, segment by segment, as backward
+completes them. If a rank dies, the other ranks continue.
 """
 
 import math
@@ -48,7 +48,7 @@ def random_bits(seed, indices):
 
 
 def random_float(seed, indices):
-    """The same numbers as float32, uniform in [-1, 1)."""
+    """Returns random_bits() as float32 numbers, uniform in [-1, 1)."""
     bits = (random_bits(seed, indices) >> np.uint64(40)).astype(np.int32)
     return (bits - (1 << 23)).astype(np.float32) / np.float32(1 << 23)
 
@@ -62,7 +62,8 @@ def shuffled(count, seed):
 
 
 def load_digits(path):
-    """Returns images and labels to train, images and labels of the test (the last fifth)."""
+    """Returns images and labels for training, and images and labels for the test (the last
+    fifth)."""
     images, labels = [], []
     with open(path, encoding="ascii", errors="replace") as file:
         for number, line in enumerate(file, 1):
@@ -145,7 +146,8 @@ class Mlp:
         return int((self.probabilities.argmax(axis=1) == labels).sum())
 
     def backward(self, labels, scale, gradients, done):
-        """Fills gradients of (scale * sum of losses); calls done(i) when gradient i is complete."""
+        """Fills `gradients` with those of (scale * sum of losses). Calls done(i) when gradient i is
+        complete."""
         delta = self.probabilities.copy()
         delta[np.arange(len(labels)), labels] -= 1
         delta *= np.float32(scale)
@@ -163,7 +165,8 @@ class Mlp:
 
 
 def share(count, comm):
-    """The rows of this rank if the ranks divide `count` rows as evenly as possible."""
+    """Returns the rows of this rank, if `count` rows are divided over the ranks as evenly as
+    possible."""
     return slice(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
 
 
@@ -175,8 +178,8 @@ def total(comm, value, dtype, op="sum"):
 
 
 class Training:
-    """The state of a rank that trains, and goes on if another rank dies. Its steps are the batches
-    of all epochs, and a test after each epoch."""
+    """The state of a rank that trains, and continues if another rank dies. The steps of the
+    training are the batches of all epochs, and a test after each epoch."""
 
     def __init__(self, comm, digits, options):
         self.comm, self.options = comm, options
@@ -198,7 +201,7 @@ class Training:
         self.steps = options.epochs * (self.batches + 1)
         self.step = 0  # the next step; the weights contain all earlier steps
         self.epoch = 0  # the epoch of `order`
-        self.loss, self.seen = 0.0, 0  # of this rank, in this epoch
+        self.loss, self.seen = 0.0, 0  # sums of this rank in this epoch
 
     def say(self, text):
         if self.comm.rank == 0:
@@ -228,8 +231,8 @@ class Training:
 
         self.fusion.mark("fp_start")
         loss = self.network.forward(self.images[mine], self.labels[mine])
-        # Scaled by the size of the whole batch. So the sum over the ranks is the gradient of the
-        # mean loss for any number of ranks and any shares.
+        # The loss is scaled by the size of the whole batch. So the sum of the gradients over the
+        # ranks is the gradient of the mean loss, for any number of ranks and any shares.
         self.network.backward(
             self.labels[mine], 1 / len(rows), self.gradients, self.fusion.ready
         )
@@ -254,9 +257,9 @@ class Training:
         self.say(f"epoch {epoch}: loss {loss:.6f} test accuracy {right:.4f}")
 
     def go_on(self):
-        """A rank has died. The other ranks make a smaller world, and all take the weights of a rank
-        that has made the most steps: some ranks may have finished a step that others could not
-        finish."""
+        """Called when a rank has died. The other ranks make a smaller world, and all take the
+        weights of a rank that has made the most steps: some ranks may have finished a step that
+        others could not finish."""
         smaller = self.comm.shrink()
         self.fusion.rebind(smaller)
         self.comm.destroy()
@@ -271,7 +274,7 @@ class Training:
 
 
 def digest(weights):
-    """64 bits that change with any bit of any weight."""
+    """Returns 64 bits that change with any bit of any weight."""
     places = np.arange(len(weights), dtype=np.uint64) << np.uint64(32)
     return int(scramble(places | weights.view(np.uint32)).sum(dtype=np.uint64))
 
@@ -287,13 +290,13 @@ def write_weights(path, weights):
 
 
 def segment_text(last_indices):
-    """[5, 7] as "[0,5] [6,7]"."""
+    """Returns [5, 7] as "[0,5] [6,7]"."""
     first = [0] + [last + 1 for last in last_indices[:-1]]
     return " ".join(f"[{a},{b}]" for a, b in zip(first, last_indices))
 
 
 def report(training):
-    """Returns the exit status."""
+    """Prints the result of the training. Returns the exit status."""
     comm, network, options = training.comm, training.network, training.options
     value = digest(network.weights)
     signed = value - (1 << 64) if value >> 63 else value
@@ -311,7 +314,7 @@ def report(training):
 
 
 def train(comm, digits, options):
-    """Returns the exit status."""
+    """Trains and reports. Returns the exit status."""
     try:
         training = Training(comm, digits, options)
     except hccl.HcclError as error:

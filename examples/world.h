@@ -1,5 +1,5 @@
-// The ranks that train together: joining, leaving, and an exception that explains every HCCL
-// failure.
+// The ranks that train together. Joins and leaves, and turns every HCCL failure into an exception
+// that explains it.
 #pragma once
 
 #include <hccl/hccl.h>
@@ -24,7 +24,8 @@ class HcclFailure : public std::runtime_error {
   HcclResult code_;
 };
 
-/// Joins in the constructor; without a launcher it is a world of one. Used by one thread at a time.
+/// The constructor joins the ranks; without a launcher they are a world of one. Used by one thread
+/// at a time.
 class World {
  public:
   World();
@@ -45,11 +46,12 @@ class World {
   double sum(double value) const;
   void broadcast(std::vector<float>* data, uint32_t root) const;
 
-  /// After a rank has died: goes on with the ranks that live. `rebind` moves the users of the old
-  /// communicator to the new communicator, before the old communicator ends.
+  /// Called after a rank has died: continues with the ranks that live. `rebind` moves the users of
+  /// the old communicator to the new one, before the old communicator is destroyed.
   void shrink(const std::function<void(HcclComm)>& rebind);
 
-  /// Leaves; must be the last call. The destructor leaves too, but cannot report a failure.
+  /// Leaves the world; must be the last call. The destructor leaves too, but cannot report a
+  /// failure.
   void leave();
 
  private:

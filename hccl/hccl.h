@@ -2,9 +2,9 @@
  *
  * Counts are numbers of elements. All ranks of the communicator call the same operations in the
  * same order, with the same count, type, reduce operation and root. If the calls differ, all ranks
- * get HCCL_E_PARA, and the error text has both calls. The same happens if the library rejects the
- * call of a rank while other ranks wait for it, unless the rank makes the right call within half a
- * second.
+ * get HCCL_E_PARA, and the error text has both calls. If the library rejects the call of one rank
+ * while other ranks wait for that rank, the rank has half a second to make the right call. If the
+ * rank does not, all ranks get HCCL_E_PARA, too.
  *
  * Streams: with a NULL stream the operation runs on the caller's thread and is done on return. With
  * a created stream the call checks the arguments and gives the operation its place in the order of
@@ -14,19 +14,19 @@
  * and collected.
  *
  * Buffers belong to the operation until it is done. Send buffers are not written, unless they are
- * also the receive buffer. The receive buffer may overlap other memory of the operation only in
- * place, as each function says. In a V operation the block that a rank sends to itself may be in
- * place. Send buffers may overlap each other. Device memory that is mapped at two addresses is one
- * memory. Arrays of counts are read before the call returns. No alignment is needed. An operation
- * with a count of 0 succeeds and moves nothing, but all ranks must still call it.
+ * also the receive buffer. The receive buffer may overlap another buffer of the operation only if
+ * the call is in place, as each function defines it. In a V operation the block that a rank sends
+ * to itself may be in place. Send buffers may overlap each other. Two mappings of the same device
+ * memory overlap. Arrays of counts are read before the call returns. No alignment is needed. An
+ * operation with a count of 0 succeeds and moves nothing, but all ranks must still call it.
  *
  * Types: all types can be moved. All types except HIF8 and FP8E8M0 can be reduced, with every
  * reduce operation. Numeric rules: README.md.
  *
  * Errors. After an error marked * the communicator has failed for good: destroy it.
  *   HCCL_E_PTR           the communicator, or a required array or buffer, is null
- *   HCCL_E_PARA          count > 0x7FFFFFFF, a rank out of range, a block beyond all memory,
- *                        buffers that overlap, or not a stream
+ *   HCCL_E_PARA          count > 0x7FFFFFFF, a rank out of range, a block beyond the address
+ *                        space, buffers that overlap, or an invalid stream
  *   HCCL_E_PARA *        the calls of the ranks differ
  *   HCCL_E_NOT_SUPPORT   unknown type or reduce operation
  *   HCCL_E_REMOTE *      a rank died
@@ -50,8 +50,8 @@ HcclResult HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataT
 HcclResult HcclBroadcast(void* buf, uint64_t count, HcclDataType dataType, uint32_t root,
                          HcclComm comm, aclrtStream stream);
 
-/** sendBuf holds recvCount elements for each rank; recvBuf = the reduction of the block of this
- * rank. In place if recvBuf == sendBuf + rank * recvCount. */
+/** sendBuf holds one block of recvCount elements for each rank. recvBuf = the reduction of all
+ * ranks' blocks for this rank. In place if recvBuf == sendBuf + rank * recvCount. */
 HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount,
                              HcclDataType dataType, HcclReduceOp op, HcclComm comm,
                              aclrtStream stream);
@@ -61,8 +61,8 @@ HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount,
 HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclDataType dataType,
                          HcclComm comm, aclrtStream stream);
 
-/** recvBuf of the root = the reduction of all sendBufs. Other ranks do not use recvBuf; there it
- * may be null. In place if sendBuf == recvBuf. */
+/** recvBuf of the root = the reduction of all sendBufs. Other ranks do not use recvBuf and may pass
+ * null. In place if sendBuf == recvBuf. */
 HcclResult HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType,
                       HcclReduceOp op, uint32_t root, HcclComm comm, aclrtStream stream);
 
@@ -72,9 +72,9 @@ HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDat
                        uint32_t root, HcclComm comm, aclrtStream stream);
 
 /** Block r of sendBuf is for rank r: sendCounts[r] elements from element sendDispls[r] on. recvBuf
- * = the reduction of the block of this rank, folded in rank order. The arrays hold one uint64_t for
- * each rank and are the same on all ranks. HCCL_E_PARA: recvCount is not sendCounts[rank]; recvBuf
- * is sendBuf. */
+ * = the reduction of all ranks' blocks for this rank, in rank order. The arrays hold one uint64_t
+ * for each rank and are the same on all ranks. HCCL_E_PARA: recvCount is not sendCounts[rank];
+ * recvBuf is sendBuf. */
 HcclResult HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sendDispls,
                               void* recvBuf, uint64_t recvCount, HcclDataType dataType,
                               HcclReduceOp op, HcclComm comm, aclrtStream stream);
@@ -109,16 +109,17 @@ HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, Hccl
                           const void* recvBuf, HcclDataType recvType, HcclComm comm,
                           aclrtStream stream);
 
-/** Pairs with HcclRecv on destRank. Returns after the receiver has joined. */
+/** Sends to a matching HcclRecv on destRank. The send ends only after destRank has begun to
+ * receive. */
 HcclResult HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32_t destRank,
                     HcclComm comm, aclrtStream stream);
 HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank,
                     HcclComm comm, aclrtStream stream);
 
 /** Runs sends and receives concurrently, so their order does not matter. Items with the same peer
- * and direction pair in order, also with HcclSend, HcclRecv and groups of the peer. A rank may send
- * to itself if it receives from itself as often. Without items the call succeeds and does nothing.
- * HCCL_E_NOT_SUPPORT inside a group. */
+ * and direction match in order. On the peer, the matching operation may also be an HcclSend, an
+ * HcclRecv or part of a group of calls. A rank may send to itself if it receives from itself as
+ * often. Without items the call succeeds and does nothing. HCCL_E_NOT_SUPPORT inside a group. */
 HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm,
                              aclrtStream stream);
 

@@ -1,13 +1,13 @@
-/* Communicators: joining, leaving, asking. Valid C99 and C++11.
+/* Communicators: joining, leaving, queries. Valid C99 and C++11.
  *
  * Threads: functions may be called from any thread. One communicator is used by one thread at a
  * time; different communicators may be used at the same time. Ranks may be threads of one process.
  *
- * File descriptors: 0 to 2 belong to the program. If one of these is closed, joining opens it on
- * /dev/null. If the program closes a descriptor of the library (closefrom, dup2), later calls fail,
- * and the error text gives that reason. If a file gets the number of such a descriptor, the library
- * neither writes nor closes the file. The library takes a socket with such a number for its own,
- * and may send bytes to this socket or take bytes from it.
+ * File descriptors: 0 to 2 belong to the program. If one of these is closed, joining opens
+ * /dev/null in its place. If the program closes a descriptor of the library (closefrom, dup2),
+ * later calls fail, and the error text gives that reason. If a file gets the number of such a
+ * descriptor, the library neither writes nor closes the file. But if a socket of the program gets
+ * such a number, the library mistakes the socket for its own, and may send or receive bytes on it.
  *
  * Errors: any failure leaves a readable text in HcclGetLastErrorText(). HCCL_E_PTR for a null
  * pointer or a null communicator; HCCL_E_PARA for an invalid or destroyed communicator. */
@@ -46,17 +46,17 @@ HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootI
                                       const HcclCommConfig* config, HcclComm* comm);
 
 /** Joins the ranks of a rank table (the path of a .json file, at most 4095 bytes); rank is the
- * rank_id. HCCL_E_UNAVAIL while this rank of the same file is joined already. */
+ * rank_id. HCCL_E_UNAVAIL: this rank of this file has joined already. */
 HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclComm* comm);
 
 /** As HcclCommInitClusterInfo, with a configuration as for HcclCommInitRootInfoConfig. */
 HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank,
                                          HcclCommConfig* config, HcclComm* comm);
 
-/** A communicator of ndev ranks, all of them in this process: comms[i] is rank i, on devices[i].
+/** Makes a communicator of ndev ranks, all in this process: comms[i] is rank i, on devices[i].
  * Returns when all have joined; if one fails, no communicator is made. HCCL_E_PARA: ndev is 0, or a
- * device is not one of this host or is listed twice. Each rank's operations are called from a
- * thread of its own, or on a stream of its own. */
+ * device does not exist on this host or is listed twice. The program calls the operations of each
+ * rank on a separate thread or a separate stream. */
 HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms);
 
 /** Joins the ranks that a launcher started; the program configures nothing. The library reads the
@@ -83,7 +83,7 @@ HcclResult HcclCommDestroy(HcclComm comm);
 
 /* ---- Configuration ---- */
 
-/** Fills *config with "nothing set". Null is ignored. */
+/** Sets every field of *config to its default, which means "not set". Null is ignored. */
 static inline void HcclCommConfigInit(HcclCommConfig* config) {
   struct {
     size_t size;
@@ -124,7 +124,8 @@ HcclResult HcclGetConfig(HcclConfig config, HcclConfigValue* configValue);
 HcclResult HcclSetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue configValue);
 HcclResult HcclGetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue* configValue);
 
-/** How operations run, with HCCL's names; the numbers differ from those of hcclOpExpansionMode. */
+/** The ways to run operations. Names and values are HCCL's. The field hcclOpExpansionMode uses
+ * other values. */
 typedef enum {
   HCCL_OP_EXPANSION_MODE_INVALID = -1,
   HCCL_OP_EXPANSION_MODE_AI_CPU = 0,
@@ -147,9 +148,9 @@ typedef enum {
   HCCL_CONFIG_TYPE_UDI = 4                   /**< HCCL_E_NOT_SUPPORT */
 } HcclConfigType;
 
-/** The communicator's configuration. The expansion mode is the configured one, HOST by default.
- * HCCL_E_PARA: infoLen is not the size of the requested value or, for the text, is less than that
- * size. */
+/** Writes one setting of the communicator to *info. The expansion mode is the configured mode, by
+ * default HOST. HCCL_E_PARA: infoLen is not the size of the setting's type, or is too small for the
+ * text of HCCL_CONFIG_TYPE_HCCL_ALGO. */
 HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t infoLen, void* info);
 
 /* ---- Queries ---- */
@@ -171,7 +172,7 @@ HcclResult HcclCommGetStatus(const char* commId, HcclCommStatus* status);
  * HcclGetLastErrorText() and every later operation give the reason. Never blocks. */
 HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError);
 
-/** Returns when every rank of comm has called it. */
+/** Returns when every rank of comm has called HcclBarrier. */
 HcclResult HcclBarrier(HcclComm comm, aclrtStream stream);
 
 /** Begins to collect the operations that the calling thread calls; HcclGroupEnd issues them
@@ -183,17 +184,17 @@ HcclResult HcclGroupEnd(void);
 /** Whether the calling thread has a group open. */
 HcclResult HcclGroupStatusGet(bool* isGroupEnabled);
 
-/** The short lower-case text of a code. Static. */
+/** Returns a short lower-case text for a code. The text is never freed. */
 const char* HcclGetErrorString(HcclResult code);
 
-/** The text of the calling thread's last failed call: it names the argument or the ranks, the
- * operation and what to do. Valid until the thread's next failing call. An addition to HCCL's
- * interface. */
+/** Returns the text of the calling thread's last failed call. The text names the argument or the
+ * ranks, the operation, and a remedy. It is valid until the thread's next failed call. An addition
+ * to HCCL's interface. */
 const char* HcclGetLastErrorText(void);
 
 /** An algorithm, for one operation, size and kind of memory. Later versions append fields. */
 typedef struct {
-  char name[32];      /**< HCCL_ALGO has it as "level0:<name>" or "level1:<name>" */
+  char name[32];      /**< in HCCL_ALGO: "level0:<name>" or "level1:<name>" */
   char reason[256];   /**< why the algorithm was refused or chosen, cut to fit; else "" */
   double predictedUs; /**< predicted duration in microseconds; 0: unknown */
   uint32_t level;     /**< 0: inside a host, by shared memory; 1: by messages */
@@ -219,9 +220,9 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
  * streams. Running operations go on to their end. Operations of other ranks wait for this rank. A
  * suspended communicator may be suspended again. */
 HcclResult HcclCommSuspend(HcclComm comm);
-/** Operations are accepted again. A rejected operation has not begun: repeat it. If the
- * communicator has failed, the result is its failure. Resuming a communicator that is not suspended
- * succeeds. */
+/** Operations are accepted again. A rejected operation has not begun, so the program repeats the
+ * operation. If the communicator has failed, the result is that failure. Resuming a communicator
+ * that is not suspended succeeds. */
 HcclResult HcclCommResume(HcclComm comm);
 
 /** A callback that HcclCommDestroy and HcclCommResume call on their thread, before and after the
@@ -240,39 +241,42 @@ HcclResult HcclCommRegCommStateCallback(const char* regName, HcclCommStateCallba
  * and is copied through a staging area. */
 
 /** Records a range of addresses. alignment and flags must be 0. HCCL_E_PARA: size is 0, or the
- * range overlaps one of this communicator. */
+ * range overlaps another range of this communicator. */
 HcclResult HcclCommSetMemoryRange(HcclComm comm, void* baseVirPtr, size_t size, size_t alignment,
                                   uint64_t flags);
-/** HCCL_E_PARA: no range begins there, or memory in it is active. */
+/** Removes a range. HCCL_E_PARA: no range begins at baseVirPtr, or memory in the range is active.
+ */
 HcclResult HcclCommUnsetMemoryRange(HcclComm comm, void* baseVirPtr);
-/** Records memory (a handle of aclrtMallocPhysical) in a range. offset and flags must be 0.
- * HCCL_E_PARA: the memory is not inside one range, or overlaps active memory. */
+/** Records that memory inside a range is active. handle comes from aclrtMallocPhysical. offset and
+ * flags must be 0. HCCL_E_PARA: the memory is not inside one range, or overlaps active memory. */
 HcclResult HcclCommActivateCommMemory(HcclComm comm, void* virPtr, size_t size, size_t offset,
                                       aclrtDrvMemHandle handle, uint64_t flags);
-/** HCCL_E_PARA: no active memory begins there. */
+/** Ends the record of active memory. HCCL_E_PARA: no active memory begins at virPtr. */
 HcclResult HcclCommDeactivateCommMemory(HcclComm comm, void* virPtr);
 
-/** Registers size bytes at addr of every rank as one window. Collective; flag must be 1.
- * HCCL_E_PARA on all ranks: the sizes differ. */
+/** Registers size bytes at each rank's addr as one window. Collective; flag must be 1. HCCL_E_PARA
+ * on all ranks: the sizes differ. */
 HcclResult HcclCommSymWinRegister(HcclComm comm, void* addr, uint64_t size,
                                   HcclCommSymWindow* winHandle, uint32_t flag);
-/** Collective. HCCL_E_PARA: no window. */
+/** Removes a window. Collective. HCCL_E_PARA: winHandle is not a window. */
 HcclResult HcclCommSymWinDeregister(HcclCommSymWindow winHandle);
 /** Finds the newest window that contains all of these bytes, and their offset in the window.
  * HCCL_E_NOT_FOUND. */
 HcclResult HcclCommSymWinGet(HcclComm comm, void* ptr, size_t size, HcclCommSymWindow* winHandle,
                              size_t* offset);
 
-/** Records size bytes at addr, of this rank alone. flag must be 0. HCCL_E_PARA: size is 0. */
+/** Records size bytes at addr for this rank alone. flag must be 0. HCCL_E_PARA: size is 0. */
 HcclResult HcclCommRegister(HcclComm comm, void* addr, uint64_t size, void** handle, uint32_t flag);
-/** HCCL_E_PARA: HcclCommRegister of this communicator did not make the handle. */
+/** Removes such a record. HCCL_E_PARA: the handle is not from HcclCommRegister with this
+ * communicator. */
 HcclResult HcclCommDeregister(HcclComm comm, void* handle);
 /** Checks its arguments and succeeds: ranks need no exchange before operations. peerRanks: ranks
  * of comm, each once, without this rank. */
 HcclResult HcclCommExchangeMem(HcclComm comm, void* windowHandle, uint32_t* peerRanks,
                                uint32_t peerRankNum);
 
-/** A host has no other network cards: checks the arguments, logs a warning and succeeds. */
+/** Checks the arguments, logs a warning and succeeds, because a host has no backup network cards.
+ */
 HcclResult HcclCommWorkingDevNicSet(HcclComm comm, uint32_t* ranks, bool* useBackup,
                                     uint32_t nRanks);
 

@@ -19,10 +19,10 @@
  * segments change while training runs. The first iterations run HCCL's default and are measured,
  * every second one without overlap. Then all ranks run each of the planner's few candidates for 10
  * iterations; they change the candidate in the same iteration. The fastest candidate stays. The
- * ranks measure again only if compute or a segment takes over 20 % more or less than at that time.
- * HCCL_LOG=info logs the plan and the reason. HCCL_SPLIT=trace measures in the same way and changes
- * nothing. The traces of measured iterations also contain the time that each rank waited for other
- * ranks, and processor time.
+ * ranks measure again only if compute or a segment takes over 20 % more or less time than when they
+ * last measured. HCCL_LOG=info logs the plan and the reason. HCCL_SPLIT=trace measures in the same
+ * way and changes nothing. The traces of measured iterations also contain the time that each rank
+ * waited for other ranks, and processor time.
  *
  * Threads: one fusion object is used by one thread at a time. Between Ready(i) and Wait the memory
  * of gradient i belongs to the library. Other operations on the same communicator may be issued
@@ -52,27 +52,28 @@ typedef struct {
    * caller computes. 0 (default): segments run in order inside HcclFusionWait. */
   int hcomParallel;
   /** At most one of lastIndices and percentages may be given. Without either, the strategy that
-   * HcomSetGradFusionBySize or HcomSetGradFusionByIndex set for `group` applies, else HCCL's
-   * default (96.54 % / 3.46 %). */
+   * HcomSetGradFusionBySize or HcomSetGradFusionByIndex set for `group` applies. If none was set,
+   * HCCL's default (96.54 % / 3.46 %) applies. */
   const uint32_t* lastIndices; /**< last gradient of each segment */
-  const float* percentages;    /**< of the bytes, per segment; sum 100 within 1e-3 */
+  const float* percentages;    /**< each segment's share of the bytes; sum 100 within 1e-3 */
   uint32_t segmentNum;         /**< length of the given list */
   const char* group;           /**< the group whose HCOM strategy applies; null: the world */
 } HcclFusionOptions;
 
-/** gradients: gradientNum entries, in the order in which backward completes them. Null options mean
- * fp32, sum, serial, default segments. HCCL_E_PARA: no gradients, gradients that overlap, or a
- * strategy that does not fit them (the text gives the reason). Local: no communication. */
+/** Makes a fusion object. `gradients` has gradientNum entries, in the order in which backward
+ * completes the gradients. Null options mean fp32, sum, serial, default segments. HCCL_E_PARA: no
+ * gradients, gradients that overlap, or a strategy that does not fit them (the text gives the
+ * reason). Local: no communication. */
 HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
                             uint32_t gradientNum, const HcclFusionOptions* options,
                             HcclFusion* fusion);
 
-/** Goes on in another communicator, such as one of HcclCommShrink: gradients, segments and options
- * stay, and an automatic plan measures anew. The iteration begins again: no gradient is marked, and
- * the gradients have undefined values if a segment had started. All ranks of `comm` call this
- * between their iterations. If the old communicator has not failed, the call first finishes the
- * segments whose gradients are all ready, as HcclFusionDestroy does. The old communicator is
- * destroyed after this call. Local: no communication. A failure changes nothing. */
+/** Continues in another communicator, for example one that HcclCommShrink made: gradients, segments
+ * and options stay, and an automatic plan measures anew. The iteration begins again: no gradient is
+ * marked, and the gradients have undefined values if a segment had started. All ranks of `comm`
+ * call this between their iterations. If the old communicator has not failed, the call first
+ * finishes the segments whose gradients are all ready, as HcclFusionDestroy does. The old
+ * communicator is destroyed after this call. Local: no communication. A failure changes nothing. */
 HcclResult HcclFusionRebind(HcclFusion fusion, HcclComm comm);
 
 /** Marks gradient `index` as complete. HCCL_E_PARA (the text names the gradient): index out of
@@ -110,11 +111,12 @@ typedef struct {
   double wait;        /**< seconds that the next forward waits with these messages */
 } HcclFusionOrder;
 
-/** Plans an order of messages that lets the next forward wait least. It is for programs that update
- * the weights of each gradient separately; each part of their forward waits only for the weights
- * that it needs. The plan sends the newest ready gradient first, in chunks. A message may be sent
- * after all messages before it, when all gradients with a part in the message are ready. To run the
- * plan, make a fusion object with the messages as its gradients, and make each gradient a segment.
+/** Plans the order of messages with which the next forward waits for the shortest time. The plan is
+ * for programs that update the weights of each gradient separately; each part of their forward
+ * waits only for the weights that it needs. The plan sends the newest ready gradient first, in
+ * chunks. A message may be sent when all earlier messages have been sent and all gradients that the
+ * message contains, whole or in part, are ready. To run the plan, make a fusion object with the
+ * messages as its gradients, and make each gradient a segment.
  *
  * The plan is based on rank 0's iterations so far and is the same on all ranks. All ranks call this
  * between HcclFusionWait and the next HcclFusionReady. The fusion object owns the plan; it is valid
@@ -130,18 +132,18 @@ typedef enum {
 /** Records the time of a point of the iteration in the trace. */
 HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
 
-/** The trace of the last complete iteration as text, one point on each line: "<microseconds from
- * the first point> <name>". The names are fp_start, bp_end, allreduce1_start, allreduce1_end, ...,
- * iteration_end. The fusion object owns the text; it is valid until the next call with the object.
- */
+/** Returns the trace of the last complete iteration as text, one point on each line: "<microseconds
+ * from the first point> <name>". The names are fp_start, bp_end, allreduce1_start, allreduce1_end,
+ * ..., iteration_end. The fusion object owns the text; it is valid until the next call with the
+ * object. */
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
 
 /** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB). The end
  * of the name decides the format. .pb.json: the Protobuf message Trace
  * (hccl/files/plugin/trace.proto) in JSON. Any other .json: Chrome's trace format (opens in
- * Perfetto), with that message in it. .csv: a table. Any other name: the message in binary.
- * hccl-plan reads all formats but the table. HCCL_E_OPEN_FILE_FAILURE: the file cannot be written
- * completely. */
+ * Perfetto), which also contains the message Trace. .csv: a table. Any other name: the message in
+ * binary. hccl-plan reads all formats but the table. HCCL_E_OPEN_FILE_FAILURE: the file cannot be
+ * written completely. */
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path);
 
 /** Finishes, together with the other ranks, the segments whose gradients are all ready. */

@@ -1,9 +1,9 @@
-/* Optimizer steps over tables of spans; hccl.torch.optim is built on them. They are in
- * libhccl_optim.so, which needs no other library and knows no framework. Valid C99 and C++11.
+/* Optimizer steps over tables of spans; hccl.torch.optim uses them. The functions are in
+ * libhccl_optim.so, which depends on no other library and no framework. Valid C99 and C++11.
  *
  * A span describes one parameter: the addresses of the parameter, its gradient and its states. One
- * call runs the step for all spans of a table, in equal shares of bytes on the caller's threads.
- * Results depend neither on the number of threads nor on the position of an element.
+ * call runs the step for all spans of a table, in equal shares of bytes, on threads that the caller
+ * provides. Results depend neither on the number of threads nor on the position of an element.
  *
  * Ownership: the library keeps nothing after a call. Errors: the caller must check sizes and
  * addresses; the library does not. */
@@ -48,7 +48,7 @@ enum {
   HCCL_OPTIM_ZERO_GRADIENT = 16  /* the gradient is 0 afterwards */
 };
 
-/** The numbers of a step. The formula of a rule shows which of them it uses. */
+/** The numbers of a step. The formula of a rule shows which numbers the rule uses. */
 typedef struct {
   double lr;
   double weight_decay;
@@ -75,13 +75,14 @@ typedef struct {
   HcclOptimType type;
 } HcclOptimSpan;
 
+/** Does one share of the work of a step. */
+typedef void (*HcclOptimBody)(void* work, uint64_t share);
 /** Must run body(work, share) for every share below `shares`, on any threads, and return when all
  * shares are done. */
-typedef void (*HcclOptimBody)(void* work, uint64_t share);
 typedef void (*HcclOptimRun)(uint64_t shares, HcclOptimBody body, void* work);
 
 typedef struct {
-  HcclOptimRun run; /* null: the caller's thread */
+  HcclOptimRun run; /* null: the caller's thread runs all shares */
   uint64_t number;  /* number of threads; small tables use fewer */
 } HcclOptimThreads;
 
@@ -89,8 +90,8 @@ typedef struct {
 void HcclOptimStep(HcclOptimRule rule, const HcclOptimSpan* spans, uint64_t number,
                    const HcclOptimThreads* threads);
 
-/** The sum of squares of all gradients, in double, and their largest magnitude. A NaN makes the sum
- * NaN; an infinity makes `largest` infinite. */
+/** The sum of the squares of all gradients' elements, in double, and the largest magnitude of an
+ * element. A NaN makes the sum NaN; an infinity makes `largest` infinite. */
 typedef struct {
   double squares;
   double largest;

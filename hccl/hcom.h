@@ -33,7 +33,7 @@ struct model_feature {
 /** Joins the world that a rank table file (.json) describes. identify is this rank's rank_id in
  * decimal digits. HCCL_E_UNAVAIL if the world exists. */
 HcclResult HcomInitByFile(const char* rankTablePath, const char* identify);
-/** As HcomInitByFile, from the table's text. */
+/** As HcomInitByFile, but rankTable is the text of the table. */
 HcclResult HcomInitByString(const char* rankTable, const char* identify);
 /** Joins the world that the launcher started; see HcclCommInitLauncher. An addition to HCCL's
  * interface. */
@@ -41,8 +41,8 @@ HcclResult HcomInitByLauncher(void);
 /** Makes an existing communicator the world. The caller still owns comm and destroys it after
  * HcomDestroy. An addition to HCCL's interface. */
 HcclResult HcomInitByComm(HcclComm comm);
-/** Leaves the world. Destroys all groups. Removes all split strategies, and all groups that were
- * requested before the world. HCCL_E_UNAVAIL: there is no world. HCCL_E_AGAIN: a group is in use;
+/** Leaves the world. Destroys all groups. Removes all split strategies, and the stored requests for
+ * groups (HcomCreateGroup). HCCL_E_UNAVAIL: there is no world. HCCL_E_AGAIN: a group is in use;
  * nothing has changed. */
 HcclResult HcomDestroy(void);
 HcclResult HcomGetInitStatus(bool* initialized);
@@ -59,9 +59,9 @@ HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group,
 
 /** Makes a group; every member calls this. The ids are sorted; a rank's group rank is its position
  * in the sorted list. Before the world exists, the request is stored, and joining the world makes
- * the group. If that fails, joining fails with the error of the request, and there is no world.
- * HCCL_E_PARA: the world's name, an existing name, rankNum 0 or > world, an id out of range or
- * twice. HCCL_E_NOT_FOUND: the caller is not a member. */
+ * the group. If a group cannot be made, joining fails with the error of its request, and there is
+ * no world. HCCL_E_PARA: the world's name, an existing name, rankNum 0 or > world, an id out of
+ * range or twice. HCCL_E_NOT_FOUND: the caller is not a member. */
 HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankIds);
 /** HCCL_E_NOT_FOUND: no such group; HCCL_E_PARA: the world; HCCL_E_AGAIN: the group is in use. */
 HcclResult HcomDestroyGroup(const char* group);
@@ -108,11 +108,11 @@ HcclResult HcomAllToAll(const void* sendBuf, uint64_t sendCount, HcclDataType se
                         const char* group, aclrtStream stream, const char* tag);
 
 /** Cuts the group's gradients after these indices. The indices must ascend, and the last index must
- * be that of the last gradient. */
+ * be the index of the last gradient. */
 HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
                                     const uint32_t* idxList);
-/** Cuts the group's gradients at these percentages of their bytes (sum 100 within 1e-3). Takes
- * precedence over a setting by index. A second call replaces the first. */
+/** Cuts the group's gradients so that each segment has its percentage of the bytes (sum 100 within
+ * 1e-3). Takes precedence over a setting by index. A second call replaces the first. */
 HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const float* sizeList);
 /** If the group has no setting by index or by size, cuts its gradients by a plan that is computed
  * from measured times of the training (see hccl_fusion.h), for all ranks at once. All ranks must
@@ -123,9 +123,9 @@ HcclResult HcomSetGradFusionAuto(const char* group);
  * free it with HcomFreeSplitStrategy (or delete[]). *configured is false if the user's strategy was
  * used, true if the default ratio was used. HCCL_E_PTR: any null pointer. HCCL_E_PARA: no
  * gradients, or a strategy that does not fit them. The call is local, unless the group exists and
- * has an automatic plan. Then every rank of the group must call it with its times of the same
- * gradients. The exact plan is computed from feature->gradient_time and a measurement of at most
- * about 50 ms, and *configured is false. */
+ * has an automatic plan. Then every rank of the group must make the call, with its own times for
+ * the same gradients. The exact plan is computed from feature->gradient_time and a measurement of
+ * at most about 50 ms, and *configured is false. */
 HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* feature,
                                 uint32_t** segmentIdxPtr, uint32_t* len, bool* configured,
                                 GradSplitForceMode force HCCL_DEFAULT(FORCE_NONE),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the kernels for Arm (aarch64, NEON) and runs their tests in an emulator: about two minutes. Installs a cross
-# compiler, QEMU, and Highway for Arm. Not for Arm machines: scripts/test.sh does it there.
+# compiler, QEMU, and Highway for Arm. On an Arm machine, use scripts/test.sh instead.
 #   scripts/arm.sh [options of the tests, such as --gtest_filter=...]
 set -euo pipefail
 source "$(dirname "$0")/common.sh"

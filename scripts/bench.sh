@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ours against the rivals in one run: installs them into build/rivals, builds, times, prints ratios.
-# scripts/bench.sh --quick: under 3 minutes once all is installed. --help: all options.
+# Times hccl and the other libraries in one run: installs those into build/rivals, builds, times, prints ratios.
+# scripts/bench.sh --quick takes under 3 minutes once all is installed. --help lists all options.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

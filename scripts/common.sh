@@ -3,7 +3,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 jobs=${JOBS:-$(nproc)}
 cmake=/usr/bin/cmake   # Debian's: the same on every machine
 
-# What one clone has compiled serves the others.
+# Lets all clones share what the compiler cache holds.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 # configure PRESET [option...]

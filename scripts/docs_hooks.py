@@ -16,7 +16,7 @@ INDENTED = re.compile(r"\n((?:  +\S.*(?:\n|$))+)")
 GUARDS = re.compile(r"^#(?!define HC).*\n|^#define \w+_H_\n|^extern \"C\" \{\n|^\}\n", re.M)
 TYPE = re.compile(r"^\} (\w+);|^(?:typedef )?(?:struct|union|enum) (\w+)", re.M)
 FUNCTION = re.compile(r"\b((?:Hccl|Hcom|acl)\w+)\(")
-# A list or a table right below a text, which GitHub knows and MkDocs does not.
+# Matches text directly above a list or table, which GitHub recognises and MkDocs does not.
 BLOCK = re.compile(r"(^(?!-|\d+\.|\||\s|>|<|#).+\n)(?=- |\* |1\. |\| )", re.M)
 FENCE = re.compile(r"(^(`{3,}).*?^\2$)", re.M | re.S)
 LOG = logging.getLogger("mkdocs.hooks")
@@ -26,7 +26,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def target_of(page, link):
-    """The site's source for a link in a page: a page, a picture, or what source_page() makes."""
+    """The site's source for a link in a page: a page, a picture, or the page that source_page() makes."""
     path = os.path.normpath(os.path.join(os.path.dirname(page), link))
     if os.path.isfile(os.path.join(ROOT, path, "README.md")):
         return os.path.normpath(os.path.join(path, "README.md"))
@@ -105,11 +105,11 @@ def on_page_markdown(markdown, page, config, files):
     def there(link):
         path = target_of(here, link[2])
         if path not in files.src_uris:
-            return link[0]  # for MkDocs to complain
+            return link[0]  # MkDocs will complain
         return link[1] + os.path.relpath(path, os.path.dirname(here) or ".") + link[3]
 
     parts = FENCE.split(LINK.sub(there, markdown))
-    for i in range(0, len(parts), 3):  # then a block of code and its fence
+    for i in range(0, len(parts), 3):  # parts[i + 1] and parts[i + 2] are a block of code and its fence
         parts[i] = re.sub(r"\A\n(?=- |\| )", "\n\n", BLOCK.sub(r"\1\n", parts[i]))
     return "".join(part for i, part in enumerate(parts) if i % 3 != 2)
 

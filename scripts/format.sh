@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the form of all C and C++ files; --fix rewrites them. clang-format leaves the text of comments alone (it would
-# join lists and tables), so that lines over 100 characters, which only a comment or a string can still be, fail here.
-# Names of files in comments and READMEs must exist. A room's README has at most 80 lines besides its tables. Files over
-# 400 lines outside tests are listed, and fail with --strict.
+# join lists and tables), so this script rejects comments and strings that make a line longer than 100 characters. Names
+# of files in comments and READMEs must exist. A room's README has at most 80 lines besides its tables. Files over 400
+# lines outside tests are listed, and fail with --strict.
 #   scripts/format.sh [--fix] [--strict]
 set -euo pipefail
 source "$(dirname "$0")/common.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv-jax with JAX (CPU) and what its tests need, and installs the package into it.
+# Makes .venv-jax with JAX (CPU) and the packages that its tests need, and installs the package into it.
 # Does nothing when all of it is there.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"

@@ -24,8 +24,8 @@ import tempfile
 import zipfile
 from typing import Callable
 
-NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29)}  # as the tag of the wheels says
-# g++ 12 takes this function in a version that RHEL 9's libstdc++ lacks; both have the older one.
+NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29)}  # the versions that the wheels' tag promises
+# g++ 12 binds this function to a version that RHEL 9's libstdc++ lacks; both have the older version.
 WAIT = "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"
 OLDER = f'__asm__(".symver {WAIT},{WAIT}@GLIBCXX_3.4.11");\n'
 CMAKE = os.environ.get("CMAKE_EXECUTABLE", "cmake")
@@ -56,14 +56,14 @@ def tensorflow_options(tensorflow, _, headers, libhccl):
 
 @dataclasses.dataclass
 class Framework:
-    name: str  # of its package, and of the folder in hccl's
+    name: str  # of the framework's package, and of its folder in the package hccl
     pip: str
     abi: str  # of all its releases; check() fails with any other C++ ABI
     releases: dict[str, range]  # one for each minor version, with the Pythons that it supports
     libraries: list[str]
-    options: Callable  # of CMake
+    options: Callable  # returns options for CMake
     file: str  # the module, without a suffix that depends on Python
-    all_pythons: bool = False  # one module serves all
+    all_pythons: bool = False  # one module serves all Pythons
 
 
 FRAMEWORKS = [
@@ -151,7 +151,7 @@ def symbols(library, *options):
 
 
 def check(module, libraries):
-    """All symbols that the module needs are in the libraries, in Python, or in old enough C and C++
+    """Checks that all symbols which the module needs are in the libraries, in Python, or in old enough C and C++
     libraries."""
     defined = [name for library in libraries for name in symbols(library, "--defined-only")]
     there = {name.split("@")[0] for name in defined}

@@ -10,7 +10,8 @@ import re
 import subprocess
 import sys
 
-# Names of others: files of programs that use the library, of other libraries, and files that a run makes.
+# Names that need not be in the tree: files of programs that use the library, of other libraries, and files that a run
+# makes.
 OTHERS = set("""first.c first.py program.py script.py trace.json plan.json raw.json split.json x.json setup.py
 distributed_test.py highway.h mpi.h plan.proto split/plan.h plugin/plan.cc plugin/plan.proto a.b.c NAME.pml _test.cc
 hccl.files.proto _built/ hccl_ascend/ proc/ DIR/set_env.sh""".split())

@@ -4,7 +4,7 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 scripts/setup.sh dpkg-dev
 
-# Debian's folders follow from its prefix.
+# With the prefix /usr, CMake chooses Debian's folders.
 configure release -B build/packages -DCMAKE_INSTALL_PREFIX=/usr -DHCCL_BUILD_TESTS=OFF -DHCCL_BUILD_EXAMPLES=OFF
 "$cmake" --build build/packages -j "$jobs"
 mkdir -p dist

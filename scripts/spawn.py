@@ -19,7 +19,7 @@ import sys
 
 
 def free_port():
-    """A port P, so that P + 1 is free, too: the ranks meet there."""
+    """Returns a port P at which the ranks can meet; P and P + 1 are free."""
     while True:
         with socket.socket() as one, socket.socket() as next_one:
             one.bind(("127.0.0.1", 0))
@@ -54,7 +54,7 @@ def main():
     def pass_on(number, _):
         for process in ranks.values():
             if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):  # it has just been waited for
+                with contextlib.suppress(ProcessLookupError):  # it has just ended and been waited for
                     os.kill(process.pid, number)
 
     signal.signal(signal.SIGINT, pass_on)

@@ -21,7 +21,7 @@ for step in "${@:-all}"; do
 done
 
 begin=$SECONDS since=$SECONDS now='' times=()
-# took NAME: the time since the last call is that of NAME.
+# took NAME: counts the time since the last call as that of step NAME.
 took() {
   times+=("$(printf '%-22s %3d:%02d' "$1" $(((SECONDS - since) / 60)) $(((SECONDS - since) % 60)))")
   echo "== ${times[-1]}"
@@ -29,7 +29,7 @@ took() {
 }
 summary() {
   local status=$?
-  jobs -p | xargs -r kill || true  # tests side by side, which do not hear of Ctrl-C
+  jobs -p | xargs -r kill || true  # tests in the background, which do not get Ctrl-C
   if ((status)); then took "$now FAILED"; fi
   since=$begin
   echo && echo "== minutes, on $(nproc) cores"
@@ -56,7 +56,7 @@ run_ctest() {
   ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j 2 "$@"
 }
 
-# What ranks record when they fail, as tests make them do: kept until the next run.
+# Ranks that fail write their flight records here, as tests make them do: the files are kept until the next run.
 export HCCL_FLIGHT_RECORDER_DIR=$PWD/build/flight
 rm -rf "$HCCL_FLIGHT_RECORDER_DIR" && mkdir -p "$HCCL_FLIGHT_RECORDER_DIR"
 
@@ -130,7 +130,7 @@ for now in "${steps[@]}"; do
       ;;
     asan)
       build asan
-      # Without what mpirun starts, and what depends on how much memory there is, and on the allocator that gives it.
+      # Leaves out tests that mpirun starts, and tests that depend on the amount of memory or on the allocator.
       run_ctest asan -LE '^(mpi|no_asan)$'
       ;;
     tsan)
@@ -141,9 +141,9 @@ for now in "${steps[@]}"; do
       ;;
     long)
       # Every test three times, 1,000 starts by each launcher, many simulated worlds, models with wider bounds and all
-      # mutants, half an hour of churn; a job for each of about 8,700 of its 28,000 allocations, which fails
-      # (HCCL_TEST_FAILURES=0: for each of them, in 80 minutes); two installations at once, PyTorch's tests with more
-      # ranks, Ray, vLLM, every parser under libFuzzer, the path-sensitive analysis of the library, the kernels for Arm.
+      # mutants, half an hour of churn; about 8,700 jobs, in each of which another of a job's 28,000 allocations fails
+      # (HCCL_TEST_FAILURES=0: 28,000 jobs, in 80 minutes); two installations at once, PyTorch's tests with more ranks,
+      # Ray, vLLM, every parser under libFuzzer, the path-sensitive analysis of the library, the kernels for Arm.
       build dev
       run_ctest dev --repeat until-fail:3
       HCCL_TEST_STARTS=1000 python3 tests/join/launched_test.py build/dev/tests/launched_rank mpirun mpiexec.hydra
@@ -168,7 +168,7 @@ for now in "${steps[@]}"; do
       for pid in "${pids[@]}"; do wait "$pid"; done
       .venv-torch/bin/python tests/torch/pytorch_suite.py --ranks 4
       HCCL_TEST_LARGE=1 .venv-torch/bin/python -m pytest tests/torch/test_large.py
-      # Ray starts its processes by a command in which a space in Python's path is not quoted: not in .ci/run's clone.
+      # Ray does not quote a space in Python's path when it starts processes, so this does not work in .ci/run's clone.
       .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements-ray.txt
       .venv-torch/bin/python -m pytest -q tests/ray
       HCCL_BUILD_DIR=build/dev .venv-torch/bin/python -m pytest -q tests/docs

@@ -25,7 +25,7 @@ GROUP = 8  # files
 
 
 def contents(path, known={}):
-    """What a file holds, as a digest; of a system's header, its size is enough."""
+    """A digest of a file's contents; for a system header, its size is enough."""
     if path not in known:
         try:
             if path.startswith(ROOT):
@@ -39,7 +39,7 @@ def contents(path, known={}):
 
 
 def headers(build):
-    """Object: the files it was made from."""
+    """Maps each object to the files that it was made from."""
     found, current = {}, None
     text = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True, check=True).stdout
     for line in text.splitlines():
@@ -53,7 +53,7 @@ def headers(build):
 
 
 def key(entry, files, extra):
-    text = [extra, " ".join(shlex.split(entry["command"])).replace(ROOT, ".")]  # as quoted as ROOT needs it
+    text = [extra, " ".join(shlex.split(entry["command"])).replace(ROOT, ".")]  # without quotes, which depend on ROOT
     text += [f"{os.path.relpath(f, ROOT) if f.startswith(ROOT) else f} {contents(f)}" for f in sorted(files)]
     return hashlib.sha256("\n".join(text).encode()).hexdigest()
 
@@ -69,10 +69,11 @@ def options(entry):
 
 
 def tidy(build, checks, files):
-    """Whether the files pass, and what is said of them."""
-    # The last one's configuration and command count for all.
+    """Whether the files pass, and clang-tidy's output."""
+    # The command and configuration of the last file hold for all files of a group.
     before = [f"--extra-arg-before={word}" for file in files[:-1] for word in ("-include", file)]
-    # A file's findings count, as do those of headers; this checkout may lie below a folder "build" itself.
+    # Shows findings in the files and in their headers, but not in headers below the build folder. The pattern begins at
+    # the root, as this checkout may lie below a folder "build" itself.
     plain = re.sub(r"([][.+*?(){}|^$\\])", r"\\\1", build)
     where = f"--exclude-header-filter=^{plain}/|/site-packages/"
     command = [TIDY, "-p", build, "--quiet", where, *checks, *before, files[-1]]
@@ -91,7 +92,7 @@ def keep(kept, text):
 
 
 def tidy_group(build, checks, files, kept):
-    """Pairs of whether a file passes, and what is said of it."""
+    """Pairs: whether a file passes, and clang-tidy's output."""
     if len(files) > 1:
         good, text = tidy(build, checks, files)
         if good and not text:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv-torch with PyTorch (CPU) and what its tests need, installs the package into it, and builds the backend.
+# Makes .venv-torch with PyTorch (CPU) and the packages that its tests need, installs the package into it, and builds
+# the backend.
 # Does nothing when all of it is there.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"

@@ -7,7 +7,7 @@ scripts/setup.sh
 
 venv=.venv-vllm
 make_venv $venv scripts/requirements-vllm.txt
-# Builds for GPUs, which an index for CPUs would not give, do not load; text models need none of them.
+# These packages are builds for GPUs (no index for CPUs is used), which do not load; text models do not need them.
 $venv/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 HCCL_VENV=$venv scripts/python.sh
 CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs $venv/bin/python -m hccl.torch.build

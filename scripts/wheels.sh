@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the wheels of the Python packages hccl and hccl-ascend, and the source package of hccl, into the folder dist. The
-# wheels need glibc 2.34, and neither a compiler nor C++ libraries of the host: fmt and Protobuf are inside, and
-# compiled modules for some versions of PyTorch and TensorFlow (scripts/modules.py). The plugins for PMIx, MPI and
-# libfabric load where these are installed.
+# Builds the wheels of the Python packages hccl and hccl-ascend, and the source package of hccl, into the folder dist.
+# The wheels need glibc 2.34, but no compiler and no C++ libraries of the host: they contain fmt, Protobuf, and compiled
+# modules for some versions of PyTorch and TensorFlow (scripts/modules.py). The plugins for PMIx, MPI and libfabric load
+# where these libraries are installed.
 #   scripts/wheels.sh [VERSION...]     of Python; default: 3.10 3.11 3.12; the wheel of 3.12 serves all later ones, too
 # Each Python is taken from PATH (python3.11) or from pyenv. Symbols for debuggers: build/wheels/symbols.
 set -euo pipefail
@@ -11,11 +11,11 @@ scripts/setup.sh
 versions=("$@")
 ((${#versions[@]})) || versions=(3.10 3.11 3.12)
 
-# python_of VERSION: prints its interpreter.
+# python_of VERSION: prints the path of its interpreter.
 python_of() {
   local found
   for found in "$(command -v "python$1")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
-    if [[ $found ]] && "$found" -c '' 2>/dev/null; then  # a shim of pyenv's may lead nowhere
+    if [[ $found ]] && "$found" -c '' 2>/dev/null; then  # pyenv may have a shim for a version that it lacks
       echo "$found"
       return
     fi
@@ -42,7 +42,7 @@ for component in library plugins development symbols programs; do
 done
 mv "$prefix"/lib*/*.debug "$made/symbols"
 
-# The Pythons of each wheel; that of 3.12 has modules for 3.13, too, if that is there.
+# Lists the Pythons of each wheel. The wheel of 3.12 has modules for 3.13, too, if Python 3.13 is installed.
 pythons=()
 for version in "${versions[@]}"; do
   these=$(python_of "$version") later=''
@@ -52,9 +52,10 @@ done
 CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs .venv/bin/python scripts/modules.py "$prefix" "$PWD/$made" \
   "${pythons[@]}"
 
-# The host's own MPI, PMIx and libfabric. `auditwheel show` knows no exclusions, so for these it says linux_x86_64. Plugins
-# that do not name them would need them in the global scope, where their symbols and those of what they need, such as
-# libevent and hwloc, come before other libraries'; and glibc aborts at versions of a library that is not loaded.
+# The plugins use the host's own MPI, PMIx and libfabric. `auditwheel show` knows no exclusions, so it says linux_x86_64
+# for wheels with these plugins. The plugins must name these libraries: otherwise the libraries would have to be in the
+# global scope, where their symbols and those of their dependencies, such as libevent and hwloc, come before other
+# libraries' symbols; and glibc aborts if a symbol's version belongs to a library that is not loaded.
 excluded=() number=0
 for library in libmpi.so.40 libpmix.so.2 libfabric.so.1; do excluded+=(--exclude "$library"); done
 for version in "${versions[@]}"; do

@@ -9,10 +9,10 @@
 namespace hccl::split {
 namespace {
 
-constexpr double kUnit = 1e6;  // unit of bytes; makes both unknowns of like size
+constexpr double kUnit = 1e6;  // sizes are in this unit, so that both unknowns are of similar size
 constexpr double kLeastTime = 1e-9;
 constexpr double kLeastError = 0.01;  // clocks and caches alone cause this error
-constexpr std::size_t kLast = 9;      // samples of each size
+constexpr std::size_t kLast = 9;      // the number of samples kept for each size
 constexpr int kRounds = 20;
 constexpr int kFits = 3;
 
@@ -92,8 +92,9 @@ CostModel::Points CostModel::points_of(const Samples& samples, const AffineCost&
   return points;
 }
 
-// Corrects a short probe, which may be too fast: a network sends the first bytes after a pause at
-// once. The ratio that training measures for one size also corrects the neighbouring sizes.
+// Corrects the times of the probe, which may be too short: after a pause, a network sends the first
+// bytes at once. The ratio that training measures for one size also corrects the neighbouring
+// sizes.
 CostModel::Points CostModel::points() const {
   if (learnt_.empty()) return points_of(first_, line_);
   const Points learnt = points_of(learnt_, line_);
@@ -140,7 +141,7 @@ double CostModel::misfit() const {
 }
 
 TableCost CostModel::table_of(const Points& points, const AffineCost& line) {
-  // Isotonic regression: neighbours with falling times are merged to their mean.
+  // Isotonic regression: adjacent sizes whose times fall get their mean time.
   struct Step {
     double sum;
     std::size_t points;

@@ -1,6 +1,7 @@
 // Learns from measurements how the time of an allreduce depends on its size: a line (start +
 // per_byte * n), and a table for sizes that the line does not fit. The first samples are the
-// communicator's costs, which engine/agreement.h reads; later samples are times of training. Pure.
+// communicator's costs, which engine/agreement.h reads; later samples are measured in training.
+// Does no I/O.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +24,20 @@ struct CostSample {
 /// Used by one thread at a time.
 class CostModel {
  public:
-  /// Begins with these samples, which may contain outliers. kPara: there are no samples, or a time
-  /// is not above 0 or not finite; the text names the sample.
+  /// Makes a model of these samples, which may contain outliers. Fails with kPara if there are no
+  /// samples, or if a time is not finite and above 0; the error text names the sample.
   static Result<CostModel> create(std::span<const CostSample> samples);
 
-  /// Learns from one more sample. The median of the last samples of about the same size counts.
-  /// kPara as above.
+  /// Learns from one more sample. Of the last samples of about the same size the median counts.
+  /// Fails with kPara as create() does.
   Status add(const CostSample& sample);
 
   /// The line; never negative.
   const AffineCost& affine() const { return line_; }
-  /// Times that never fall with the size. Near a measured size the measured time counts, elsewhere
-  /// the line. The first samples of a size count until training measures that size. Until then they
-  /// are scaled by the ratio at the nearest size that training has measured.
+  /// Returns a table of times that never fall as the size grows. Near a measured size the table has
+  /// the measured time, elsewhere the time of the line. The first samples of a size count until
+  /// training measures that size. Until then they are scaled by the ratio at the nearest size that
+  /// training has measured.
   TableCost table() const { return table_of(points(), line_); }
   /// The mean distance of the measured sizes from the line, as a fraction of their times.
   double misfit() const;
@@ -47,7 +49,7 @@ class CostModel {
   static constexpr double kGoodFit = 0.04;
 
  private:
-  // The mean of the sizes between two powers of two, and the time of that mean.
+  // The mean of the measured sizes between two powers of two, and the time of that mean size.
   struct Point {
     double bytes = 0;
     double seconds = 0;
@@ -64,7 +66,7 @@ class CostModel {
   AffineCost line_{0, 1e-9};
   Samples first_;
   AffineCost first_line_;
-  Samples learnt_;  // samples of training
+  Samples learnt_;  // samples measured in training
 };
 
 }  // namespace hccl::split

@@ -1,5 +1,5 @@
-// The gain if the newest gradients are sent first, for a training with known times, and the memory
-// of the messages. Pure.
+// Computes, for a training with known times, how much the newest-first order gains, and which
+// memory its messages contain. Does no I/O.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct NewestFirst {
   PriorityPlan plan;
 };
 
-/// No trace tells when the next forward needs a gradient. It is assumed that forward lasts until
-/// the first gradient is ready, and takes the gradients in the reverse order of backward.
-/// Contention is ignored. kPara: as for plan_newest_first.
+/// No trace tells when the next forward needs a gradient. This function assumes that forward lasts
+/// until the first gradient is ready, and takes the gradients in the reverse order of backward. It
+/// ignores contention. Fails with kPara as plan_newest_first() does.
 Result<NewestFirst> newest_first(const Profile& profile,
                                  std::span<const std::uint32_t> last_indices,
                                  const AffineCost& cost);
 
-/// A range of the concatenation of all gradients.
+/// A range of elements or bytes in the concatenation of all gradients.
 struct Range {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;

@@ -10,11 +10,11 @@
 namespace hccl::split {
 namespace {
 
-constexpr double kNothing = 0.001;  // a share of the end; more segments must gain at least this
+constexpr double kNothing = 0.001;  // more segments must gain at least this share of the end
 constexpr std::size_t kMostUnits = 256;
 
-/// Adjacent gradients joined to a limited number of units. Each unit has about the same share of
-/// bytes and of time.
+/// Groups of adjacent gradients, at most kMostUnits. Each unit has about the same share of bytes
+/// and of time.
 struct Units {
   std::vector<std::uint64_t> bytes;
   std::vector<double> ready;

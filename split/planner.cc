@@ -13,9 +13,9 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// end[k][e]: earliest end of the first e gradients in at most k segments, one row at a time.
-/// begin[k][e]: the first gradient of the last of these segments; kSame: k segments are no better
-/// than k - 1.
+/// end[k][e] is the earliest end of the first e gradients in at most k segments; next_row()
+/// computes one row. begin[k][e] is the first gradient of the last of these segments, or kSame if k
+/// segments are no better than k - 1.
 class Table {
  public:
   static constexpr std::uint32_t kSame = std::numeric_limits<std::uint32_t>::max();
@@ -24,7 +24,7 @@ class Table {
       : size_(size), end_(size + 1, kNever), before_(size + 1, kNever) {
     end_[0] = 0;
   }
-  /// Goes on to plans with one more segment. `exactly`: drops plans with fewer segments.
+  /// Computes the row for one more segment. If `exactly` is set, drops plans with fewer segments.
   void next_row(bool exactly = false) {
     before_ = end_;
     if (exactly) std::fill(end_.begin(), end_.end(), kNever);
@@ -43,7 +43,7 @@ class Table {
   /// Whether this row gained anything. If not, no later row does.
   bool changed() const { return changed_; }
 
-  /// The plan of at most `segments` segments.
+  /// Returns the plan of at most `segments` segments.
   Segments trace_back(std::size_t segments) const {
     Segments last_indices;
     std::size_t e = size_;
@@ -70,13 +70,13 @@ double end_of(const Model& model, const C& cost, double before, std::size_t b, s
   return std::max(before, model.ready[e]) + cost(model.sum[e] - model.sum[b]);
 }
 
-// Both forms of fill_row use this: before(b), the earliest end of the first b gradients, never
-// falls with b. So of all b with before(b) not later than the ready time of gradient e, only the
-// largest matters. This b is `idle`.
+// Both forms of fill_row use the following fact: before(b), the earliest end of the first b
+// gradients, never falls as b grows. So of all b with before(b) not later than the ready time of
+// gradient e, only the largest matters. Its name is `idle`.
 
-/// One row in O(m). For b > idle the wire is busy until before(b), and the end is
-/// start + per_byte * sum[e] + (before(b) - per_byte * sum[b]): the minimum over a sliding window
-/// of b.
+/// Computes one row in O(m). For b > idle the wire is busy until before(b), and the end is start +
+/// per_byte * sum[e] + (before(b) - per_byte * sum[b]). The row needs the minimum over a sliding
+/// window of b.
 void fill_row(const Model& model, const AffineCost& cost, Table& table,
               std::vector<std::uint32_t>& window) {
   const auto key = [&](std::size_t b) {
@@ -99,8 +99,8 @@ void fill_row(const Model& model, const AffineCost& cost, Table& table,
   }
 }
 
-/// One row for any cost, O(m^2) at worst. From `idle` upwards before(b) rises. So the search stops
-/// when before(b) and the cost of the last gradient alone exceed the best end found.
+/// Computes one row for any cost, O(m^2) at worst. From `idle` upwards before(b) rises. So the
+/// search stops when before(b) plus the cost of the last gradient alone exceeds the best end found.
 void fill_row(const Model& model, const TableCost& cost, Table& table,
               std::vector<std::uint32_t>& /*window*/) {
   std::size_t idle = 0;
@@ -112,11 +112,11 @@ void fill_row(const Model& model, const TableCost& cost, Table& table,
   }
 }
 
-/// `gain` is the share of the overlapped time that overlap saves: end >= compute + work - gain *
-/// overlap. The bytes of gradients i.. cannot start before gradient i is ready. So if they take
-/// longer than the rest of compute, the excess is not overlapped. `least(i)` is the least time of
-/// these bytes. README.md has the derivation. If overlap does not pay, the best plan runs all
-/// segments after compute.
+/// Computes a lower bound of the end: end >= compute + work - gain * overlap, where `gain` is the
+/// share of the overlapped time that overlap saves. The bytes of gradient i and later ones cannot
+/// start before gradient i is ready. So if they take longer than the rest of compute, the excess is
+/// not overlapped. `least(i)` is the least time of these bytes. README.md has the derivation. If
+/// overlap does not pay, the best plan runs all segments after compute.
 template <class Least>
 double bound(const Model& model, const Least& least) {
   const Contention& speed = model.contention;
@@ -135,8 +135,8 @@ double lower_bound(const Model& model, const AffineCost& cost, std::size_t /*max
   return bound(model, [&](std::size_t i) { return cost(model.sum.back() - model.sum[i]); });
 }
 
-/// The least cost of bytes in several segments, by a table: the lower convex hull of the costs from
-/// 0 bytes (no cost) to all bytes. No segment costs less than the hull.
+/// Knows the least cost of bytes in several segments, by a table: the lower convex hull of the
+/// costs from 0 bytes (no cost) to all bytes. No segment costs less than the hull.
 class Hull {
  public:
   Hull(const TableCost& cost, std::uint64_t most) : cost_(cost) {
@@ -145,8 +145,8 @@ class Hull {
     add(most);
   }
 
-  /// A lower bound for the cost of `bytes` in at most `segments` segments. It also holds for plans
-  /// with fewer segments, because the hull begins with 0 bytes at no cost.
+  /// Returns a lower bound for the cost of `bytes` in at most `segments` segments. The bound also
+  /// holds for plans with fewer segments, because the hull begins with 0 bytes at no cost.
   double least(double bytes, std::size_t segments) const {
     if (segments == 0) return bytes > 0 ? std::numeric_limits<double>::infinity() : 0;
     const double each = bytes / static_cast<double>(segments);
@@ -158,8 +158,8 @@ class Hull {
     return static_cast<double>(segments) * (left.seconds + slope * (each - left.bytes));
   }
 
-  /// The least cost if one segment has at least `largest` bytes. The sum of its cost and that of
-  /// the other segments is piecewise linear, with bends where one of the two costs bends.
+  /// Returns the least cost if one segment has at least `largest` bytes. The cost of this segment
+  /// plus the cost of all other segments is piecewise linear, with bends where either cost bends.
   double least(std::uint64_t bytes, std::uint64_t largest, std::size_t segments) const {
     largest = std::max(largest, bytes / segments + (bytes % segments != 0 ? 1 : 0));
     const auto with = [&](std::uint64_t size) {
@@ -203,7 +203,7 @@ class Hull {
 
 double lower_bound(const Model& model, const TableCost& cost, std::size_t max_segments) {
   const Hull hull(cost, std::max<std::uint64_t>(model.sum.back(), 1));
-  std::vector<std::uint64_t> largest(model.size() + 1, 0);  // of gradient i and later ones
+  std::vector<std::uint64_t> largest(model.size() + 1, 0);  // [i]: largest gradient from i on
   for (std::size_t i = model.size(); i-- > 0;)
     largest[i] = std::max(largest[i + 1], model.sum[i + 1] - model.sum[i]);
   return bound(model, [&](std::size_t i) {
@@ -212,7 +212,7 @@ double lower_bound(const Model& model, const TableCost& cost, std::size_t max_se
   });
 }
 
-/// The recurrence without contention, at most k segments: fills `ends` and the table.
+/// Runs the recurrence without contention, for at most k segments: fills `ends` and the table.
 template <class C>
 void plan_alone(const Model& model, const C& cost, std::size_t rows, Table& table,
                 std::vector<double>& ends) {
@@ -228,7 +228,7 @@ void plan_alone(const Model& model, const C& cost, std::size_t rows, Table& tabl
 /// the time that compute has lost until then. While compute runs and the cost is affine, k and e
 /// alone determine the loss, because all communication ran during compute. After compute has ended,
 /// nothing more is lost. So an early end is never worse than a late one, and the result is exact.
-/// For other costs the loss depends on the path; the path with the earliest end counts.
+/// For other costs the loss depends on the earlier cuts; the cuts with the earliest end count.
 template <class C>
 void plan_beside(const Model& model, const C& cost, std::size_t rows, Table& table,
                  std::vector<double>& ends) {
@@ -289,7 +289,7 @@ Result<Prediction> predict_with(const Problem& problem, std::span<const std::uin
   HCCL_ASSIGN_OR_RETURN(const Model model, make_model(problem));
   HCCL_ASSIGN_OR_RETURN(const Segments segments, segments_by_index(problem.bytes, last_indices));
   Prediction out;
-  // The points where compute changes its speed: the progress of compute, and the time.
+  // The points at which the speed of compute changes: the progress of compute, and the time.
   std::vector<std::pair<double, double>> bends;
   double lost = 0;
   std::size_t begin = 0;

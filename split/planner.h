@@ -32,7 +32,7 @@ struct AffineCost {
 };
 
 /// Measured times of an allreduce by size, with straight lines between the points. Smaller sizes
-/// have the time of the first point. Beyond the last point the last line goes on; with only one
+/// have the time of the first point. For larger sizes the last line is extended; with only one
 /// point, the time is proportional to the size.
 class TableCost {
  public:
@@ -40,8 +40,9 @@ class TableCost {
     std::uint64_t bytes;
     double seconds;
   };
-  /// kPara, naming the point: none given, bytes that do not ascend strictly from at least 1, or
-  /// times that are negative, not finite or fall with the size.
+  /// Makes a table. Fails with kPara, and names the point, if there are no points, if bytes do not
+  /// ascend strictly from at least 1, or if times are negative, not finite, or fall as the size
+  /// grows.
   static Result<TableCost> create(std::vector<Point> points);
 
   double operator()(std::uint64_t bytes) const;
@@ -54,8 +55,8 @@ class TableCost {
 
 using Cost = std::variant<AffineCost, TableCost>;
 
-/// The speeds of compute and communication while both run, as fractions of their speed alone; above
-/// 0 and at most 1.
+/// The speeds of compute and communication while both run. Each is a fraction, above 0 and at most
+/// 1, of the speed that compute or communication has alone.
 struct Contention {
   double compute = 1;
   double communication = 1;
@@ -66,8 +67,8 @@ struct Contention {
   bool operator==(const Contention&) const = default;
 };
 
-/// The length of compute in iterations without overlap and in iterations with overlap, and the
-/// length of the segments that overlap. Medians in seconds.
+/// Measured lengths, as medians in seconds: compute in iterations without and with overlap, and the
+/// segments that overlap.
 struct ApartAndBeside {
   double compute_alone = 0;
   double compute_beside = 0;
@@ -75,12 +76,13 @@ struct ApartAndBeside {
   double work = 0;  ///< how long the same communication takes alone
 };
 
-/// Nothing if busy is less than a twentieth of compute: too short to measure contention.
+/// Returns nothing if `busy` is less than a twentieth of compute, which is too short to measure
+/// contention.
 std::optional<Contention> contention_of(const ApartAndBeside& measured);
 
 /// The input of the planner. The spans are only read during the call.
 struct Problem {
-  std::span<const std::uint64_t> bytes;  ///< of each gradient, in the order they are reduced
+  std::span<const std::uint64_t> bytes;  ///< of each gradient, in the order of their reduction
   std::span<const double> ready;         ///< ready times on the slowest rank; not negative
   std::uint32_t max_segments = kDocumentedSegments;
   /// Of all plans that end within (1 + slack) * the best end, the planner takes the one with the
@@ -98,7 +100,7 @@ struct Plan {
       0;  ///< the earliest possible end with max_segments; end <= (1 + slack) * best_end
   /// No plan with any number of segments ends before this time (except for rounding).
   double lower_bound = 0;
-  /// How much earlier another cut could end at most, as a fraction of lower_bound. 0: no cut ends
+  /// Another cut can end earlier by at most this fraction of lower_bound. 0 means that no cut ends
   /// earlier.
   double gap() const { return lower_bound > 0 ? std::max(0.0, end / lower_bound - 1) : 0; }
 };
@@ -111,11 +113,12 @@ struct Plan {
 ///                                                                 plans of at most max_segments
 ///   a table, with contention   O(max_segments * gradients^2)      good, not proven: `best_end` is
 ///                                                                 the end of the plan
-/// kPara: no gradients, lists of different lengths, a ready time or a cost that is negative or not
-/// finite (the text names it), contention that is no fraction, or no segments allowed.
+/// Fails with kPara if there are no gradients, if the lists differ in length, if a ready time or a
+/// cost is negative or not finite (the error text names it), if contention is no fraction, or if no
+/// segments are allowed.
 Result<Plan> plan_segments(const Problem& problem, const Cost& cost);
 
-/// The model's prediction for a plan. Seconds from the start of the iteration.
+/// The model's prediction for a plan, in seconds from the start of the iteration.
 struct Prediction {
   struct Times {
     double start = 0;
@@ -127,7 +130,7 @@ struct Prediction {
   double end = 0;             ///< when the last segment ends
 };
 
-/// kPara: as for plan_segments (ignores max_segments and slack), and as for segments_by_index.
+/// Ignores max_segments and slack. Fails with kPara as plan_segments() and segments_by_index() do.
 Result<Prediction> predict(const Problem& problem, std::span<const std::uint32_t> last_indices,
                            const Cost& cost);
 

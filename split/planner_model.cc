@@ -7,9 +7,9 @@
 namespace hccl::split {
 namespace {
 
-constexpr double kLeastOverlap = 0.05;  // a share of compute
+constexpr double kLeastOverlap = 0.05;  // as a share of compute
 constexpr double kSlowest = 0.05;
-constexpr double kFull = 0.98;  // above this speed a loss cannot be told from noise
+constexpr double kFull = 0.98;  // a loss of speed above this value may be noise
 
 Status check(const Contention& contention) {
   const auto fraction = [](double value) { return value > 0 && value <= 1; };

@@ -22,7 +22,7 @@ struct Model {
   std::size_t size() const { return sum.size() - 1; }
 };
 
-/// kPara: bytes, times or contention are invalid; the text gives the reason.
+/// Fails with kPara if bytes, times or contention are invalid; the error text gives the reason.
 Result<Model> make_model(const Problem& problem);
 
 Status check(const AffineCost& cost);
@@ -31,12 +31,12 @@ inline Status check(const TableCost&) { return {}; }  // create() has checked th
 /// A segment that runs during compute.
 struct Run {
   double end = 0;
-  double apart = 0;  ///< the time until which compute ran beside the segment
+  double apart = 0;  ///< the time at which the segment and compute no longer run side by side
   double lost = 0;   ///< time that compute has lost to all segments so far
 };
 
-/// Runs a segment that takes `work` seconds alone. When it starts, compute has lost `lost` seconds.
-/// The segment and compute slow each other down until one of them ends.
+/// Runs a segment that takes `work` seconds alone. When the segment starts, compute has lost `lost`
+/// seconds. The segment and compute slow each other down until one of them ends.
 inline Run run_beside(const Model& model, double start, double lost, double work) {
   const Contention& speed = model.contention;
   if (speed.none()) return {start + work, start + work, lost};

@@ -10,8 +10,8 @@ namespace hccl::split {
 namespace {
 
 constexpr std::uint64_t kMostMessages = 100000;
-// A share of the iteration. Such a delay is accepted for fewer messages, because each message costs
-// its ranks time that no cost of the network shows.
+// A delay up to this share of the iteration is accepted if it saves messages, because each message
+// costs its ranks time that no cost of the network shows.
 constexpr double kSlack = 0.01;
 
 Status check_due(const PriorityProblem& problem) {
@@ -98,8 +98,8 @@ Result<PriorityPlan> plan_newest_first(const PriorityProblem& problem, const Aff
     }
     return send(problem, cost, problem.chunk_bytes);
   }
-  // Tries smaller and smaller chunks while they may help. They do not help if a start costs more
-  // than the bytes.
+  // Tries smaller and smaller chunks while these may help. Smaller chunks do not help if a start
+  // costs more than the bytes of a chunk.
   std::vector<PriorityPlan> plans = {send(problem, cost, total)};
   double best = plans.front().late;
   for (std::uint64_t chunk = total / 2; chunk >= std::max(least, total / 4096); chunk /= 2) {

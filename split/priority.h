@@ -1,10 +1,10 @@
 // The newest-first order, for training whose optimizer updates weights segment by segment, without
-// a norm over all gradients. This order sends first the gradients that the next forward needs
-// first. Pure functions; times in seconds from the start of the iteration.
+// a norm over all gradients. The gradients that the next forward needs first are sent first. All
+// functions are pure; times are seconds from the start of the iteration.
 //
 // Backward computes last the gradients that the next forward needs first. So whenever the network
-// is free, the newest ready gradient goes next, in chunks. A newer gradient then waits for at most
-// one chunk.
+// is free, a chunk of the newest ready gradient is sent next. A newer gradient then waits for at
+// most one chunk.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ namespace hccl::split {
 struct PriorityProblem {
   std::span<const std::uint64_t> bytes;  ///< of each gradient, in the order of backward
   std::span<const double> ready;         ///< ready times on the slowest rank
-  /// The time at which an undelayed next forward needs each gradient; it must not rise with the
-  /// index.
+  /// The time at which the next forward, if not delayed, needs each gradient. It must not rise with
+  /// the index.
   std::span<const double> due;
-  /// Most bytes of one message, which may contain several gradients. 0: the largest size with which
-  /// the next iteration ends within 1 % of the earliest end.
+  /// The most bytes of one message, which may contain several gradients. 0 means the largest size
+  /// with which the next iteration ends within 1 % of the earliest end.
   std::uint64_t chunk_bytes = 0;
 };
 
-/// A part of one gradient. The end of a gradient goes first. Then the same message can also contain
-/// the start of the next gradient in memory, which is contiguous with that end.
+/// A part of one gradient. The end of a gradient is sent first. The same message can then also
+/// contain the start of the next gradient in memory, which lies directly behind that end.
 struct Piece {
   std::uint32_t gradient = 0;
   std::uint64_t offset = 0;
@@ -45,17 +45,18 @@ struct GradientMessage {
 struct PriorityPlan {
   std::vector<GradientMessage> messages;  ///< in the order in which all ranks send them
   std::vector<double> done;               ///< time at which each gradient is completely reduced
-  /// The delay of the next iteration: the largest difference between a gradient's end and its due
-  /// time; at least 0.
+  /// The delay of the next iteration: the largest difference between the time at which a gradient
+  /// is reduced and its due time; at least 0.
   double late = 0;
   std::uint64_t chunk_bytes = 0;
 };
 
-/// Optimal among all orders (earliest due time first, with preemption), except for the rounding and
-/// the start cost of chunks. kPara: as for plan_segments; or due times that rise.
+/// Plans an order that is optimal among all orders (earliest due time first, with preemption),
+/// except for the rounding and the start cost of chunks. Fails with kPara as plan_segments() does,
+/// or if due times rise.
 Result<PriorityPlan> plan_newest_first(const PriorityProblem& problem, const AffineCost& cost);
 
-/// The delay of the next iteration with the segments of a plan that reduces all gradients in order.
+/// Returns the delay of the next iteration if a plan reduces all gradients in order, in segments.
 Result<double> late_in_order(const PriorityProblem& problem,
                              std::span<const std::uint32_t> last_indices, const AffineCost& cost);
 

@@ -91,7 +91,8 @@ Result<Profile> profile(std::span<const Trace> ranks) {
     }));
   }
   out.compute_end = median_of(undisturbed, compute_end);
-  // Of the iterations with the last segments, those with overlap; if none has overlap, all of them.
+  // Uses the iterations that have the last segments and overlap; if none overlaps, uses all
+  // iterations that have the last segments.
   Iterations typical;
   std::copy_if(like_last.begin(), like_last.end(), std::back_inserter(typical),
                [](const TraceIteration* each) { return each->overlapped; });

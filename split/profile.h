@@ -1,4 +1,4 @@
-// The input of the planner for a training, from the traces of its ranks.
+// Makes the planner's input for a training from the traces of its ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace hccl::split {
 
-/// Seconds from the begin of an iteration; medians over the iterations, on the slowest rank of
-/// each.
+/// All times are seconds from the begin of an iteration. They are medians over the iterations; in
+/// each iteration the slowest rank counts.
 struct Profile {
   std::uint32_t rank_size = 1;
   std::size_t iterations = 0;  ///< number of iterations used
@@ -26,25 +26,25 @@ struct Profile {
   /// without overlap; if there are none, from all iterations as measured.
   std::vector<double> ready;
   double compute_end = 0;  ///< end of backward, from the same iterations
-  /// The segments of the last iteration, and the times of the iterations with these segments.
+  /// The segments of the last iteration, and the times in the iterations that had these segments.
   Segments last_indices;
   std::vector<Prediction::Times> segments;
   double measured_compute_end = 0;
   double measured_end = 0;                     ///< end of the last segment
   std::vector<CostSample> samples;             ///< pure costs of segments without overlap
   std::vector<CostSample> overlapped_samples;  ///< segments that began during backward
-  /// Empty if the traces do not show contention (too little overlap, or no iteration without
-  /// overlap).
+  /// Empty if the traces do not show contention, because there was too little overlap, or no
+  /// iteration without overlap.
   std::optional<Contention> contention;
 };
 
 /// Makes a profile from the traces of all ranks, or from one trace that stands for all ranks (see
 /// merge_ranks). The first iteration is not typical, and is left out unless it is the only one.
-/// kPara: as merge_ranks; or no iteration has a time.
+/// Fails with kPara as merge_ranks() does, or if no iteration has a time.
 Result<Profile> profile(std::span<const Trace> ranks);
 
-/// The cost model of a profile's samples. If there are no other samples, uses those that ran during
-/// backward, corrected to full speed. kPara: no samples.
+/// Returns the cost model of a profile's samples. If no segment ran without overlap, uses the
+/// segments that ran during backward, corrected to full speed. Fails with kPara without samples.
 Result<CostModel> cost_model(const Profile& profile);
 
 }  // namespace hccl::split

@@ -7,7 +7,8 @@
 
 namespace hccl::split {
 
-/// The median; of an even number of values, the upper of the two middle ones. 0 without values.
+/// Returns the median; of an even number of values, the upper of the two middle ones; 0 without
+/// values.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -46,11 +46,11 @@ Result<std::vector<std::uint64_t>> running_sums(std::span<const std::uint64_t> b
   return ends;
 }
 
-/// Takes shares of the bytes one after another and collects the cuts.
+/// Takes shares of the bytes one after another, and collects the places of the cuts.
 class Cutter {
  public:
-  /// `most`: the most bytes of a segment if gradients have unknown shape; their cuts are rounded
-  /// down.
+  /// If gradients have unknown shape, `most` is the most bytes of a segment, and the cuts are
+  /// rounded down.
   Cutter(std::vector<std::uint64_t> ends, std::optional<double> most)
       : ends_(std::move(ends)), most_(most) {
     // Ten times the rounding error of the few operations that compute a target; far below one byte
@@ -84,8 +84,8 @@ class Cutter {
   std::size_t last() const { return ends_.size() - 1; }
   double end(std::size_t index) const { return static_cast<double>(ends_[index]); }
 
-  /// Returns the gradient whose end is near `target`. HCCL decides by the last probe of its binary
-  /// search, which may lie on either side. So the result is not always the nearest gradient. The
+  /// Returns the gradient whose end is near `target`. As in HCCL, the last probe of a binary search
+  /// decides, and may lie on either side. So the result is not always the nearest gradient. The
   /// rule stays, because users rely on these cuts.
   std::size_t near(double target) const {
     std::size_t low = 0;

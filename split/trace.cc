@@ -15,9 +15,9 @@
 namespace hccl::split {
 namespace {
 
-// HcclFusionTraceWrite writes less than a quarter of each limit. Parsing needs more memory than the
-// file has bytes: up to a hundred times as much for a binary message, and kilobytes for each object
-// of a text.
+// The limits are more than four times what HcclFusionTraceWrite writes. They exist because parsing
+// needs more memory than the file has bytes: up to a hundred times as much for a binary message,
+// and kilobytes for each object of a text.
 constexpr std::size_t kLargestText = std::size_t{256} << 20;
 constexpr std::size_t kLargestMessage = std::size_t{32} << 20;
 constexpr std::ptrdiff_t kMostObjects = 1 << 20;
@@ -84,7 +84,7 @@ Status write_file(const std::string& path, std::string_view content) {
   return {};
 }
 
-// The message in a text in Chrome's form; empty if there is none.
+// Returns the message that a text in Chrome's form contains; empty if there is none.
 std::string message_in(const std::string& chrome) {
   const std::size_t key = chrome.rfind(kMessageKey);
   const std::size_t end = chrome.rfind('}');
@@ -200,7 +200,7 @@ Status write_trace(const Trace& trace, const std::string& path) {
                                      is_json ? files::Form::kJson : files::Form::kBinary);
   if (is_json && !is_message_json) {
     std::string text = chrome_json(trace);
-    // Without the plugin for files, the text has everything that viewers need.
+    // Without the plugin for files, the message is missing; the text still serves viewers.
     if (message.ok()) text.replace(text.size() - 1, 1, std::string(kMessageKey) + *message + "}");
     return write_file(path, text);
   }

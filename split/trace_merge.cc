@@ -81,7 +81,7 @@ Status check_segments(const Trace& trace, const TraceIteration& iteration) {
   return {};
 }
 
-// Checks that two iterations, of one rank or of two, have the same gradients.
+// Checks that two iterations have the same gradients. They may belong to one rank or to two.
 Status check_same_gradients(const Trace& trace, const TraceIteration& iteration, const Trace& other,
                             const TraceIteration& reference) {
   const std::string whom = trace.rank == other.rank
@@ -121,7 +121,7 @@ void normalize(TraceIteration& iteration) {
   }
 }
 
-// Takes the later of two ranks' times, and the shorter duration of their segments.
+// For each segment, takes the later of the two ranks' times and the shorter of their durations.
 Status merge(TraceIteration& into, TraceIteration other, const Trace& trace) {
   for (std::size_t i = 0; i < into.gradients.size(); ++i) {
     auto& ready = into.gradients[i].ready_ns;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""layers_test.py SOURCE: which room includes which, which files sleep, which keep state, how long
-functions of Python are, and which modules of Python import each other.
+"""layers_test.py SOURCE: which room includes which, which files sleep, which keep state, how long functions of Python
+are, and which modules of Python import each other.
 
-The rooms and their walls are those of the design: a file may include only what its room may use.
-Each finding is one line, "file:line: what is wrong"."""
+The rooms and their dependencies are those of the design: a file may include only the files that its room may use. Each
+finding is one line, "file:line: what is wrong"."""
 
 import ast
 import os
@@ -17,12 +17,12 @@ PUBLIC = ("hccl/hccl.h", "hccl/hccl_comm.h", "hccl/hccl_framework.h", "hccl/hccl
           "hccl/acl/acl.h", "hccl/acl/acl_base.h", "hccl/acl/acl_base_rt.h", "hccl/acl/acl_mdl.h",
           "hccl/acl/acl_op.h", "hccl/acl/acl_prof.h", "hccl/acl/acl_rt.h", "hccl/acl/acl_rt_memory.h",
           "hccl/acl/error_codes/rt_error_codes.h")
-TRANSPORT = "transport/*.h"  # its contract, not the transports themselves
+TRANSPORT = "transport/*.h"  # the interface of the transports, without the transports themselves
 BELOW_CORE = ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/local", "hccl/schedule",
               "hccl/select", TRANSPORT, "hccl/exec", "hccl/files", "hccl/join"]
 CORE = BELOW_CORE + ["hccl/core"]
 
-# Room: what its files may include, besides each other.
+# Room: the files that its files may include, besides each other.
 ROOMS = {
     "public headers": ["public"],
     "hccl/base": [],
@@ -34,7 +34,7 @@ ROOMS = {
     "hccl/files": ["hccl/base"],
     "hccl/select": ["hccl/base", "hccl/kernels", "hccl/local", "hccl/schedule", "hccl/files"],
     "transport/*.h": ["hccl/base"],
-    # The registry and the mesh of both know what the built-in transports offer.
+    # Registry and mesh both know what the built-in transports offer.
     "transport": ["hccl/base", TRANSPORT, "transport/shm/shm.h", "transport/shm/sleeper.h",
                   "transport/tcp/tcp.h"],
     "transport/shm": ["hccl/base", "hccl/memory", TRANSPORT],
@@ -56,7 +56,7 @@ ROOMS = {
     "examples": ["public"],
     "benchmarks/perf": ["public"],
 }
-# Libraries that only these may see.
+# Libraries that only these rooms may include.
 LIBRARIES = {
     "mpi.h": ["transport/mpi", "python", "examples", "benchmarks/perf"],
     "rdma/": ["transport/ofi"],
@@ -75,13 +75,13 @@ THREADS = re.compile(r"\bstd::thread\b(?!::(?:id|hardware_concurrency)\b)|\bstd:
 STARTER = "hccl/base/thread.h"
 LOCKS = re.compile(r"\bstd::(?:mutex|shared_mutex|recursive_mutex|timed_mutex|lock_guard|unique_lock|"
                    r"scoped_lock|shared_lock|condition_variable\w*)\b")
-# The lock itself; a lock that a model checker replaces; locks of many readers.
+# May use locks directly: the lock itself, a lock that a model checker replaces, and locks of many readers.
 LOCKERS = ("hccl/base/mutex.h", "hccl/base/atomics.h", "hccl/base/abort_flag.h", "hccl/acl/table.h",
            "transport/mpi/process.h", "transport/mpi/process.cc")
 ENVIRONMENT = re.compile(r"\b(?:(?:secure_)?getenv|putenv|(?:un)?setenv|temp_directory_path)(?=\s*\()|\benviron\b")
-# The library's variables; torchrun's, for torch.
+# May read variables: the library's configuration, and, for torchrun's variables, the torch backend.
 READ_ENVIRONMENT = ("hccl/base/config.cc", "hccl/base/config.h", "python/hccl/torch/src/communicator.cc")
-# Calls that make a descriptor (methods of such a name have no "::" of their own), and what takes it at once.
+# Calls that make a descriptor (methods with such a name have no "::" before it), and the types that take it at once.
 DESCRIPTORS = re.compile(
     r"(?<![\w>:])(?:::(?:open|openat|creat|socket|accept|dup|pipe|fcntl(?=\(.*\bF_DUPFD))|"
     r"(?:::)?(?:accept4|memfd_create|eventfd|epoll_create1?|pipe2|dup[23]|socketpair|timerfd_create|signalfd|"
@@ -99,7 +99,7 @@ LONGEST_FUNCTION = 60  # lines, in Python
 
 
 def room_of(path):
-    """The room of a file, by its path from the root; None where there are no walls."""
+    """The room of a file, by its path from the root; None if no rule applies to the file."""
     if path in PUBLIC:
         return "public headers"
     if re.fullmatch(r"transport/[^/]+\.h", path):
@@ -119,7 +119,7 @@ def may_include(room, path):
 
 
 def without_comments(text):
-    """The text with comments and the contents of strings blanked, line by line as it was."""
+    """The text with comments and the contents of strings blanked; lines keep their numbers."""
     def blank(match):
         found = match.group(0)
         if found.startswith('"'):
@@ -164,7 +164,7 @@ def check_file(root, path):
                 yield where + f"{name}: descriptors are made by Fd of hccl/base/fd.h"
             elif "CLOEXEC" not in "".join(plain[number - 1:]).split(";")[0]:
                 yield where + f"{name}: without CLOEXEC"
-        # Each thread's locks; the processor's instruction set.
+        # The thread-local locks of mutex.h; the processor's instruction set.
         if path in ("hccl/base/mutex.h", "hccl/base/vector_targets.cc"):
             continue
         variable = ENVIRONMENT.search(code)
@@ -215,7 +215,7 @@ def imports_of(path):
 
 
 def check_circles(root):
-    """Modules that import each other. A package's __init__ and its modules may do so."""
+    """Finds modules that import each other. A package's __init__ and its modules may do so."""
     graph = {}
     for folder, _, names in os.walk(os.path.join(root, "python")):
         for name in names:
@@ -260,7 +260,7 @@ class TheProject(unittest.TestCase):
 
 
 class PlantedViolations(unittest.TestCase):
-    """Each line that must not be is found, where it is, and its allowed twin is not."""
+    """Each line that breaks a rule is found at its place, and its allowed variant is not."""
 
     @classmethod
     def setUpClass(cls):

@@ -11,8 +11,9 @@
 
 namespace hccl::transport {
 
-/// Exchanges `mine`. Returns the parts of all ranks in rank order (an absent rank's part is empty),
-/// or this rank's failure, or the failure of the lowest rank that has one, which is the culprit.
+/// Exchanges `mine`. Returns the parts of all ranks in rank order; an absent rank's part is empty.
+/// If ranks failed, returns this rank's own failure or, without one, the failure of the lowest
+/// failed rank, with that rank as the culprit.
 inline Result<std::vector<std::string>> agree(const OpenArgs& args,
                                               const Result<std::string>& mine) {
   constexpr std::size_t kLongest = 64 * 1024;  // more than any address or reason needs

@@ -1,4 +1,4 @@
-// The place where the connections of a rank's meshes arrive.
+// Gives a rank the door through which the connections of its tcp meshes arrive.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace tcp {
 class Door;
 }
 
-/// The door of the tcp meshes of one rank, while at least one of them is open: a communicator and
-/// its groups share it. Any thread may call.
+/// Gives all tcp meshes of one rank, those of a communicator and its groups, the same door. The
+/// door exists while at least one of the meshes is open. Any thread may call.
 class Doors {
  public:
   Result<std::shared_ptr<tcp::Door>> at(const std::string& address);

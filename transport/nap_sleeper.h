@@ -1,6 +1,6 @@
-// Sleeps in short naps, for a transport without a descriptor to wait on. Naps grow while nothing
-// happens: a nap adds at most a fifth to the wait so far. So a message is seen soon, and an idle
-// rank uses little of its core. abort() ends a nap at once.
+// Sleeps in short naps, for a transport without a descriptor to wait on. While nothing happens,
+// each nap is a quarter longer than the one before, up to 1 ms. So a message is seen soon, and an
+// idle rank uses little of its core. A mesh's abort() ends a nap at once.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace hccl::transport {
 
 class NapSleeper final : public Sleeper {
  public:
-  /// Bytes have moved, so the next nap is short again. For the thread that uses the mesh.
+  /// Call after bytes have moved: the next nap is then short. Only the thread that uses the mesh
+  /// may call.
   void moved() { nap_ = kShortest; }
   /// Ends a nap. Any thread may call.
   void ring() { bell_.ring(); }

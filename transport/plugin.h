@@ -11,8 +11,8 @@
 namespace hccl::transport {
 
 /// Loads a plugin (once in each process; it stays loaded) and returns its table, which stays valid
-/// for ever. kNotSupport names the file and the reason if there is no plugin or its version
-/// differs; kPara for an invalid name or plugin_path.
+/// for ever. Fails with kNotSupport, which names the file and the reason, if there is no plugin or
+/// its version differs, and with kPara if the name or plugin_path is invalid.
 Result<const hccl_transport_plugin*> load_plugin(std::string_view name,
                                                  std::string_view plugin_path);
 

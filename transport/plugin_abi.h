@@ -1,9 +1,10 @@
 /* The C interface between HCCL and a transport that is loaded at run time. Valid C99 and C++.
  *
  * A plugin is a shared library libhccl_<name>.so that exports one constant,
- * hccl_transport_plugin_v1. Its functions have the meaning of the members of
- * hccl::transport::Mesh (transport/transport.h); this header describes only the differences in C.
- * A backend written as a C++ Mesh does not need it: see transport/plugin_export.h.
+ * hccl_transport_plugin_v1. "The host" is the library that loads the plugin. The plugin's
+ * functions have the meaning of the members of hccl::transport::Mesh (transport/transport.h); this
+ * header describes only the differences in C. A backend written as a C++ Mesh does not need this
+ * header: see transport/plugin_export.h.
  *
  * Threads: one thread at a time uses a mesh; several threads may use several meshes. Only abort()
  * may be called at any time from any thread. No function may throw or end the process. The
@@ -28,7 +29,7 @@ extern "C" {
 /** The reason of a failure. */
 struct hccl_plugin_error {
   int32_t code;      /**< an HcclResult, not 0 */
-  int32_t culprit;   /**< the rank that caused it, or -1 */
+  int32_t culprit;   /**< the rank that caused the failure, or -1 */
   char message[504]; /**< for people, ends with a zero byte */
 };
 
@@ -43,14 +44,14 @@ struct hccl_plugin_open_args {
   uint32_t struct_size; /**< bytes of the host's version of this struct */
   int32_t rank;         /**< 0 <= rank < size */
   int32_t size;
-  const int32_t* hosts; /**< hosts[r]: equal numbers share memory; NULL if not known */
+  const int32_t* hosts; /**< ranks with equal numbers share memory; NULL if not known */
   const char* address;  /**< the local address to bind to: "10.0.0.1" or "::1"; may be empty */
   const uint8_t* key;   /**< 32 secret bytes of this plugin in this mesh, the same on all ranks */
   int64_t timeout_ns;   /**< time left to open; INT64_MAX: no limit */
   void* context;        /**< first argument of the two functions below */
   /** Gathers a blob of every rank into all[0..size-1]; blocks. The bytes belong to the host and
    * stay until the next exchange() or until open() returns. Returns 0 or an HcclResult. Every rank
-   * must call it equally often, even if its open() has failed. */
+   * must make the same number of calls, even if its open() has failed. */
   int32_t (*exchange)(void* context, const void* mine, size_t bytes, struct hccl_plugin_blob* all);
   /** The value of an HCCL_* setting ("HCCL_OFI_PROVIDER"); "" if not set, NULL if no setting has
    *  that name. */
@@ -59,7 +60,7 @@ struct hccl_plugin_open_args {
 
 /** The results of send() and recv(). */
 enum hccl_plugin_post {
-  HCCL_PLUGIN_POSTED = 0, /**< progress() will report it, exactly once */
+  HCCL_PLUGIN_POSTED = 0, /**< progress() will report the request, exactly once */
   HCCL_PLUGIN_DONE = 1,   /**< finished already; progress() will not report it */
   HCCL_PLUGIN_FAILED =
       2 /**< failed already; last_error() has the reason; progress() will not report it */
@@ -81,11 +82,12 @@ struct hccl_transport_plugin {
 
   /** Opens a mesh. On failure returns NULL and sets *error. */
   void* (*open)(const struct hccl_plugin_open_args* args, struct hccl_plugin_error* error);
-  /** Closes a mesh. No request is outstanding, or abort() was called. */
+  /** Closes a mesh. The host calls it after abort(), or when no request is outstanding. */
   void (*close)(void* mesh);
 
-  /** Post; never block. The bytes belong to the plugin until it reports the token. The host has
-   *  checked that 0 <= peer < size and that lane < 256. The result is an hccl_plugin_post. */
+  /** Post a request; never block. The bytes belong to the plugin until it reports the request's
+   *  token, or finishes the request at once. The host has checked that 0 <= peer < size and that
+   *  lane < 256. The result is an hccl_plugin_post. */
   int32_t (*send)(void* mesh, int32_t peer, uint32_t lane, const void* bytes, size_t size,
                   void* token);
   int32_t (*recv)(void* mesh, int32_t peer, uint32_t lane, void* bytes, size_t size, void* token);

@@ -1,8 +1,7 @@
-// Turns a backend that is written as a C++ Mesh into a plugin:
+// Turns a backend that is written as a C++ Mesh into a plugin. One source file of the MODULE
+// library libhccl_ofi.so contains this line, outside every namespace:
 //
 //   HCCL_EXPORT_TRANSPORT("ofi", open_ofi)   // open_ofi is an OpenFunction
-//
-// once, in one source file of a MODULE library libhccl_ofi.so, outside every namespace.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +53,8 @@ class PluginSession {
     *moved = mesh_->progress() ? 1 : 0;
     reported_.clear();  // the texts of the last call stay valid until now
     std::uint32_t count = 0;
-    // A few requests are outstanding at a time, so a walk costs less than a queue of finished
-    // requests.
+    // Only a few requests are outstanding at a time, so a walk over them costs less than a queue of
+    // finished requests.
     for (std::size_t i = 0; i < busy_.size() && count < capacity;) {
       Slot* slot = busy_[i];
       if (!slot->request.done()) {
@@ -72,7 +71,7 @@ class PluginSession {
         reported_.push_back(status);
         entry.message = status.message().c_str();
       }
-      // In the order of posting, so that a caller gets the first failure first.
+      // Keeps the order of posting, so that a caller gets the first failure first.
       busy_.erase(busy_.begin() + static_cast<std::ptrdiff_t>(i));
       free_.push_back(slot);
     }
@@ -105,7 +104,7 @@ class PluginSession {
     return HCCL_PLUGIN_FAILED;
   }
 
-  std::vector<std::unique_ptr<Slot>> slots_;  // the mesh may still use them in its destructor
+  std::vector<std::unique_ptr<Slot>> slots_;  // the destructor of mesh_ may still use the slots
   std::vector<Slot*> free_;
   std::vector<Slot*> busy_;
   std::vector<Status> reported_;
@@ -113,7 +112,7 @@ class PluginSession {
   std::unique_ptr<Mesh> mesh_;
 };
 
-/// The arguments that the loading library passes, as OpenArgs. `config` must outlive the result.
+/// Converts the host's arguments to OpenArgs. `c` and `config` must outlive the result.
 inline OpenArgs plugin_open_args(const hccl_plugin_open_args& c, Config& config) {
   const auto setting = [&](const char* name) {
     const char* value = c.setting(c.context, name);
@@ -149,7 +148,7 @@ void* plugin_open(const hccl_plugin_open_args* c, hccl_plugin_error* error) {
     auto mesh = kOpen(plugin_open_args(*c, config));
     if (mesh.ok()) return new PluginSession(std::move(mesh).value());
     fill_error(*error, mesh.status());
-  } catch (const std::exception& thrown) {  // nothing may throw across C
+  } catch (const std::exception& thrown) {  // no exception may cross the C interface
     fill_error(*error, Status(Code::kMemory, thrown.what()));
   }
   return nullptr;

@@ -10,7 +10,7 @@
 namespace hccl::transport {
 namespace {
 
-/// A plugin's numbers are data from outside: an unknown code becomes kInternal.
+/// A plugin may give wrong numbers: an unknown code becomes kInternal, an unknown culprit kNobody.
 Status make_status(std::int32_t code, std::string_view message, std::int32_t culprit, int size) {
   Code known = static_cast<Code>(code);
   if (code == 0 || to_string(known) == to_string(static_cast<Code>(-1))) known = Code::kInternal;

@@ -18,8 +18,8 @@ struct Backend {
 std::span<const Backend> backends();
 
 /// Opens a mesh over the named transport. "auto" (or "") uses shm between ranks of one host and tcp
-/// between hosts. kNotSupport, with the reason, for an unknown name or a plugin that cannot be
-/// loaded.
+/// between hosts. Fails with kNotSupport and the reason if the name is unknown or its plugin cannot
+/// be loaded.
 Result<std::unique_ptr<Mesh>> open(std::string_view name, const OpenArgs& args);
 
 }  // namespace hccl::transport

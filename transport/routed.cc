@@ -134,7 +134,8 @@ class RoutedMesh final : public Mesh {
     if (!request.done()) far_requests_.push_back(&request);
   }
 
-  // Runs after every call that may complete requests, because their owners may then destroy them.
+  // Forgets completed requests. Runs after every call that may complete requests, because their
+  // owners may then destroy them.
   void settle() {
     std::erase_if(far_requests_, [](const Request* request) { return request->done(); });
   }
@@ -176,7 +177,8 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
                  near.status().message());
     }
   }
-  // The sockets connect all ranks: so hosts with and without shared memory need not agree.
+  // The tcp mesh connects all ranks, also those of one host. So no rank needs to know which other
+  // hosts share memory.
   auto far = parts.tcp(args);
   if (!far.ok() || !near.ok()) return far;
   HCCL_ASSIGN_OR_RETURN(std::unique_ptr<BothSleeper> sleeper, BothSleeper::create(**near, **far));

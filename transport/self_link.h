@@ -1,4 +1,4 @@
-// Messages of a rank to itself: matched and copied in memory. Every backend uses this one.
+// Matches and copies the messages that a rank sends to itself. Every backend uses this link.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,13 @@ class RequestQueue {
 /// The failure of a receive whose message has another size. Every backend uses this text.
 Status size_mismatch(int peer, std::uint32_t lane, std::uint64_t posted, std::uint64_t sent);
 
-/// Fails a request, and returns true, if its peer or lane is out of range (kPara), or the mesh is
-/// aborted.
+/// If the request's peer or lane is out of range (kPara), or the mesh is aborted, fails the request
+/// and returns true.
 bool refused(Request& request, int size, int peer, std::uint32_t lane, const AbortFlag& aborted);
 
-/// Matches sends with receives by lane, in the order of posting. A send is done when it was copied,
-/// so both requests complete in the call that posts the second one. Has the thread rules of its
-/// mesh.
+/// Matches sends with receives by lane, in the order of posting. A send completes when its bytes
+/// are copied, so both requests complete in the call that posts the second one. The thread rules of
+/// the mesh apply.
 class SelfLink {
  public:
   /// Begins the request and posts it. `rank` is the peer in statuses.

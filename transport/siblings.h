@@ -1,4 +1,4 @@
-// The shared memory of the meshes of this process. Its ranks may be threads.
+// Lets the ranks of a process, which may be threads, share one mapping of a mesh's memory.
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@ namespace shm {
 class Segment;
 }
 
-/// Where ranks of one process find the mapping of a mesh that another of them has made. One for
-/// the process. Any thread may call.
+/// The table of a process's mappings. The rank that maps a mesh's memory calls share(); the other
+/// ranks of the process call find(). Any thread may call.
 class Siblings {
  public:
   void share(const Uuid& mesh, const std::shared_ptr<shm::Segment>& mapping) {

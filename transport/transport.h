@@ -78,7 +78,7 @@ class Mesh {
   Mesh() = default;
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
-  /// Closes the links. All requests must be done, or failed by abort(), before.
+  /// Closes the links. Before that, all requests must be done or abort() must have been called.
   virtual ~Mesh() = default;
 
   virtual std::string_view name() const = 0;  ///< "shm", "tcp", …
@@ -103,8 +103,8 @@ class Mesh {
   /// completed.
   virtual bool progress() = 0;
 
-  /// The sleeper for times without work for progress(). Arriving bytes, room to send, a peer's
-  /// death and abort() wake it.
+  /// The sleeper to use while progress() has nothing to do. Arriving bytes, room to send, a peer's
+  /// death and abort() wake the sleeper.
   virtual Sleeper& sleeper() = 0;
 
   /// Optional: memory that this rank shares with the other ranks of its host; null if there is
@@ -119,10 +119,10 @@ class Mesh {
   static constexpr std::uint32_t kLanes = 256;
 };
 
-/// The allgather that sets up a mesh: one blob of every rank, in rank order. Blocks until all ranks
-/// have called it or the deadline passes. A backend's open() calls it equally often on every rank,
-/// even after a local failure (the blob then reports the failure). So no rank waits for a rank that
-/// gave up.
+/// The allgather that sets up a mesh. It returns one blob from each rank, in rank order, and blocks
+/// until all ranks have called it or the deadline passes. A backend's open() makes the same number
+/// of calls on every rank, even after a local failure (the blob then reports the failure). So no
+/// rank waits for a rank that gave up.
 using BootstrapExchange =
     std::function<Result<std::vector<std::string>>(std::string mine, Deadline)>;
 
@@ -130,7 +130,7 @@ struct OpenArgs {
   int rank = 0;
   int size = 1;
   /// hosts[r]: ranks with the same number share memory (same boot, same network namespace).
-  /// kAbsent: this rank is not in the mesh, and its part of an exchange is empty.
+  /// kAbsent: rank r is not in the mesh, and its part of an exchange is empty.
   std::vector<int> hosts;
   static constexpr int kAbsent = -1;
   bool absent(int r) const {
@@ -147,10 +147,11 @@ struct OpenArgs {
   const Config* config = nullptr;
   /// Accepts the connections of all tcp meshes of this rank; null: the mesh has a door of its own.
   std::shared_ptr<Doors> doors;
-  /// Where the ranks of this process find each other's mappings. shm needs it.
+  /// The table in which the ranks of this process find each other's mappings; shm needs the table.
   std::shared_ptr<Siblings> siblings;
-  /// The links open together with the mesh. Otherwise a backend may open a link with its first
-  /// message; then the end of a rank is noticed only if a message is awaited from it.
+  /// True: open() opens all links. False: a backend may open a link when its first message is
+  /// posted; then this rank notices the end of a peer only while it awaits a message from that
+  /// peer.
   bool all_links = false;
   /// This process's device heap, which the host's other ranks will share; may be null.
   std::shared_ptr<memory::Heap> heap;

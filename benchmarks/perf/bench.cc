@@ -12,15 +12,15 @@
 namespace hccl_perf {
 namespace {
 
-/// The processor time of this rank: of its process or, if ranks are threads, of its thread. The
-/// time of a thread does not include the library's own threads, which serve all ranks.
+/// Returns the processor time of this rank: of its process or, if ranks are threads, of its thread.
+/// The time of a thread does not include the library's own threads, which serve all ranks.
 double cpu_seconds(bool threads) {
   timespec now{};
   ::clock_gettime(threads ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// The time for reading the clock twice, which is as long as the shortest operations.
+/// Returns the time for reading the clock twice, which takes as long as the shortest operations.
 double cost_of_asking(bool threads) {
   double least = 1;
   for (int i = 0; i < 1000; ++i) {
@@ -36,14 +36,14 @@ double now_us() {
       .count();
 }
 
-/// Element-wise maximum over all ranks.
+/// Replaces each element by its maximum over all ranks.
 void maximum(std::vector<double>& values, HcclComm comm) {
   check(HcclAllReduce(values.data(), values.data(), values.size(), HCCL_DATA_TYPE_FP64,
                       HCCL_REDUCE_MAX, comm, nullptr),
         "collecting times");
 }
 
-/// The mean over all ranks.
+/// Returns the mean over all ranks.
 double mean(double value, HcclComm comm, int ranks) {
   check(HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_FP64, HCCL_REDUCE_SUM, comm, nullptr),
         "collecting times");
@@ -61,7 +61,7 @@ struct Bench::Task {
   HcclComm comm;
   std::byte* send;
   std::byte* recv;
-  std::uint64_t count, in, out;  // elements: of the larger buffer, sent, received
+  std::uint64_t count, in, out;  // numbers of elements: of the larger buffer, sent, received
   int round = 0;
   std::uint64_t wrong = 0;
 };
@@ -117,14 +117,14 @@ HcclComm Bench::communicator(const std::string& algorithm) {
   return at->second;
 }
 
-/// One row, or with --algo one row for each algorithm.
+/// Returns one row or, with --algo, one row for each algorithm.
 std::vector<Row> Bench::measure_all(std::uint64_t count) {
   const bool one = o_.algo.empty() || o_.algo.find(':') != std::string::npos;
   return one ? std::vector{measure_with(count, o_.algo, false)} : measure_each(count);
 }
 
-/// Measures the algorithms that are eligible for the memory of this run. Prints the others with the
-/// reasons for which they are not eligible.
+/// Measures the algorithms that are eligible for the memory of this run. Prints all other
+/// algorithms with the reasons why they are not eligible.
 std::vector<Row> Bench::measure_each(std::uint64_t count) {
   const std::uint64_t bytes = count * size_of(o_.data_type);
   const std::uint64_t input = operation_.send_count(count, ranks_) * size_of(o_.data_type);
@@ -202,8 +202,8 @@ Row Bench::measure(std::uint64_t count, HcclComm comm) {
   return row;
 }
 
-/// Begins a round: chooses the root, and writes other input than that of the last round, so that an
-/// earlier result is wrong in this one.
+/// Begins a round: chooses the root, and writes input that differs from the last round, so that a
+/// result of an earlier round is wrong in this round.
 void Bench::rewrite(Task& t) {
   ++t.round;
   if (!o_.fixed_root) o_.root = static_cast<std::uint32_t>(t.round % ranks_);
@@ -211,7 +211,7 @@ void Bench::rewrite(Task& t) {
   flusher_.flush();
 }
 
-/// The number of wrong elements of the result: of all elements, or of three.
+/// Returns the number of wrong elements of the result. Checks all elements, or three of them.
 std::uint64_t Bench::look(const Task& t, bool all) const {
   const bool has_result = !operation_.recv_on_root || static_cast<std::uint32_t>(rank_) == o_.root;
   if (!o_.check || !has_result || o_.op == "barrier") return 0;
@@ -226,8 +226,8 @@ void Bench::operate(Task& t) {
   check(operation_.run(o_, t.send, t.recv, t.count, rank_, ranks_, t.comm), o_.op.c_str());
 }
 
-/// Microseconds of an iteration without the operation, while all ranks run it. The time ends when
-/// all ranks are done, because ranks that share a core rewrite one after another.
+/// Returns the microseconds of an iteration without the operation, while all ranks run it. The time
+/// ends when all ranks are done, because ranks that share a core rewrite one after another.
 double Bench::rewrite_us(Task& t, double& cpu) {
   std::vector<double> times;
   const double cpu_start = cpu_seconds(o_.threads > 0);
@@ -248,9 +248,10 @@ double Bench::rewrite_us(Task& t, double& cpu) {
   return times[1];
 }
 
-/// The time of the loop of rewriting and operation without barriers, less the time of the rewriting
-/// alone. So it contains the cache misses that the operation causes in its caller's next write. All
-/// elements are checked before and after the loop, a few in each iteration.
+/// Returns the time of a loop that rewrites and operates without barriers, less the time of
+/// rewriting alone. So the result contains the cache misses that the operation causes in its
+/// caller's next write. All elements are checked before and after the loop, and a few elements in
+/// each iteration.
 Bench::Times Bench::time_loop(Task& t) {
   std::vector<double> times;
   for (int i = 0; i < o_.warmup; ++i) {

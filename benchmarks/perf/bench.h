@@ -17,7 +17,7 @@ namespace hccl_perf {
 class Bench {
  public:
   Bench(const Options& options, HcclComm world);
-  /// 0 if all results were correct.
+  /// Returns 0 if all results were correct.
   int run();
 
  private:

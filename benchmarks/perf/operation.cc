@@ -8,12 +8,12 @@
 namespace hccl_perf {
 namespace {
 
-// The iteration of a value. It is part of the input, so that a result of an earlier iteration is
-// wrong.
+// The iteration to which a value belongs. It is part of the input, so that a result of an earlier
+// iteration is wrong.
 struct Seed {
   std::uint64_t round;
 };
-thread_local Seed seed{0};  // of the rank on this thread
+thread_local Seed seed{0};  // the seed of the rank on this thread
 
 std::uint64_t input(const Options& o, int rank, std::uint64_t i, int ranks) {
   const std::uint64_t mixed = static_cast<std::uint64_t>(rank) * 5 + i + i / 7 + seed.round * 3;

@@ -33,7 +33,7 @@ struct Options {
   HcclReduceOp reduce_op = HCCL_REDUCE_SUM;
 };
 
-/// "64M" = 67108864; K, M and G are powers of 1024.
+/// Returns the bytes of "64M" and the like; K, M and G are powers of 1024.
 std::uint64_t parse_size(const std::string& text);
 
 /// Exits with a message on bad arguments or --help.

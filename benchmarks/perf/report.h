@@ -22,15 +22,15 @@ struct Row {
   double algbw = 0;  ///< GB/s: bytes / p50
   double busbw = 0;
   double cpu = 0;           ///< processor seconds of a rank in each second, the mean of all ranks
-  double wait = 0;          ///< the part of its time that a rank sleeps, the mean of all ranks
-  std::int64_t wrong = -1;  ///< elements; -1: not checked
+  double wait = 0;          ///< the share of time in which a rank sleeps, the mean of all ranks
+  std::int64_t wrong = -1;  ///< wrong elements; -1: not checked
 };
 
 void print_header(const Options& options, int ranks);
 void print_row(const Row& row);
-/// An algorithm that cannot be used, and the reason.
+/// Prints that an algorithm cannot be used, and the reason.
 void print_refused(std::uint64_t bytes, const std::string& algorithm, const std::string& reason);
-/// False, with a message on standard error, if a file cannot be written.
+/// Returns false, with a message on standard error, if a file cannot be written.
 bool write_files(const Options& options, int ranks, const std::vector<Row>& rows);
 
 }  // namespace hccl_perf

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """picture.py [RATIOS.md ...]: draws picture.svg beside each table that scripts/bench.sh wrote.
 
-Each curve shows an fp32 allreduce of the table: the fastest rival's time divided by the time of
-this library, by size. Standard library only. Without arguments: every ratios.md in this folder and
-below.
+Each curve shows an fp32 allreduce of the table, by size: the fastest rival's time divided by this
+library's time. Standard library only. Without arguments, the program draws a picture for every
+ratios.md in this folder and below.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ CURVES = [
 
 
 def read_ratios(text):
-    """{heading: [(bytes, ratio), ...]} of the allreduce sections of a table."""
+    """Returns {heading: [(bytes, ratio), ...]} of the allreduce sections of a table."""
     sections = {}
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         heading, _, body = section.partition("\n")

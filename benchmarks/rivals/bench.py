@@ -18,7 +18,7 @@ from runner import Runner
 from settings import BF16, LIBRARIES, all_settings, our_settings
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-HOPELESS = 1.6  # later rounds skip a setting that takes this many times the best rival's time at every size
+HOPELESS = 1.6  # later rounds skip a setting if it takes this many times the best rival's time at all sizes
 
 
 def arguments():

@@ -14,7 +14,7 @@ class Field:
 
     ranks: int
     transport: str  # shm or tcp
-    kind: str  # allreduce, or others: the four other operations
+    kind: str  # "allreduce", or "others" for the four other operations
     type: str = "fp32"
 
     @property
@@ -79,8 +79,9 @@ def all_cases():
 
 
 def selected(only=None, quick=False):
-    """only: words joined by commas; a case is selected if its name contains one of these words ("2-shm", "alltoall",
-    "heap-allreduce-1M"). Words joined by + must all be in the name ("tcp+64K")."""
+    """only: words joined by commas. A case is selected if its name contains one of these words
+    ("2-shm", "alltoall", "heap-allreduce-1M"). If words are joined by +, the name must contain all
+    of them ("tcp+64K")."""
     cases = all_cases()
     if quick:
         cases = [c for c in cases if c.bytes in QUICK_SIZES and c.ranks <= max(4, processors())]

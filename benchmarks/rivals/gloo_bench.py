@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times Gloo through PyTorch (torch.distributed), by the method of method.h. The loop is the same C
-code as for the other libraries, in the shared library that the variable BENCH_METHOD names. Only
-the operation is a callback into Python.
+code as for all other libraries; it is in the shared library that the variable BENCH_METHOD names.
+Only the operation is a callback into Python.
 
 BENCH_RANK and BENCH_SIZE give rank and size. BENCH_STORE names a file that does not exist yet."""
 

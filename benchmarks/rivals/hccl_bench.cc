@@ -1,7 +1,7 @@
 // Times this project's library by the method of method.h. Needs no launcher: BENCH_RANK and
-// BENCH_SIZE give rank and size. HCCL_TRANSPORT=tcp gives the tcp cases; --memory heap allocates
-// with aclrtMalloc. Calls only the public interface, so it times the library that LD_LIBRARY_PATH
-// names.
+// BENCH_SIZE give rank and size. With HCCL_TRANSPORT=tcp it times the tcp cases; with --memory heap
+// it allocates with aclrtMalloc. It calls only the public interface, so it can time any version of
+// the library that LD_LIBRARY_PATH names.
 #include <dlfcn.h>
 
 #include <cstdio>

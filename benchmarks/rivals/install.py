@@ -1,6 +1,6 @@
 """Installs each rival by its package name, with the ordinary clients, into a folder of its own, and
 builds the timed programs against it. If a rival cannot be installed, state.json has the reason, and
-the others are still installed.
+all other rivals are still installed.
 
   <folder>/<library>/   a Python environment (wheels), or the contents of Debian's packages
   <folder>/bin/         the programs
@@ -35,7 +35,7 @@ def run(command, what, **more):
 
 
 def wheels(folder, library, packages):
-    """A Python environment with the packages, made once."""
+    """Makes a Python environment with the packages, once."""
     home, done = f"{folder}/{library}", f"{folder}/{library}/installed"
     if os.path.exists(done):
         return home
@@ -181,7 +181,7 @@ RIVALS = {
 
 
 def install(folder, without=(), say=print):
-    """Returns the state, and writes it."""
+    """Installs the rivals. Writes their state into the folder, and returns it."""
     folder = os.path.abspath(folder)
     os.makedirs(f"{folder}/bin", exist_ok=True)
     state = {}
@@ -206,7 +206,7 @@ def install(folder, without=(), say=print):
 
 
 def installed(folder):
-    """The state that the last install wrote."""
+    """Returns the state that the last install wrote."""
     try:
         with open(f"{folder}/state.json") as file:
             return json.load(file)

@@ -42,8 +42,8 @@ static double median(double* values, int count) {
   return values[count / 2];
 }
 
-/* The nanoseconds in which a cache line moves from this rank's processor to the other side's
- * processor. */
+/* Returns the nanoseconds in which a cache line moves from this rank's processor to the processor
+ * of the other side. */
 static double line_ns(int side) {
   double times[kLineWindows];
   int i = __atomic_load_n(side == 0 ? &page->ping : &page->pong, __ATOMIC_RELAXED);
@@ -59,8 +59,8 @@ static double line_ns(int side) {
   return median(times, kLineWindows);
 }
 
-/* Times a cache line between rank 0 and the first rank on another processor; 0 if there is no such
- * rank. Collective; the result is valid on rank 0. */
+/* Times a cache line between rank 0 and the first rank on another processor; returns 0 if there is
+ * no such rank. Collective; the result is valid on rank 0. */
 static double probe(void) {
   double found = 0;
   page->processors[rank] = sched_getcpu();
@@ -105,7 +105,7 @@ static int has_result(const struct task* t) {
   return t->op != BENCH_BARRIER && (t->op != BENCH_REDUCE || rank == root_of(t));
 }
 
-/* The number of wrong elements among the few that each iteration checks. */
+/* Returns the number of wrong elements among the few that each iteration checks. */
 static long look(const struct task* t) {
   return has_result(t) ? values_check_spots(t->type, t->recv, t->round) : 0;
 }
@@ -124,8 +124,8 @@ static void iterate_and_check_all(struct task* t) {
         values_check_all(t->op, t->type, t->recv, t->result, t->count, t->round, root_of(t));
 }
 
-/* The number of iterations that fill the time of a batch. Rank 0 decides, so that all ranks
- * agree. */
+/* Returns the number of iterations that fill the time of a batch. Rank 0 decides the number, so
+ * that all ranks have the same. */
 static long agree_on_iterations(struct task* t, long tries, double seconds) {
   barrier();
   const double start = now_us();
@@ -138,9 +138,9 @@ static long agree_on_iterations(struct task* t, long tries, double seconds) {
   return page->iterations;
 }
 
-/* Microseconds of an iteration. The loop has no barrier, so the time includes the work that an
- * operation leaves to its caller's next write, such as fetching lines that another rank's processor
- * holds. */
+/* Returns the microseconds of an iteration. The loop has no barrier, so the time includes the work
+ * that an operation leaves to its caller's next write, such as fetching lines that another rank's
+ * processor holds. */
 static double loop_us(struct task* t, long iterations) {
   double times[kBatches];
   barrier();
@@ -155,7 +155,7 @@ static double loop_us(struct task* t, long iterations) {
   return median(times, kBatches);
 }
 
-/* As loop_us(), without the operation, while all ranks rewrite. A batch ends when all ranks are
+/* As loop_us(), but without the operation, while all ranks rewrite. A batch ends when all ranks are
  * done, because ranks that share a processor rewrite one after another. */
 static double rewrite_us(struct task* t, long iterations) {
   double times[kBatches];
@@ -272,7 +272,7 @@ struct plan {
   const char* type_name;
 };
 
-/* False: the arguments are invalid, and the reason has been printed. */
+/* Returns false if the arguments are invalid, and has then printed the reason. */
 static int parse(int argc, char** argv, struct bench_options* o, struct plan* plan) {
   for (int i = 1; i < argc; ++i) {
     const char* name = argv[i];

@@ -2,19 +2,19 @@
  * program links this code (the program for Gloo calls it from Python), provides a bench_library,
  * and calls bench_main.
  *
- * For each operation and size, each rank runs this loop, in batches, without a barrier:
+ * For each operation and size, each rank runs the following loop, in batches, without a barrier:
  *   1. rewrites its buffer with values that depend on the iteration;
  *   2. runs the operation;
  *   3. looks at a few elements of the result.
- * Then all ranks run the same loop without the operation. The figure of a size ("us") is the median
- * batch of the first loop less the median batch of the second, on the slowest rank: the figure
+ * Then all ranks run the same loop without the operation. The result of a size ("us") is the median
+ * batch of the first loop less the median batch of the second loop, on the slowest rank. So it
  * includes cache misses that the operation leaves to its caller's next write. All elements of the
- * result are checked before and after. The root of broadcasts and reductions moves on by one each
- * iteration, so that no rank can run ahead.
+ * result are checked before and after. The root of broadcasts and reductions is the next rank in
+ * each iteration, so that no rank can run ahead.
  *
  * Before and after a size the ranks time how long a cache line takes from one processor to another
- * ("line_ns"): virtual processors move. If that time changed during a size, the size is timed
- * again, at most three times in all.
+ * ("line_ns"), because virtual processors may move. If this time changed during a size, the size is
+ * timed again, at most three times in all.
  *
  * Processes: one for each rank, on one host. The driver makes a file (--page) that the ranks share.
  * Through this file the ranks exchange times, barriers and short messages (for libraries whose

@@ -7,7 +7,7 @@
 
 enum { kMail = 8192 };
 
-/* The shared values; they begin as zeros. Each word that a rank writes while other ranks wait has
+/* The shared values. They begin as zeros. Each word that a rank writes while other ranks wait has
  * its own cache lines. */
 struct page {
   int tickets;
@@ -35,7 +35,7 @@ extern int rank, ranks;
 extern int crowded; /* more ranks than processors: waiting ranks give way at once */
 
 void open_page(const char* path);
-/* Ends the program. */
+/* Ends the program with a message. */
 void fail(const char* what);
 /* Waits until the word differs from `unlike`. */
 void await(const int* word, int unlike);

@@ -1,4 +1,4 @@
-"""The plot of a raw result file: plot.py raw.json ratios.svg. Run by the environment that has
+"""Plots a raw result file: plot.py raw.json ratios.svg. It must run in the environment that has
 matplotlib."""
 
 import json
@@ -15,7 +15,7 @@ from settings import LIBRARIES  # noqa: E402
 
 
 def curves(results):
-    """{(ranks, transport): {label: [(bytes, us), ...]}} of fp32 allreduce."""
+    """Returns {(ranks, transport): {label: [(bytes, us), ...]}} of fp32 allreduce."""
     panels = {}
     for (ranks, transport, op, kind, size), figures in sorted(collect(results).items()):
         if (op, kind) != ("allreduce", "fp32"):

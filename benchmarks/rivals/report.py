@@ -1,4 +1,4 @@
-"""Makes ratios and their table from raw results. Pure: reads neither the machine nor files."""
+"""Makes ratios and their table from raw results. Reads neither the machine nor files."""
 
 import statistics
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ class Row:
 
     @property
     def state(self):
-        """The times of a cache line of the two compared figures. Very different times mean that the machine was in
-        different states."""
+        """The times of a cache line of the two compared figures. If they differ much, the machine
+        was in different states."""
         lines = [ns for figure in (self.ours, self.best) if figure for ns in figure.lines]
         if not lines:
             return "-"
@@ -55,8 +55,8 @@ class Row:
 
 
 def collect(results):
-    """Returns {(ranks, transport, op, type, bytes): [Figure, ...]}, with one figure for each setting. Wrong results
-    never count."""
+    """Returns {(ranks, transport, op, type, bytes): [Figure, ...]}, with one figure for each
+    setting. Wrong results never count."""
     samples = {}
     for run in results["runs"]:
         if run["outcome"] == "wrong results":
@@ -123,7 +123,7 @@ def time_text(us):
 
 
 def markdown(results, cases, only=None):
-    """only: the rivals that count; None: all."""
+    """only: the rivals that count; None means all."""
     if only:
         runs = [r for r in results["runs"] if r["library"] in only or r["library"] == "hccl"]
         results = {**results, "runs": runs}

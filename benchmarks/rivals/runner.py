@@ -28,8 +28,8 @@ class Runner:
         self._prefix, self._repeats = list(prefix), repeats
 
     def run(self, setting, field, ops, sizes, seconds, limit):
-        """Runs a setting. Returns a record for the raw results: the setting, the outcome and a list of figures. Repeats
-        the run if the machine changed its state."""
+        """Runs a setting. Returns a record for the raw results: the setting, the outcome and a list
+        of figures. Repeats the run if the machine changed its state."""
         for attempt in range(self._repeats + 1):
             outcome, version, figures = self._once(setting, field, ops, sizes, seconds, limit)
             if outcome != "ok" or not any(map(moved, figures)):
@@ -109,8 +109,8 @@ class Runner:
 
 
 def end_group(process):
-    """Ends the launcher. SIGTERM comes first, so that the launcher can end its ranks; the ranks die with their launcher
-    in any case."""
+    """Ends the launcher. SIGTERM comes first, so that the launcher can end its ranks. The ranks
+    also die when their launcher dies."""
     for sign, patience in ((signal.SIGTERM, 2), (signal.SIGKILL, 5)):
         if process.poll() is not None:
             return
@@ -121,7 +121,8 @@ def end_group(process):
 
 
 def read_figures(text):
-    """(version, figures) from lines "BENCH {json}", which a launcher may have prefixed."""
+    """Returns (version, figures) from the lines "BENCH {json}". A launcher may have put a prefix
+    before them."""
     version, figures = "", []
     for match in re.finditer(r"BENCH (\{[^{}]*\})", text):
         try:

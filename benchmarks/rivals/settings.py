@@ -1,5 +1,5 @@
-"""The rivals, their launchers, and the settings in which each rival is timed. The best setting of a
-rival counts."""
+"""The rivals, their launchers, and the settings in which each rival is timed. Of each rival the
+best setting counts."""
 
 import os
 from dataclasses import dataclass, field as default
@@ -8,7 +8,7 @@ from cases import KIB, MIB
 from machine import processors
 
 RANKS = (2, 4, 8, 16)
-OWN = tuple(ranks for ranks in RANKS if ranks <= max(2, processors()))  # a processor for each rank
+OWN = tuple(ranks for ranks in RANKS if ranks <= max(2, processors()))  # with these, each rank has a processor
 CROWDED = tuple(ranks for ranks in RANKS if ranks not in OWN)
 
 
@@ -26,7 +26,7 @@ class Setting:
     ranks: tuple = RANKS
     pin: bool = True
     quick: bool = False  # a run with --quick times it, too
-    spins: bool = False  # its ranks wait without yielding their processor
+    spins: bool = False  # its ranks do not yield their processor while they wait
 
     @property
     def key(self):
@@ -206,7 +206,8 @@ def our_settings(ranks, transport, memories):
 
 @dataclass
 class Launch:
-    """One command for all ranks, or one for each rank, and the variables that are added to the environment."""
+    """One command for all ranks, or one command for each rank, and the variables that are added to
+    the environment."""
 
     commands: list
     environment: dict
@@ -246,7 +247,7 @@ def _launch_open_mpi(setting, ranks, arguments, rivals, crowded):
 
 
 def _launch_mpich(setting, ranks, arguments, rivals):
-    """MPICH and Intel MPI, which is derived from MPICH."""
+    """Launches MPICH, or Intel MPI, which is derived from MPICH."""
     library = setting.library
     home = f"{rivals}/{library}" + ("/usr" if library == "mpich4" else "")
     environment = _environment(setting)
@@ -267,7 +268,7 @@ def _launch_mpich(setting, ranks, arguments, rivals):
 
 
 def _launch_each(setting, ranks, arguments, page, rivals, build):
-    """Commands without a launcher: one process for each rank."""
+    """Makes commands without a launcher: one process for each rank."""
     environment = _environment(setting, BENCH_SIZE=str(ranks))
     of_rank = [{"BENCH_RANK": str(r)} for r in range(ranks)]
     library = setting.library

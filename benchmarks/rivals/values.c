@@ -63,7 +63,7 @@ static unsigned sum(size_t i, unsigned round) {
   return total;
 }
 
-/* The right value of element i of the result. */
+/* Returns the right value of element i of the result. */
 static unsigned expected(int op, size_t i, size_t count, unsigned round, int root) {
   const size_t block = count / (size_t)ranks, mine = (size_t)rank * block;
   switch (op) {
@@ -101,8 +101,8 @@ long values_check_all(int op, int type, const void* result, size_t elements, siz
   return wrong;
 }
 
-/* Expected values are computed in advance, so that the time between operations is short, and the
- * same on all ranks. */
+/* The expected values are computed in advance, so that the time between two operations is short,
+ * and the same on all ranks. */
 enum { kSpots = 3 };
 static struct {
   size_t at[kSpots];

@@ -1,8 +1,9 @@
 """Generates tokens by a Llama of 16 layers (tests/vllm/generate.py) on vLLM with hccl and with vLLM's own communicator:
 tokens a second, and the time in collectives. Both must generate the same tokens.
 
-vllm_tokens.py [--ranks N] [--hosts 2] [--rounds R], with the Python of .venv-vllm. One engine has both communicators
-and uses them in turn. Two hosts are network namespaces (root); vLLM's own is Gloo there.
+vllm_tokens.py [--ranks N] [--hosts 2] [--rounds R], with the Python of .venv-vllm. One engine has
+both communicators and uses them in turn. Two hosts are two network namespaces (needs root); vLLM's
+own communicator then uses Gloo.
 """
 
 import argparse
@@ -38,7 +39,7 @@ def own_communicator(tp: Any, hosts: int) -> Any:
 
 
 def queued() -> float:
-    """Seconds that this thread has waited for a core."""
+    """Returns the seconds for which this thread has waited for a core."""
     return int(pathlib.Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 

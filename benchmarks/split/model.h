@@ -19,9 +19,9 @@ struct Model {
   std::vector<Gradient> gradients;
 };
 
-/// Reads a model. `scale` divides the sizes of the gradients (each keeps at least one element) and
-/// leaves the times as they are. `shrink` divides sizes and times. Throws std::runtime_error with
-/// the name of the file if the file is no model.
+/// Reads a model. `scale` divides the sizes of the gradients (each keeps at least one element), but
+/// not the times. `shrink` divides both sizes and times. Throws std::runtime_error with the file's
+/// name if the file is no model.
 Model load_model(const std::string& path, double scale, double shrink);
 
 }  // namespace split_bench

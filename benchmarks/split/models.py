@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """models.py [--check]: writes models/*.json, the gradients of real networks, from their architectures.
 
-Each file lists the gradients in the order in which backward completes them, with the times of completion. If the
-parameter counts differ from the published counts, nothing is written. --check compares with the existing files.
+Each file lists the gradients in the order in which backward completes them, with the times of
+completion. Before a file is written, the parameter counts are compared with the published counts;
+if they differ, nothing is written. --check compares with the existing files.
 
-When a gradient is ready: a layer's backward costs twice its forward (gradient of the weights and of the inputs; the
-first layer has no input to differentiate), counted in multiply-adds; forward and backward together take the step time.
-The step time is published where `source` says so. Otherwise it follows from the multiply-adds, at the rate of the
-published ResNet-50 time. The step time is that of an accelerator; only its ratio to the network's time matters here."""
+When a gradient is ready follows from multiply-adds. A layer's backward costs twice its forward
+(gradient of the weights and of the inputs; the first layer has no input to differentiate). Forward
+and backward together take the step time. `source` says where the step time is published; otherwise
+it follows from the multiply-adds, at the rate of the published ResNet-50 time. The step time is
+that of an accelerator; only its ratio to the network's time matters here."""
 
 import argparse
 import json

@@ -1,6 +1,6 @@
 // Replays the training of a real network: computes for as long as the training does, and reduces
-// its gradients, with each of several strategies in turn. One rank; run.py starts all ranks. Rank 0
-// prints the figures as JSON.
+// its gradients, with each of several strategies in turn. The process is one rank; run.py starts
+// all ranks. Rank 0 prints the figures as JSON.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
@@ -33,7 +33,7 @@ struct Options {
   double scale = 1;
   double shrink = 1;
   double share = 1;
-  double seconds = 0;  // after this time no further round begins; 0: no limit
+  double seconds = 0;  // after this time no round begins; 0: no limit
   int iterations = 10;
   int warmup = 2;
   int learning = 120;  // iterations until the automatic plan has settled and is measured
@@ -105,7 +105,8 @@ class Bench {
     if (!options_.trace.empty()) read_promise(automatic);
   }
 
-  /// The medians, over the iterations, of the slowest rank's times. All ranks must call it.
+  /// Returns the medians over the iterations; in each iteration the slowest rank counts. All ranks
+  /// must call it.
   ordered_json result(const Model& model) {
     ordered_json rows = ordered_json::array();
     double compute = 0;
@@ -204,8 +205,8 @@ class Bench {
     return world_.reduce({world_.rank() == 0 ? late : 0}, HCCL_REDUCE_MAX)[0] != 0;
   }
 
-  /// One iteration of each strategy, in another order each time. The order is the same on all
-  /// ranks. It changes because connections adapt to the data sent before.
+  /// Runs one iteration of each strategy, in a random order that is the same on all ranks. The
+  /// order changes because connections adapt to the data sent before.
   void round() {
     std::vector<Strategy*> order;
     for (Strategy& strategy : strategies_) order.push_back(&strategy);

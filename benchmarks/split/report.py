@@ -4,7 +4,7 @@ UNLIMITED = "unlimited"
 AUTOMATIC = "ours, measured"
 DEFAULT = "HCCL default (96.54 %)"
 TIE = 0.01  # a smaller share of the iteration counts as equal
-DISTURBED = 0.05  # if compute takes longer by this share, other programs use the cores
+DISTURBED = 0.05  # if compute takes longer than in the model by this share, other programs use the cores
 
 
 def limited(case):
@@ -25,7 +25,8 @@ def others(case):
 
 
 def disturbed(case):
-    """By which share compute took longer than in the model; almost 0 on an idle machine."""
+    """Returns the share by which compute took longer than in the model; almost 0 on an idle
+    machine."""
     return case["strategies"][0]["iteration_ms"] / case["step_ms"] - 1 if case.get("step_ms") else 0
 
 

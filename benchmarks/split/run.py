@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """run.py [options]: measures the gain of gradient fusion for real networks, by strategy, with real allreduces.
 
-Each rank is a process. In the limited cases each rank has its own host: a network namespace on a bridge. tbf limits the
-line of each host in both directions (needs root for `ip netns` and `tc`). In the unlimited case all ranks are on this
-host. Prints a table, and writes all figures as JSON."""
+Each rank is a process. In the limited cases each rank has its own host: a network namespace on a
+bridge. tbf limits the line of each host in both directions (needs root for `ip netns` and `tc`). In
+the unlimited case all ranks are on this host. Prints a table, and writes all figures as JSON."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ MODELS = ("resnet50", "bert_base", "vgg16", "gpt2_small", "mobilenet_v1")
 UNLIMITED = report.UNLIMITED
 MTU = 9000
 CONGESTION_CONTROL = "cubic"  # Linux's default, independent of this host's setting
-LONGEST_ITERATION = 0.4  # seconds; longer ones are shrunk, times and gradients alike
+LONGEST_ITERATION = 0.4  # seconds; a model with longer iterations is shrunk: its times and its gradients
 RESULTS = os.path.join(ROOT, "benchmarks", "results")
 
 
@@ -61,8 +61,8 @@ def run(*command):
 
 
 def allow_congestion_control():
-    """Allows the algorithm on this host, because a network namespace may choose only algorithms that its host
-    allows."""
+    """Allows the congestion control on this host, because a network namespace can choose only
+    algorithms that its host allows."""
     path = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
     with open(path, encoding="ascii") as file:
         allowed = file.read().split()
@@ -154,8 +154,8 @@ def replay(given, model, ranks, prefix, address, shrink=1.0):
 
 
 def shrink_for(model, ranks, gbit):
-    """Returns the factor that shrinks the model, so that its longest iteration, the one without overlap, keeps the
-    limit."""
+    """Returns the factor that shrinks the model, so that its longest iteration, the one without
+    overlap, stays below the limit."""
     with open(os.path.join(HERE, "models", model + ".json"), encoding="utf-8") as file:
         data = json.load(file)
     size = 4 * sum(gradient["elements"] for gradient in data["gradients"])

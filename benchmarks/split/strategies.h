@@ -8,16 +8,16 @@
 
 namespace split_bench {
 
-/// PyTorch's DistributedDataParallel: a bucket is full when its size reaches the cap: `first_cap`
-/// for the first bucket, `cap` for the others.
+/// Makes the buckets of PyTorch's DistributedDataParallel: a bucket is full when its size reaches
+/// the cap, which is `first_cap` for the first bucket and `cap` for all others.
 std::vector<std::uint32_t> ddp_buckets(std::span<const std::uint64_t> bytes,
                                        std::uint64_t first_cap, std::uint64_t cap);
 
-/// Buckets, each with as many gradients as fit without exceeding `cap`.
+/// Makes buckets, each with as many gradients as fit without exceeding `cap`.
 std::vector<std::uint32_t> full_buckets(std::span<const std::uint64_t> bytes, std::uint64_t cap);
 
-/// Horovod's loop: once in each cycle, except while an allreduce runs, all ready gradients are
-/// reduced together, `cap` bytes at a time.
+/// Simulates Horovod's loop: in each cycle, except while an allreduce runs, all ready gradients are
+/// reduced together, at most `cap` bytes at a time.
 std::vector<std::uint32_t> horovod_cycles(std::span<const std::uint64_t> bytes,
                                           std::span<const double> ready,
                                           const std::function<double(std::uint64_t)>& cost,

@@ -1,5 +1,5 @@
-// The iterations of a replayed training: they compute for as long as the real ones do, and reduce
-// gradients of the same sizes.
+// The iterations of a replayed training. They compute for as long as the real iterations do, and
+// reduce gradients of the same sizes.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 
 namespace split_bench {
 
-/// One way to train. Without a fusion object: computes only.
+/// One way to train. Without a fusion object it only computes.
 struct Strategy {
   std::string name;
   HcclFusion fusion = nullptr;
   std::optional<double> predicted_end{};
   std::optional<double> lower_bound{};
   std::vector<double> times{};    // of each iteration on this rank, in seconds
-  std::vector<double> compute{};  // the part of that time until backward ended
+  std::vector<double> compute{};  // seconds until backward ended
 };
 
 class Replay {
@@ -61,7 +61,7 @@ class Replay {
     return made;
   }
 
-  /// One iteration of all ranks, which begin it together.
+  /// Runs one iteration of all ranks, which begin it together.
   void iterate(Strategy& strategy) {
     HcclFusion const fusion = strategy.fusion;
     world_.barrier();
@@ -89,8 +89,8 @@ class Replay {
     }
   }
 
-  /// The times of allreduces of a few sizes, up to the size of all gradients. The largest is timed
-  /// first, which uses up the bytes that the network lets pass at once.
+  /// Returns the times of allreduces of a few sizes, up to the size of all gradients. The largest
+  /// size is timed first, which uses up the bytes that the network passes at once after a pause.
   std::vector<hccl::split::CostSample> probe() {
     std::vector<hccl::split::CostSample> samples;
     constexpr int kTimes = 3;

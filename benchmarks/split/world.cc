@@ -24,7 +24,7 @@ double cpu_time() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Some 10 us of arithmetic; each step needs the previous one.
+/// Does about 10 us of arithmetic, in which each step needs the previous one.
 void steps() {
   std::uint64_t x = 0x9e3779b97f4a7c15ull;
   for (int i = 0; i < 5000; ++i) {

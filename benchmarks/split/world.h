@@ -14,7 +14,7 @@
 
 namespace split_bench {
 
-/// Throws the library's text of a failure.
+/// Throws an exception with the library's text if the call failed.
 void check(HcclResult result, const char* call);
 
 double now();  ///< seconds
@@ -31,7 +31,7 @@ class World {
   std::uint32_t size() const { return size_; }
   void barrier() const { check(HcclBarrier(comm_, nullptr), "HcclBarrier"); }
   std::vector<double> reduce(std::vector<double> values, HcclReduceOp op) const;
-  /// All ranks get the value of rank 0.
+  /// Gives all ranks the values of rank 0.
   std::vector<std::uint32_t> from_root(std::vector<std::uint32_t> values) const;
 
  private:
@@ -44,7 +44,8 @@ class World {
 /// another thread that takes the core delays the end, but a core whose speed changes does not.
 class Computer {
  public:
-  /// share: the fraction of a core that a rank gets while all compute, at most 1; see until().
+  /// share: the fraction of a core, at most 1, that a rank gets while all ranks compute; see
+  /// until().
   explicit Computer(double share) : share_(share) {}
   void begin();                ///< starts an iteration
   void until(double seconds);  ///< computes until the CPU time is seconds * share

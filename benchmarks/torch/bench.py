@@ -2,9 +2,10 @@
 
     torchrun --nproc-per-node 2 benchmarks/torch/bench.py [--rounds 7] [--only DDP] [--overhead]
 
-Both have a process group on the same ranks and take turns, batch by batch. A batch is a loop in which each rank
-rewrites its input and runs the operation, without barriers; the figure is the time of this loop less the time of the
-rewriting alone, on the slowest rank. The table has medians over the rounds. Results are checked after every batch.
+Both have a process group on the same ranks and take turns, batch by batch. A batch is a loop in
+which each rank rewrites its input and runs the operation, without barriers. The figure is the time
+of this loop less the time of rewriting alone, on the slowest rank. The table has medians over the
+rounds. Results are checked after every batch.
 """
 
 import argparse
@@ -32,7 +33,7 @@ class Case:
         self.source = input.clone()
 
     def batch(self, group, count):
-        """Seconds for each operation."""
+        """Returns the seconds of one operation."""
         begin = time.perf_counter()
         for _ in range(count):
             self.input.copy_(self.source)
@@ -69,7 +70,8 @@ def allreduce(heap, size, asynchronous=False):
 
 
 def move(name, size):
-    """A collective with blocks for each rank; `size` is that of the larger buffer."""
+    """Returns a case of a collective with blocks for each rank; `size` is the size of the larger
+    buffer."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     count = size // 4 // ranks
     part = torch.arange(count, dtype=torch.float32) % 1000
@@ -91,7 +93,7 @@ def move(name, size):
 
 
 def resnet50_shapes():
-    """The shapes of ResNet-50's 161 parameters, in the order of the forward pass."""
+    """Returns the shapes of ResNet-50's 161 parameters, in the order of the forward pass."""
 
     def convolution(to, of, width):
         return [(to, of, width, width), (to,), (to,)]  # and its batch norm
@@ -148,7 +150,7 @@ class Ddp:
         return time.perf_counter() - begin
 
     def measure(self, name):
-        """Seconds of a step, and of one without communication."""
+        """Returns the seconds of a step, and of a step without communication."""
         model = self.models[name]
         whole = self.step(model)
         for parameter in model.parameters():
@@ -192,7 +194,8 @@ def time_ddp(ddp, rounds):
 
 
 def overhead(rounds):
-    """Microseconds of 64 bytes in C++: the backend's allreduce, and the library's call."""
+    """Returns the microseconds of 64 bytes in C++: for the backend's allreduce, and for the
+    library's call."""
     from torch.utils import cpp_extension
 
     package = pathlib.Path(hccl.__file__).parent

@@ -1,5 +1,5 @@
-// Times the allreduce that an inference engine for CPUs brings, by the method of rivals/method.h:
-// DeepSpeed's or, with ENGINE_VLLM, vLLM's. engines.py gets the engine's source, which is included
+// Times the allreduce of an inference engine for CPUs, by the method of rivals/method.h. The engine
+// is DeepSpeed or, with ENGINE_VLLM, vLLM. engines.py gets the engine's source, which is included
 // unchanged, and compiles this file for the comparison only.
 #ifdef ENGINE_VLLM
 #include "cpu/shm.cpp"

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """engines.py [--ranks 2]: compares allreduce with the allreduces that inference engines for CPUs bring.
 
-DeepSpeed's and vLLM's come from their source packages and are compiled for this comparison only; Intel MPI comes with
-rivals/install.py. All are timed at their C interfaces, in turn, by the method of rivals/method.h: the time of a loop of
-rewriting and allreduce without barriers, less the time of the rewriting; results are checked. The table has medians
-over the rounds, for the best setting of each library. Run it with a Python that has torch."""
+DeepSpeed's and vLLM's allreduces come from their source packages and are compiled for this
+comparison only; Intel MPI comes with rivals/install.py. All are timed at their C interfaces, in
+turn, by the method of rivals/method.h: the time of a loop of rewriting and allreduce without
+barriers, less the time of the rewriting. Results are checked. The table has medians over the
+rounds, for the best setting of each library. Run it with a Python that has torch."""
 
 import argparse
 import os
@@ -28,8 +29,8 @@ from cases import KIB, MIB, Field, size_text
 from runner import Runner
 
 VERSIONS = {"deepspeed": "0.19.8", "vllm": "0.33.0"}
-# To learn the name of a source package, pip runs its setup.py. These are the packages that vLLM's setup.py needs, and
-# its answers.
+# To learn the name of a source package, pip runs its setup.py. vLLM's setup.py needs these
+# packages; the variables below answer its questions.
 SETUP = ["setuptools_rust", "setuptools_scm", "wheel", "regex", "cmake", "ninja"]
 ANSWERS = {
     "VLLM_TARGET_DEVICE": "empty",
@@ -115,7 +116,7 @@ def prepare(folder):
 
 
 def contenders(ranks):
-    """{column: settings}"""
+    """Returns {column: settings}."""
     found = {}
     for memory, column in (("private", "ordinary"), ("heap", "heap")):
         found[column] = settings.our_settings(ranks, "shm", [memory])
@@ -130,7 +131,7 @@ def contenders(ranks):
 
 
 def measure(given, folder):
-    """{(type, bytes): {column: {setting: [microseconds]}}}"""
+    """Returns {(type, bytes): {column: {setting: [microseconds]}}}."""
     runner = Runner(str(folder), given.build, os.cpu_count(), repeats=0)
     found = {(kind, size): {} for kind in TYPES for size in SIZES}
     end = time.monotonic() + given.limit

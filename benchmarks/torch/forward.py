@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """forward.py [--gbit 1]: times a training step of ResNet-50 between two hosts, in order and with overlap_forward.
 
-Two ranks run in network namespaces; each line carries --gbit Gbit/s in each direction (needs root). CombinedGradients
-with the automatic plan and steps by segment, and with overlap_forward, take turns in the same processes, some steps at
-a time; a step lasts from the return of one optimizer.step() to the next. The planner (hccl-plan) makes the prediction
-from the traces of training in order. Run it with a Python that has torch and the package."""
+Two ranks run in network namespaces; each line carries --gbit Gbit/s in each direction (needs root).
+Two forms of CombinedGradients take turns in the same processes, some steps at a time: the automatic
+plan with steps by segment, and overlap_forward. A step lasts from the return of one
+optimizer.step() to the next. The planner (hccl-plan) makes the prediction from the traces of
+training in order. Run it with a Python that has torch and the package."""
 
 import argparse
 import json
@@ -107,7 +108,7 @@ class Contender:
         self.steps = 0
 
     def run(self, steps):
-        """The times at which each step() returned."""
+        """Returns the times at which each step() returned."""
         ends = []
         for _ in range(steps):
             self.optimizer.zero_grad()

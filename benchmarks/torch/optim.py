@@ -20,7 +20,7 @@ from hccl.torch import optim
 
 
 def mobilenet():
-    """MobileNetV1 for 1000 classes: 83 tensors."""
+    """Returns the parameters of MobileNetV1 for 1000 classes: 83 tensors."""
     widths = [32, 64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024]
     shapes = [(32, 3, 3, 3), (32,), (32,)]
     for a, b in zip(widths, widths[1:]):
@@ -120,7 +120,8 @@ def forms(rule, parameters):
 
 
 def whole_update(parameters):
-    """Unscales, clips, steps and zeroes: with hccl in one call, with torch in four."""
+    """Returns functions that unscale, clip, step and zero: with hccl in one call, with torch in
+    four."""
     own, other = optim.FusedAdamW(parameters), torch.optim.AdamW(parameters, fused=True)
     scalers = [torch.amp.GradScaler("cpu", init_scale=1.0, growth_interval=10**9) for _ in "12"]
     for scaler in scalers:
@@ -154,7 +155,7 @@ class Gradients(torch.autograd.Function):
 
 
 def cycle(parameters):
-    """Clears gradients, runs backward and steps. Cleared gradients are None."""
+    """Returns functions that clear gradients, run backward and step. Cleared gradients are None."""
     made = {
         "ours": optim.FusedAdamW(parameters),
         "fused": torch.optim.AdamW(parameters, fused=True),
@@ -175,7 +176,7 @@ def clock(threads):
 
 
 def rounds(functions, threads, seconds):
-    """Medians of microseconds."""
+    """Returns medians in microseconds."""
     times = {name: [] for name in functions}
     now = clock(threads)
     for function in functions.values():

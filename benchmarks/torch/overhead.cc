@@ -35,7 +35,7 @@ HcclComm join(c10d::Backend& backend) {
   return comm;
 }
 
-// Medians of batches in turn: the backend's time and the library's time.
+// Returns the medians of the backend's time and of the library's time. Their batches take turns.
 std::pair<double, double> measure(const c10::intrusive_ptr<c10d::Backend>& backend,
                                   at::Tensor tensor, int rounds) {
   HcclComm comm = join(*backend);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""picture.py: draws bench.svg from the allreduces in bench.md: Gloo's time / hccl's time, by size. Standard library
-only."""
+"""picture.py: draws bench.svg from the allreduces in bench.md: Gloo's time divided by hccl's time,
+by size. Standard library only."""
 
 import pathlib
 import re
@@ -15,7 +15,7 @@ COLOURS = {"2 ranks, heap": "#0b5fa5", "2 ranks, ordinary": "#e07b00", "4 ranks,
 
 
 def read(text):
-    """{"2 ranks, heap": [(bytes, ratio), ...]}"""
+    """Returns {"2 ranks, heap": [(bytes, ratio), ...]}."""
     found = {}
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         ranks = section.partition("\n")[0]

@@ -1,5 +1,5 @@
 // Loops with the memory traffic of an optimizer's step and one multiply-add for each stream. No
-// step can be faster. Built and called by optim.py.
+// step can be faster than such a loop. optim.py builds and calls them.
 
 // Reads g; reads and writes p and m.
 void two_streams(long n, const float* restrict g, float* restrict p, float* restrict m) {

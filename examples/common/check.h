@@ -1,5 +1,5 @@
-// The check of every call. After a failure a rank cannot continue alone, and the other ranks would
-// wait for it. So the whole program ends.
+// Checks every call. After a failure a rank cannot continue alone, and the other ranks would wait
+// for the rank. So the whole program ends.
 #pragma once
 
 #include <acl/acl.h>

@@ -1,4 +1,4 @@
-// Ranks as threads of one process, and lines printed in the order of the ranks.
+// Runs the ranks as threads of one process, and prints their lines in the order of the ranks.
 // 01_communicator/01_root_info shows the same steps without this header.
 #pragma once
 

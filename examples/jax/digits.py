@@ -17,7 +17,8 @@ LAYERS = (64, 128, 64, 10)
 
 
 def load():
-    """Images (n, 64) and labels for training, and those of the test, the last fifth."""
+    """Returns images (n, 64) and labels for training, and images and labels for the test, which are
+    the last fifth."""
     rows = np.loadtxt(DATA, delimiter=",", dtype=np.int32)
     rows = rows[np.random.default_rng(1797).permutation(len(rows))]
     images, labels = rows[:, :-1].astype(np.float32) / 16, rows[:, -1]

@@ -2,8 +2,8 @@
 
     mpirun -np 2 python examples/lightgbm/digits.py [MODEL]
 
-LightGBM lets a program supply the two functions by which its ranks communicate. Sizes are in bytes, and
-block r is that of rank r. `fold` is the reduction of histograms or of splits, which only LightGBM knows."""
+LightGBM calls two functions of the program, by which its ranks communicate. Sizes are in bytes, and
+block r belongs to rank r. `fold` is a function of LightGBM that reduces histograms or splits."""
 
 import ctypes
 import functools
@@ -25,12 +25,13 @@ AllGather = ctypes.CFUNCTYPE(None, *BUFFER, *BLOCKS, *BUFFER)
 
 
 def memory(address, size):
-    """The bytes at an address, without a copy."""
+    """Returns the bytes at an address, without a copy."""
     return np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
 
 
 def or_end(function):
-    """Ends the process after an error: LightGBM would not notice the error, and would go on with wrong data."""
+    """Makes an error in the function end the process: LightGBM would not notice the error, and
+    would continue with wrong data."""
 
     @functools.wraps(function)
     def call(*arguments):
@@ -44,7 +45,8 @@ def or_end(function):
 
 
 def connect(comm):
-    """Makes LightGBM communicate through `comm`, as long as the program keeps the result."""
+    """Makes LightGBM communicate through `comm`. The program must keep the result while it
+    trains."""
 
     @ReduceScatter
     @or_end

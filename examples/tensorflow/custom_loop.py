@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A training loop with loop sinking: mpirun -np 4 python examples/tensorflow/custom_loop.py
-[DIRECTORY of traces]"""
+"""A training loop in which one call makes several steps: mpirun -np 4 python
+examples/tensorflow/custom_loop.py [DIRECTORY of traces]"""
 
 import digits
 import npu_device as npu

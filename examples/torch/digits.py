@@ -39,8 +39,8 @@ def options(description: str) -> argparse.ArgumentParser:
 
 
 def load() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns images (n, 1, 8, 8) and labels for training, and those of the test, the last
-    fifth."""
+    """Returns images (n, 1, 8, 8) and labels for training, and images and labels for the test,
+    which are the last fifth."""
     with open(DATA) as file:
         rows = torch.tensor([[int(word) for word in line.split(",")] for line in file])
     rows = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(1797))]
@@ -86,7 +86,7 @@ def train(model: nn.Module, arguments: argparse.Namespace, rank: int, size: int)
 
 
 def accuracy(model: nn.Module) -> float:
-    """Returns the accuracy of the test, which every rank computes completely."""
+    """Returns the accuracy on the test images; every rank computes all of them."""
     _, _, images, labels = load()
     with torch.no_grad():
         return (model(images).argmax(1) == labels).float().mean().item()

@@ -21,8 +21,8 @@ def norm() -> nn.LayerNorm:
 
 
 class Attention(nn.Module):
-    """The rows of `inputs` are query, key and value of the first head, then of the second, and so
-    on. So a part of the rows belongs to a part of the heads."""
+    """The rows of `inputs` hold query, key and value of the first head, then those of the second
+    head, and so on. So a range of rows belongs to a range of heads."""
 
     def __init__(self) -> None:
         super().__init__()

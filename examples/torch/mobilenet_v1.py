@@ -85,7 +85,8 @@ def make_optimizer(options: argparse.Namespace, model: nn.Module) -> torch.optim
 
 
 def train_epoch(model, optimizer, images, labels, batch: int, scaled, schedule) -> list:
-    """The milliseconds of each phase of each iteration. scaled: the context of a loss's backward."""
+    """Returns the milliseconds of each phase of each iteration. scaled: the context in which a
+    loss's backward runs."""
     times = []
     for chosen in torch.randperm(len(images)).split(batch):
         marks = [time.perf_counter()]
@@ -111,7 +112,7 @@ def accuracy(model, images, labels) -> float:
 
 
 def report(times: list, batch: int) -> None:
-    """The time line of a median iteration, to scale."""
+    """Prints the time line of a median iteration, to scale."""
     medians = [statistics.median(phase) for phase in zip(*times)]
     total = sum(medians)
     for phase, value in zip(PHASES, medians):

@@ -30,8 +30,8 @@ SENTENCES = [
 
 
 class Sum(nn.Module):
-    """A linear layer whose columns the ranks share. Each rank multiplies with its columns, and the products are added
-    up."""
+    """A linear layer whose columns are divided over the ranks. Each rank multiplies with its
+    columns, and the products are summed."""
 
     def __init__(self, layer: nn.Linear, mesh: DeviceMesh) -> None:
         super().__init__()
@@ -61,7 +61,8 @@ def shared(model: minilm.MiniLM, mesh: DeviceMesh) -> minilm.MiniLM:
 
 
 def timed(models: dict, tokens: list, rounds: int) -> dict:
-    """Median microseconds a sentence of each model, one after the other in every round."""
+    """Returns the median microseconds of a sentence for each model. In every round the models run
+    one after the other."""
     times = {name: [] for name in models}
     for _ in range(rounds):
         for name, model in models.items():

@@ -1,5 +1,5 @@
-/* The types of the acl runtime and the codes of its own layer, for all of its headers. Valid C99
- * and C++11. */
+/* The types of the acl runtime, and the error codes that are not in rt_error_codes.h. All acl
+ * headers include this header. Valid C99 and C++11. */
 #ifndef ACL_ACL_BASE_H_
 #define ACL_ACL_BASE_H_
 
@@ -12,8 +12,8 @@
  * returns its text. */
 typedef int aclError;
 
-/** Handles. They are never used twice: a destroyed or invented handle is an error, never a
- * crash. */
+/** Handles. A handle's value is never used twice, so a call with a destroyed or invented handle
+ * returns an error and never crashes. */
 typedef void* aclrtStream;
 typedef void* aclrtEvent;
 typedef void* aclrtContext;

@@ -9,13 +9,13 @@
 extern "C" {
 #endif
 
-/** The name of the processor, by which programs for HCCL choose their code: always "Ascend910".
- * Static; works before aclInit. */
+/** Returns the name of the processor, by which programs for HCCL choose their code: always
+ * "Ascend910". The string is static. Works before aclInit. */
 const char* aclrtGetSocName(void);
 
-/** The text of the calling thread's last failed acl call. It names the function and the argument.
- * NULL if no call has failed since the last call of this function. Valid until the thread's next
- * failed call. */
+/** Returns the text of the calling thread's last failed acl call. The text names the function and
+ * the argument. Returns NULL if no call has failed since the last call of this function. The text
+ * is valid until the thread's next failed call. */
 const char* aclGetRecentErrMsg(void);
 
 #ifdef __cplusplus

@@ -37,11 +37,11 @@ typedef enum {
 typedef struct aclprofConfig aclprofConfig;
 typedef struct aclprofAicoreEvents aclprofAicoreEvents;
 
-/** path: the place for results, 1 to 4096 bytes; nothing is written. ACL_ERROR_PROF_ALREADY_RUN if
- * called again before aclprofFinalize; ACL_ERROR_INVALID_PARAM for a wrong argument, here and
- * below. */
+/** path: the place for results, 1 to 4096 bytes; nothing is written there. Fails with
+ * ACL_ERROR_PROF_ALREADY_RUN if called again before aclprofFinalize. This function and those below
+ * fail with ACL_ERROR_INVALID_PARAM for a wrong argument. */
 aclError aclprofInit(const char* path, size_t length);
-/** Ends every session. ACL_ERROR_PROF_NOT_RUN without aclprofInit. */
+/** Ends every session. Fails with ACL_ERROR_PROF_NOT_RUN without aclprofInit. */
 aclError aclprofFinalize(void);
 
 /** deviceIdList: deviceNums different devices. events must be NULL. Returns NULL for a wrong
@@ -52,9 +52,10 @@ aclprofConfig* aclprofCreateConfig(uint32_t* deviceIdList, uint32_t deviceNums,
                                    uint64_t dataTypeConfig);
 aclError aclprofDestroyConfig(const aclprofConfig* config);
 
-/** ACL_ERROR_PROF_NOT_RUN without aclprofInit; ACL_ERROR_PROF_ALREADY_RUN if already started. */
+/** Fails with ACL_ERROR_PROF_NOT_RUN without aclprofInit, and with ACL_ERROR_PROF_ALREADY_RUN if
+ * the config is started already. */
 aclError aclprofStart(const aclprofConfig* config);
-/** ACL_ERROR_PROF_NOT_RUN if not started. */
+/** Fails with ACL_ERROR_PROF_NOT_RUN if the config was not started. */
 aclError aclprofStop(const aclprofConfig* config);
 
 #ifdef __cplusplus

@@ -22,8 +22,8 @@ extern "C" {
 
 /* ---- Start and end ---- */
 
-/** configPath: NULL or a readable JSON file; its content has no effect here.
- * ACL_ERROR_INVALID_FILE: another path. A second call is counted, does no harm and returns
+/** configPath: NULL or a readable JSON file; its content has no effect here. Another path fails
+ * with ACL_ERROR_INVALID_FILE. A second call is counted, does no harm and returns
  * ACL_ERROR_REPEAT_INITIALIZE. */
 aclError aclInit(const char* configPath);
 /** Sets the count of aclInit to 0. Succeeds without aclInit, too. */
@@ -34,7 +34,8 @@ aclError aclFinalizeReference(uint64_t* refCount);
 aclError aclrtGetVersion(int32_t* majorVersion, int32_t* minorVersion, int32_t* patchVersion);
 
 typedef enum { ACL_RT_THREAD_LEVEL = 0 } aclrtLastErrLevel;
-/** The code of the calling thread's last failed acl call, or 0. Get also sets it to 0. */
+/** Return the code of the calling thread's last failed acl call, or 0. Get also sets the code to 0.
+ * */
 aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
 aclError aclrtGetLastError(aclrtLastErrLevel level);
 
@@ -48,50 +49,51 @@ typedef enum {
   ACL_RT_OVERFLOW_MODE_UNDEF = 2
 } aclrtFloatOverflowMode;
 
-/** The number of devices: HCCL_DEVICE_COUNT, by default the larger of 16 and the number of cores. A
- * device is a number that tells the ranks of a host apart. No core is bound to a device, and
- * several ranks may have the same device. */
+/** Returns the number of devices: HCCL_DEVICE_COUNT, by default the larger of 16 and the number of
+ * cores. A device is a number that tells the ranks of a host apart. No core is bound to a device,
+ * and several ranks may have the same device. */
 aclError aclrtGetDeviceCount(uint32_t* count);
 /** Gives the calling thread this device. Each call requires one more call of aclrtResetDevice.
- * ACL_ERROR_RT_INVALID_DEVICEID, here and below. */
+ * Functions with a deviceId fail with ACL_ERROR_RT_INVALID_DEVICEID if it does not exist. */
 aclError aclrtSetDevice(int32_t deviceId);
-/** After as many calls of aclrtResetDevice as of aclrtSetDevice, or one Force, the device is no
- * longer the device of any thread. Streams, events and memory stay. ACL_ERROR_RT_CONTEXT_NULL: no
- * call was needed. */
+/** After as many calls of aclrtResetDevice as of aclrtSetDevice, or one call of
+ * aclrtResetDeviceForce, no thread has the device any more. Streams, events and memory stay. Fails
+ * with ACL_ERROR_RT_CONTEXT_NULL if the device was not set. */
 aclError aclrtResetDevice(int32_t deviceId);
 aclError aclrtResetDeviceForce(int32_t deviceId);
 /** ACL_ERROR_RT_CONTEXT_NULL if the calling thread has no device. */
 aclError aclrtGetDevice(int32_t* deviceId);
-/** Waits for all streams that threads with the calling thread's device have created. Returns their
- * first failure. ACL_ERROR_RT_CONTEXT_NULL: no device. timeout: milliseconds, or -1;
- * ACL_ERROR_RT_STREAM_SYNC_TIMEOUT. */
+/** Waits for all streams that threads with the calling thread's device have created. Returns the
+ * first failure of these streams. Fails with ACL_ERROR_RT_CONTEXT_NULL if the thread has no device.
+ * timeout: milliseconds, or -1 for no limit; then ACL_ERROR_RT_STREAM_SYNC_TIMEOUT. */
 aclError aclrtSynchronizeDevice(void);
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
 aclError aclrtGetRunMode(aclrtRunMode* runMode);
 /** Set stores the mode and Get returns it. Arithmetic always follows IEEE 754. */
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode);
 aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode* mode);
-/** Always possible: every device reaches the memory of every other device. */
+/** Sets *canAccessPeer to 1: every device reaches the memory of every other device. */
 aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int32_t peerDeviceId);
 aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
 
 typedef enum { ACL_RT_DEV_RES_CUBE_CORE = 0, ACL_RT_DEV_RES_VECTOR_CORE = 1 } aclrtDevResLimitType;
-/** ACL_ERROR_RT_FEATURE_NOT_SUPPORT, after the arguments were checked: a device has no such cores
- * here. The same holds for the limits of a stream and of a thread. */
+/** Return ACL_ERROR_RT_FEATURE_NOT_SUPPORT, after a check of the arguments, because a device has no
+ * such cores here. So do the functions for the limits of a stream and of a thread. */
 aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value);
 aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value);
 aclError aclrtUseStreamResInCurrentThread(aclrtStream stream);
 aclError aclrtUnuseStreamResInCurrentThread(aclrtStream stream);
-/** Limits the time of operators, in seconds or (V2) microseconds. No effect, because no operator of
- * a device runs here: *actualTimeout becomes UINT64_MAX, which means no limit. */
+/** Limit the time of operators, in seconds or (V2) microseconds. This has no effect, because no
+ * operator of a device runs here: *actualTimeout becomes UINT64_MAX, which means no limit. */
 aclError aclrtSetOpExecuteTimeOut(uint32_t timeout);
 aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* actualTimeout);
 
 /** A context gives a device to a thread. aclrtSetDevice makes a default context for each device;
- * the last aclrtResetDevice ends it. Create makes the new context the calling thread's context. */
+ * the last aclrtResetDevice ends that context. aclrtCreateContext makes the new context the calling
+ * thread's context. */
 aclError aclrtCreateContext(aclrtContext* context, int32_t deviceId);
-/** Default contexts cannot be destroyed: ACL_ERROR_RT_PARAM_INVALID. */
+/** Fails with ACL_ERROR_RT_PARAM_INVALID for a default context, which cannot be destroyed. */
 aclError aclrtDestroyContext(aclrtContext context);
 aclError aclrtSetCurrentContext(aclrtContext context);
 /** ACL_ERROR_RT_CONTEXT_NULL if the calling thread has no context. */
@@ -119,20 +121,21 @@ typedef enum {
 aclError aclrtCreateStream(aclrtStream* stream);
 /** priority: 0 to 7. flag: any of the ACL_STREAM_ flags. Neither has an effect here. */
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag);
-/** Waits for the tasks in the stream. ACL_ERROR_RT_STREAM_CONTEXT: the caller is a task of the
- * stream. */
+/** Waits for the tasks in the stream. Fails with ACL_ERROR_RT_STREAM_CONTEXT if a task of the
+ * stream calls it. */
 aclError aclrtDestroyStream(aclrtStream stream);
 /** Drops the tasks that the stream has not begun, and ends its wait for an event. */
 aclError aclrtDestroyStreamForce(aclrtStream stream);
 /** Waits for the tasks that are in the stream now, and returns the first failure since the last
- * call. The caller runs the tasks that the stream's thread has not begun.
- * ACL_ERROR_RT_STREAM_CONTEXT: the caller is a task of the stream. */
+ * call. The caller runs the tasks that the stream's thread has not begun. Fails with
+ * ACL_ERROR_RT_STREAM_CONTEXT if a task of the stream calls it. */
 aclError aclrtSynchronizeStream(aclrtStream stream);
-/** timeout: milliseconds, or -1. ACL_ERROR_RT_STREAM_SYNC_TIMEOUT: not done yet. */
+/** timeout: milliseconds, or -1 for no limit. Returns ACL_ERROR_RT_STREAM_SYNC_TIMEOUT if tasks are
+ * not done by then. */
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status);
 /** ACL_STOP_ON_FAILURE: the tasks behind a failed task do not run until the next call of
- * aclrtSynchronizeStream has returned the failure. May be called once for a stream. */
+ * aclrtSynchronizeStream has returned the failure. The mode can be set once for a stream. */
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
 
 typedef enum {
@@ -150,14 +153,14 @@ typedef union {
   uint32_t reserve[4];
 } aclrtStreamAttrValue;
 
-/** ACL_STREAM_ATTR_FAILURE_MODE: as aclrtSetStreamFailureMode. The other attributes are for a
- * device's operators: ACL_ERROR_RT_FEATURE_NOT_SUPPORT. */
+/** ACL_STREAM_ATTR_FAILURE_MODE works as aclrtSetStreamFailureMode. The other attributes are for a
+ * device's operators, and fail with ACL_ERROR_RT_FEATURE_NOT_SUPPORT. */
 aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
                                  aclrtStreamAttrValue* value);
-/** flag: 0, which has no effect, or 1: ACL_ERROR_RT_FEATURE_NOT_SUPPORT, because overflows are not
+/** flag: 0 has no effect; 1 fails with ACL_ERROR_RT_FEATURE_NOT_SUPPORT, because overflows are not
  * detected. stream may be NULL. */
 aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag);
-/** A number that no other stream of this process has. stream may be NULL: 0. */
+/** Gets a number that no other stream of this process has. stream may be NULL; its number is 0. */
 aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId);
 
 /* ---- Numbers in memory, in a stream's order ---- */
@@ -167,12 +170,12 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId);
 #define ACL_STREAM_WAIT_VALUE_AND 0x00000002U /* (*devAddr & value) != 0 */
 #define ACL_STREAM_WAIT_VALUE_NOR 0x00000003U /* ~(*devAddr | value) != 0 */
 
-/** Stores 8 bytes at devAddr, a multiple of 8. A reader of the value also sees what the stream did
- * before. flag must be 0. stream may be NULL. */
+/** Stores 8 bytes at devAddr, which must be a multiple of 8. A reader that sees the value also sees
+ * what the stream did before. flag must be 0. stream may be NULL. */
 aclError aclrtValueWrite(void* devAddr, uint64_t value, uint32_t flag, aclrtStream stream);
-/** Waits until the 8 bytes at devAddr, a multiple of 8, are as flag says. Any thread or process may
- * write them, by any means. Nothing limits the wait but aclrtDestroyStreamForce. stream may be
- * NULL. */
+/** Waits until the 8 bytes at devAddr, which must be a multiple of 8, fulfil the condition of flag.
+ * Any thread or process may write the bytes, by any means. Only aclrtDestroyStreamForce ends the
+ * wait early. stream may be NULL. */
 aclError aclrtValueWait(void* devAddr, uint64_t value, uint32_t flag, aclrtStream stream);
 
 /* ---- Events ---- */
@@ -199,20 +202,21 @@ typedef enum {
   ACL_EVENT_WAIT_STATUS_RESERVED = 0xFFFF
 } aclrtEventWaitStatus;
 
-/** Creates an event for waiting and for timing. It cannot be reset. */
+/** Creates an event that serves for waiting and for timing, and that cannot be reset. */
 aclError aclrtCreateEvent(aclrtEvent* event);
-/** Waiting and reset need ACL_EVENT_SYNC, timing needs ACL_EVENT_TIME_LINE.
- * ACL_ERROR_RT_PARAM_INVALID: a use without its flag. ACL_ERROR_RT_FEATURE_NOT_SUPPORT:
- * ACL_EVENT_IPC. */
+/** Waiting and reset need ACL_EVENT_SYNC, timing needs ACL_EVENT_TIME_LINE; a use without its flag
+ * fails with ACL_ERROR_RT_PARAM_INVALID. ACL_EVENT_IPC fails with ACL_ERROR_RT_FEATURE_NOT_SUPPORT.
+ * */
 aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flag);
 aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flag);
-/** Does not block. If a stream waits for a record that can no longer come, its wait fails. */
+/** Does not block. If a stream waits for a record that was not issued before, the wait fails. */
 aclError aclrtDestroyEvent(aclrtEvent event);
-/** The event is complete when the tasks that are in the stream now are done. */
+/** Puts a record into the stream. The event is complete when the tasks that are in the stream now
+ * are done. */
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
-/** Later tasks of the stream wait for the last record before this call. If there was none since the
- * last reset, they wait for the next record, from any stream and thread. With the default stream
- * the caller itself waits. Fails if the work before the record failed. */
+/** Later tasks of the stream wait for the last record before this call. If the event has no record
+ * since its last reset, they wait for the next record, from any stream and thread. With the default
+ * stream the caller itself waits. Fails if the work before the record failed. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 /** Limits the waits of later calls of aclrtStreamWaitEvent in this process. timeout: seconds, or 0
  * (the default) for no limit. A wait that lasts longer fails with ACL_ERROR_RT_WAIT_TIMEOUT, which
@@ -223,16 +227,16 @@ aclError aclrtSetOpWaitTimeout(uint32_t timeout);
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* status);
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus* status);
-/** ACL_EVENT_WAIT_STATUS_COMPLETE: the last record is complete, and no stream still waits for the
- * event. */
+/** ACL_EVENT_WAIT_STATUS_COMPLETE means that the last record is complete, and no stream still waits
+ * for the event. */
 aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus* status);
-/** Waits until the last record is complete. ACL_ERROR_RT_PARAM_INVALID: no record. timeout:
- * milliseconds, or -1; ACL_ERROR_RT_EVENT_SYNC_TIMEOUT. */
+/** Wait until the last record is complete. Without a record, fail with ACL_ERROR_RT_PARAM_INVALID.
+ * timeout: milliseconds, or -1 for no limit; then ACL_ERROR_RT_EVENT_SYNC_TIMEOUT. */
 aclError aclrtSynchronizeEvent(aclrtEvent event);
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout);
-/** Milliseconds between two records. ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID: not recorded;
- * ACL_ERROR_RT_EVENT_NOT_COMPLETE; ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL: the end is before the
- * start. */
+/** Gets the milliseconds between two records. Fails with ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID if an
+ * event is not recorded, ACL_ERROR_RT_EVENT_NOT_COMPLETE if one is not complete, and
+ * ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL if the end is before the start. */
 aclError aclrtEventElapsedTime(float* ms, aclrtEvent startEvent, aclrtEvent endEvent);
 
 /* ---- Functions of the program, in a stream's order ---- */
@@ -241,22 +245,23 @@ typedef void (*aclrtCallback)(void* userData);
 typedef void (*aclrtHostFunc)(void* args);
 typedef enum { ACL_CALLBACK_NO_BLOCK = 0, ACL_CALLBACK_BLOCK = 1 } aclrtCallbackBlockType;
 
-/** The stream calls fn, on its own thread or on a thread that synchronizes it. fn must not wait for
- * the stream. */
+/** Calls fn in the stream's order, on the stream's own thread or on a thread that synchronizes the
+ * stream. fn must not wait for the stream. */
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args);
 /** Sets the thread that calls the functions of aclrtLaunchCallback for this stream, inside
- * aclrtProcessReport. threadId: its pthread_self(). ACL_ERROR_RT_STREAM_SUBSCRIBE: the stream has a
- * thread already. */
+ * aclrtProcessReport. threadId: the pthread_self() of that thread. Fails with
+ * ACL_ERROR_RT_STREAM_SUBSCRIBE if the stream has a thread already. */
 aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
-/** Drops the functions that wait to be called. ACL_ERROR_RT_THREAD_SUBSCRIBE: not subscribed. */
+/** Drops the functions that wait to be called. Fails with ACL_ERROR_RT_THREAD_SUBSCRIBE if the
+ * thread has not subscribed. */
 aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
-/** With ACL_CALLBACK_BLOCK the stream continues when fn has returned.
- * ACL_ERROR_RT_STREAM_NO_CB_REG: no thread has subscribed. */
+/** With ACL_CALLBACK_BLOCK the stream continues only after fn has returned. Fails with
+ * ACL_ERROR_RT_STREAM_NO_CB_REG if no thread has subscribed. */
 aclError aclrtLaunchCallback(aclrtCallback fn, void* userData, aclrtCallbackBlockType blockType,
                              aclrtStream stream);
 /** Runs the queued callbacks on the calling thread. timeout: milliseconds to wait for a callback,
- * or -1. ACL_ERROR_RT_REPORT_TIMEOUT: no callback came; ACL_ERROR_RT_THREAD_SUBSCRIBE: not
- * subscribed. */
+ * or -1 for no limit. Fails with ACL_ERROR_RT_REPORT_TIMEOUT if no callback came, and with
+ * ACL_ERROR_RT_THREAD_SUBSCRIBE if the thread has not subscribed. */
 aclError aclrtProcessReport(int32_t timeout);
 
 #ifdef __cplusplus

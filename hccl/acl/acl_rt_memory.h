@@ -1,5 +1,5 @@
-/* The acl runtime's functions for memory, a part of acl_rt.h, which has their rules. Valid C99 and
- * C++11. */
+/* The acl runtime's functions for memory. This header is a part of acl_rt.h, whose rules for
+ * threads and errors hold here, too. Valid C99 and C++11. */
 #ifndef ACL_ACL_RT_MEMORY_H_
 #define ACL_ACL_RT_MEMORY_H_
 
@@ -47,33 +47,35 @@ typedef enum {
 } aclrtMemAttr;
 
 /* A child of fork() starts without a device, stream, communicator or memory of its own, and may
- * then use all functions. The child can read the device memory of its parent, also mapped memory.
- * If the child writes to a page, it gets a copy of the page, and the parent does not see the write.
- * On other pages later writes of the parent appear, so copy data that must not change. If a child
- * frees device memory of its parent, nothing happens. In a child of a raw clone() every function
- * fails. */
+ * then use all functions. The child can read its parent's device memory and mapped memory. If the
+ * child writes to a page, the child gets a copy of the page, and the parent does not see the write.
+ * On other pages the child sees later writes of the parent, so it must copy data that must not
+ * change. If a child frees device memory of its parent, nothing happens. In a child of a raw
+ * clone() every function fails. */
 
-/** Device memory: operations between ranks of one host read and write it in place, without a copy.
- * 64-byte aligned, contents undefined. The program may use size rounded up to a multiple of 32, and
- * 32 bytes more. All policies have the same effect. ACL_ERROR_RT_MEMORY_ALLOCATION: no memory is
- * left. */
+/** Allocates device memory: operations between ranks of one host read and write it in place,
+ * without a copy. The memory is 64-byte aligned, its contents are undefined. The program may use
+ * size rounded up to a multiple of 32, and 32 bytes more. All policies have the same effect. Fails
+ * with ACL_ERROR_RT_MEMORY_ALLOCATION if no memory is left. */
 aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 /** As aclrtMalloc. aclrtMallocAlign32 does not add the 32 bytes. */
 aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 aclError aclrtMallocCached(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
-/** Frees memory of these three functions. ACL_ERROR_RT_PARAM_INVALID for NULL, any other address,
- * and a second call. Does not wait for work that uses the memory. */
+/** Frees memory of the three functions above. Fails with ACL_ERROR_RT_PARAM_INVALID for NULL, for
+ * any other address, and on a second call. Does not wait for work that uses the memory. */
 aclError aclrtFree(void* devPtr);
-/** Private memory of this process, 64-byte aligned. */
+/** Allocates private memory of this process, 64-byte aligned. */
 aclError aclrtMallocHost(void** hostPtr, size_t size);
 aclError aclrtFreeHost(void* hostPtr);
-/** Device memory of this process in bytes: HCCL_DEVICE_MEMORY in all, and its free part. Both are 0
- * for pages of 1 GB, which do not exist here. ACL_ERROR_RT_CONTEXT_NULL: no device. */
+/** Gets the device memory of this process in bytes: HCCL_DEVICE_MEMORY in all, and its free part.
+ * Both are 0 for pages of 1 GB, which do not exist here. Fails with ACL_ERROR_RT_CONTEXT_NULL
+ * without a device. */
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total);
 
-/** The block that contains ptr: of aclrtMalloc or aclrtMallocHost, or memory that aclrtMapMem has
- * mapped; its first address, and its size in bytes. ACL_ERROR_RT_PARAM_INVALID: ptr lies in none,
- * also if the memory is imported. Device memory: takes longer the more blocks there are. */
+/** Gets the first address, and the size in bytes, of the block that contains ptr. The block is of
+ * aclrtMalloc or aclrtMallocHost, or memory that aclrtMapMem has mapped. Fails with
+ * ACL_ERROR_RT_PARAM_INVALID if no such block contains ptr, as for imported memory. For device
+ * memory, the call takes longer the more blocks there are. */
 aclError aclrtMemGetAddressRange(void* ptr, void** pbase, size_t* psize);
 
 /* ---- Host memory of the program that the device uses ---- */
@@ -83,18 +85,20 @@ typedef enum aclrtHostRegisterType { ACL_HOST_REGISTER_MAPPED = 0 } aclrtHostReg
 #define ACL_HOST_REG_MAPPED 0x2UL
 #define ACL_HOST_REG_PINNED 0x10000000UL
 
-/** Registers memory of the program, which stays the program's and must not be freed before
- * aclrtHostUnregister; aclrtFreeHost unregisters its memory. The memory does not move, is not
- * locked and costs nothing: the device is the processor, so the device's address is the same.
- * flag: ACL_HOST_REG_MAPPED, ACL_HOST_REG_PINNED or both.
- * ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED: a part of the bytes is registered. */
+/** Registers memory of the program. The memory stays the program's and must not be freed before
+ * aclrtHostUnregister; aclrtFreeHost unregisters the memory that it frees. Registered memory does
+ * not move, is not locked and costs nothing: the device is the processor, so the device's address
+ * is the same. flag: ACL_HOST_REG_MAPPED, ACL_HOST_REG_PINNED or both. Fails with
+ * ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED if some of the bytes are registered. */
 aclError aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag);
 /** As aclrtHostRegisterV2 with ACL_HOST_REG_MAPPED; *devPtr is ptr. */
 aclError aclrtHostRegister(void* ptr, uint64_t size, aclrtHostRegisterType type, void** devPtr);
-/** ptr: as when it was registered. ACL_ERROR_HOST_MEMORY_NOT_REGISTERED. */
+/** ptr: the address that was registered. Another address fails with
+ * ACL_ERROR_HOST_MEMORY_NOT_REGISTERED. */
 aclError aclrtHostUnregister(void* ptr);
-/** The device's address of memory that is registered with ACL_HOST_REG_MAPPED: pHost itself, which
- * may lie inside the memory. flag must be 0. ACL_ERROR_HOST_MEMORY_NOT_REGISTERED. */
+/** Gets the device's address of memory that is registered with ACL_HOST_REG_MAPPED: pHost itself,
+ * which may lie inside the memory. flag must be 0. Fails with ACL_ERROR_HOST_MEMORY_NOT_REGISTERED.
+ * */
 aclError aclrtHostGetDevicePointer(void* pHost, void** pDevice, uint32_t flag);
 
 /* ---- Device memory that several processes of a host use ---- */
@@ -104,23 +108,24 @@ aclError aclrtHostGetDevicePointer(void* pHost, void** pDevice, uint32_t flag);
 #define ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT 0x0UL
 #define ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS 0x1UL
 
-/** The number of this process in its container, for aclrtIpcMemSetImportPid. */
+/** Gets the process number of this process in its container, for aclrtIpcMemSetImportPid. */
 aclError aclrtDeviceGetBareTgid(int32_t* pid);
 /** Writes a key of 64 digits and a 0, by which other processes of this host and user map these
- * bytes of one allocation of aclrtMalloc. len: at least 65. flags: both have the same effect,
- * because the system decides who may import: the processes of the user, and root. All importers
- * close the key before the memory is freed; the runtime does not notice if they do not. */
+ * bytes of one allocation of aclrtMalloc. len: at least 65. Both values of flags have the same
+ * effect, because the system decides who can import: processes of the user, and root. All importers
+ * must close the key before the memory is freed; the runtime does not notice if one does not. */
 aclError aclrtIpcMemGetExportKey(void* devPtr, size_t size, char* key, size_t len, uint64_t flags);
-/** Only checks its arguments, because the system decides who may import, as said above.
- * ACL_ERROR_RT_PARAM_INVALID: this process has not exported the key. */
+/** Only checks its arguments, because the system decides who can import. Fails with
+ * ACL_ERROR_RT_PARAM_INVALID if this process has not exported the key. */
 aclError aclrtIpcMemSetImportPid(const char* key, int32_t* pid, size_t num);
-/** Maps the memory. All processes read and write the same bytes; in the exporting process the
- * address is that of the memory. Ranks may use the memory in operations, which copy it. A forked
- * child imports again. flags: both have the same effect. ACL_ERROR_RT_PARAM_INVALID: no key, or the
- * exporting process has ended, or is on another host, in another container or of another user. */
+/** Maps the memory of a key. All processes read and write the same bytes; in the exporting process
+ * the address is that of the memory itself. Operations of ranks can use the memory, and copy it. A
+ * forked child must import again. Both values of flags have the same effect. Fails with
+ * ACL_ERROR_RT_PARAM_INVALID if key is no key, or if the exporting process has ended, or is on
+ * another host, in another container or of another user. */
 aclError aclrtIpcMemImportByKey(void** devPtr, const char* key, uint64_t flags);
-/** Takes back one call of aclrtIpcMemImportByKey, or else of aclrtIpcMemGetExportKey, in this
- * process. After the last import is closed the program must not use the address. */
+/** Takes back one call of aclrtIpcMemImportByKey in this process or, if there is none, one call of
+ * aclrtIpcMemGetExportKey. After the last import is closed the program must not use the address. */
 aclError aclrtIpcMemClose(const char* key);
 
 /* ---- Physical memory, mapped at addresses that the program chooses ---- */
@@ -160,21 +165,21 @@ typedef enum {
  * 0, expectPtr NULL, flags 0 or 1 (large pages). */
 aclError aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, void* expectPtr,
                                 uint64_t flags);
-/** ACL_ERROR_RT_PARAM_INVALID also while memory is mapped in the reservation. */
+/** Also fails with ACL_ERROR_RT_PARAM_INVALID while memory is mapped in the reservation. */
 aclError aclrtReleaseMemAddress(void* virPtr);
-/** size: a multiple of the granularity. flags must be 0, and the location a device.
- * ACL_ERROR_RT_MEMORY_ALLOCATION. */
+/** size: a multiple of the granularity. flags must be 0, and the location a device. Fails with
+ * ACL_ERROR_RT_MEMORY_ALLOCATION if no memory is left. */
 aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size,
                              const aclrtPhysicalMemProp* prop, uint64_t flags);
 /** Invalidates the handle now. The memory is freed when it is no longer mapped. */
 aclError aclrtFreePhysical(aclrtDrvMemHandle handle);
-/** Maps the memory at virPtr: in a reservation, at the beginning of a page of the processor, where
- * no memory is mapped yet. size: all of the memory. offset and flags must be 0. */
+/** Maps the memory at virPtr. virPtr must lie in a reservation, at the beginning of a page of the
+ * processor, where no memory is mapped yet. size: all of the memory. offset and flags must be 0. */
 aclError aclrtMapMem(void* virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle,
                      uint64_t flags);
 /** virPtr: as in aclrtMapMem. The addresses stay reserved. */
 aclError aclrtUnmapMem(void* virPtr);
-/** 2 MiB. */
+/** Gets the granularity: 2 MiB. */
 aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp* prop,
                                           aclrtMemGranularityOptions option, size_t* granularity);
 
@@ -191,9 +196,10 @@ typedef enum {
   ACL_MEMCPY_INTER_DEVICE_TO_DEVICE = 7
 } aclrtMemcpyKind;
 
-/** Copies count bytes, or sets them, at once or in the stream's order. ACL_ERROR_RT_PARAM_INVALID:
- * count > destMax. 0 bytes are allowed. The memory may be of any kind: `kind` has no effect. The
- * two parts may overlap. Memory of an Async call must stay until the stream has done the work. */
+/** Copy count bytes, or set them, at once or in the stream's order. Fail with
+ * ACL_ERROR_RT_PARAM_INVALID if count > destMax. 0 bytes are allowed. The memory may be of any
+ * kind: `kind` has no effect. dst and src may overlap. Memory of an Async call must stay until the
+ * stream has done the work. */
 aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
                      aclrtMemcpyKind kind);
 aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
@@ -201,8 +207,8 @@ aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t cou
 aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count);
 aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count,
                           aclrtStream stream);
-/** Copies `height` rows of `width` bytes. Rows begin dpitch or spitch bytes (at least width) after
- * the previous row. */
+/** Copy `height` rows of `width` bytes. Each row begins dpitch or spitch bytes (at least width)
+ * after the beginning of the previous row. */
 aclError aclrtMemcpy2d(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
                        size_t height, aclrtMemcpyKind kind);
 aclError aclrtMemcpy2dAsync(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,

@@ -14,7 +14,7 @@
 
 namespace hccl::acl {
 
-/// Pages of the device heap. Freed when neither a handle nor a mapping holds them.
+/// Pages of the device heap. They are freed when neither a handle nor a mapping holds them.
 class Physical {
  public:
   static Result<std::shared_ptr<Physical>> allocate(std::shared_ptr<memory::Heap> heap,
@@ -41,14 +41,15 @@ class AddressSpace {
  public:
   ~AddressSpace();
 
-  /// Inaccessible addresses: whole granules of the heap, aligned to a granule.
+  /// Reserves inaccessible addresses: whole granules of the heap, aligned to a granule.
   Result<void*> reserve(std::size_t bytes);
-  /// PARAM_INVALID: no reservation begins there, or something is mapped in it.
+  /// Fails with PARAM_INVALID if no reservation begins here, or if memory is mapped in the
+  /// reservation.
   Status release(void* start);
   /// Maps all of the memory at these addresses and keeps it alive. PARAM_INVALID: the addresses are
   /// not inside one reservation, not on a page, or mapped already.
   Status map(void* at, std::shared_ptr<Physical> memory);
-  /// PARAM_INVALID: nothing was mapped at exactly this address.
+  /// Fails with PARAM_INVALID if nothing was mapped at exactly this address.
   Status unmap(void* at);
   /// The mapping that contains this address; empty if none does.
   std::span<std::byte> block_of(const void* memory);
@@ -60,7 +61,8 @@ class AddressSpace {
       HCCL_GUARDED_BY(mutex_);  // by address
 };
 
-/// The memory behind a handle. kPtr: null; kPara: no handle, or a freed one.
+/// Returns the memory behind a handle. kPtr: the handle is null. kPara: it is no handle, or was
+/// freed.
 Result<std::shared_ptr<Physical>> find_physical(aclrtDrvMemHandle handle);
 
 }  // namespace hccl::acl

@@ -10,8 +10,8 @@ namespace hccl::acl {
 namespace {
 
 // The handle of the thread's context. A reset or aclrtDestroyContext may end the context earlier.
-// The pointer has no destructor, because glibc ends the process if it has no memory to register
-// one.
+// The pointer has no destructor, because glibc needs memory to register a destructor, and ends the
+// process if no memory is left.
 const void*& mine() {
   static thread_local const void* context = nullptr;
   return context;

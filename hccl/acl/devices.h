@@ -13,7 +13,7 @@
 
 namespace hccl::acl {
 
-/// A device with its default context.
+/// A context, which gives a device to a thread.
 struct Context {
   int device;
   aclrtContext handle = nullptr;  // set before another thread sees the context
@@ -23,11 +23,12 @@ struct Context {
 /// Every member is safe to use from any thread. The caller has checked device numbers.
 class Devices {
  public:
-  /// In a forked child; see Table.
+  /// Called in a forked child; see Table.
   void follow(const Devices& parent) { contexts_.follow(parent.contexts_); }
   /// Makes the device's default context the calling thread's context.
   void set(int device);
-  /// CONTEXT_NULL: the device is not set. `all`: resets the device, however often it was set.
+  /// Fails with CONTEXT_NULL if the device is not set. With `all`, one call undoes all calls of
+  /// set().
   Status reset(int device, bool all);
   /// The calling thread's context. CONTEXT_NULL: it has none.
   Result<std::shared_ptr<Context>> current() const;

@@ -1,9 +1,9 @@
 // Events: marks in a stream with a time. Streams and threads wait for them.
 //
 // Records are numbered when they are issued. A wait refers to the number of the last issued record
-// or, if there is none since the last reset, of the next one. So the order of the program's calls
-// counts, not the speed of the streams: an event may be recorded again, or reset, while streams
-// still wait for an earlier record.
+// or, if there is none since the last reset, to the number of the next record. So the order of the
+// program's calls counts, not the speed of the streams: an event may be recorded again, or reset,
+// while streams still wait for an earlier record.
 #pragma once
 
 #include <atomic>
@@ -32,19 +32,20 @@ class Event {
 
   const Uses& uses() const { return uses_; }
 
-  /// A record enters a stream; returns its number.
+  /// Notes that a record enters a stream; returns the record's number.
   std::uint64_t issue();
-  /// The stream has reached the record. `status`: the result of the work before the record.
+  /// Notes that the stream has reached the record. `status` is the result of the work before the
+  /// record.
   void complete(std::uint64_t record, Status status);
   /// Undoes issue(). A thread that waits for the record then waits for the previous record. If
   /// there is no previous record, this record is complete with `why`.
   void withdraw(std::uint64_t record, const Status& why);
-  /// The number of the record that a new wait refers to.
+  /// Returns the number of the record to which a new wait refers.
   std::uint64_t awaited();
-  /// Waits for that record or a later one. Returns the status given to complete(), kTimeout, the
-  /// abort's reason, or kPara if the event was destroyed before the record.
+  /// Waits for this record or a later one. Returns the status given to complete(), kTimeout, the
+  /// abort's reason, or kPara if the event was destroyed before the record was issued.
   Status wait_for(std::uint64_t record, Deadline deadline, const AbortFlag* abort);
-  /// wait_enters(): a wait has entered a stream. wait_ends(): a wait has ended there.
+  /// Called when a wait enters a stream; wait_ends() is called when the wait ends there.
   void wait_enters() { ++waits_; }
   void wait_ends() { --waits_; }
   bool has_waits() const { return waits_.load() != 0; }
@@ -53,7 +54,7 @@ class Event {
   void end();
 
   State state() const;
-  /// The number of the last record; 0 while unset.
+  /// The number of the last record; 0 if there is none since the last reset.
   std::uint64_t last() const;
   /// The time at which the last record was complete.
   Clock::time_point time() const;

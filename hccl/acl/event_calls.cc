@@ -66,7 +66,7 @@ Status record(aclrtEvent handle, aclrtStream stream) {
   return {};
 }
 
-// `seconds`: the limit when the program issued the wait; 0: none.
+// `seconds` is the limit that was set when the program issued the wait; 0 means no limit.
 Status wait_within(Event& event, std::uint64_t number, std::uint32_t seconds,
                    const AbortFlag* abandoned) {
   const Deadline end =
@@ -77,7 +77,7 @@ Status wait_within(Event& event, std::uint64_t number, std::uint32_t seconds,
                                                 " s, the limit of aclrtSetOpWaitTimeout");
 }
 
-// The end of a wait in a stream, also if the wait throws.
+// Tells the event when a wait in a stream ends, also if the wait throws.
 struct WaitEnds {
   Event& event;
   ~WaitEnds() { event.wait_ends(); }

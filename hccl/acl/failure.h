@@ -13,13 +13,14 @@
 
 namespace hccl::acl {
 
-/// A failure with a code of the runtime. Other rooms do not know these codes.
+/// Makes a failure with a code of the runtime. Only this room knows these codes.
 inline Status failure(aclError code, std::string text) {
   return Status(static_cast<Code>(code), std::move(text));
 }
 inline Status bad(std::string text) { return failure(ACL_ERROR_RT_PARAM_INVALID, std::move(text)); }
 
-/// The number of an enumerator from a program. It may be any number and must be checked first.
+/// Returns the number of an enumerator from a program. It may be any number and must be checked
+/// first.
 template <class Enum>
 unsigned number(const Enum& value) {
   unsigned result = 0;
@@ -28,14 +29,14 @@ unsigned number(const Enum& value) {
   return result;
 }
 
-/// A table's failure, with the runtime's codes.
+/// Passes on a table's failure with the runtime's codes.
 template <class T>
 Result<T> known(Result<T> found) {
   if (found.ok() || found.status().code() != Code::kPara) return found;
   return failure(ACL_ERROR_RT_INVALID_HANDLE, found.status().message());
 }
 
-/// The runtime's code for any Status: its own code, or the one nearest to HCCL's code.
+/// Returns the runtime's code for any Status: its own code, or the code nearest to HCCL's code.
 aclError code_of(const Status& status);
 
 /// Keeps code and text as the calling thread's last failure.

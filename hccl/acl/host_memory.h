@@ -1,5 +1,5 @@
-// Memory of the process that is not device memory: for aclrtMallocHost, and the program's own
-// memory that it registers.
+// Memory of the process that is not device memory: memory of aclrtMallocHost, and memory of the
+// program that the program registers.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +19,19 @@ class HostMemory {
   /// the memory may be its parent's.
   explicit HostMemory(bool forked) : forked_(forked) {}
   ~HostMemory();
-  /// 64-byte aligned. kOom.
+  /// Allocates memory, 64-byte aligned. Fails with kOom if no memory is left.
   Result<void*> allocate(std::size_t bytes);
-  /// PARAM_INVALID: not a live allocation of allocate(). Ends registrations inside it.
+  /// Frees memory, and ends registrations inside it. PARAM_INVALID: not a live allocation of
+  /// allocate().
   Status free(void* memory);
   /// The live allocation that contains this address; empty if none does.
   std::span<std::byte> block_of(const void* memory);
 
-  /// Registers memory of the program, which stays the program's. `mapped`: mapped() shall find it.
-  /// PARAM_INVALID; ALREADY_REGISTERED: the bytes overlap registered ones.
+  /// Registers memory of the program, which stays the program's. mapped() finds the memory only if
+  /// `mapped` is set. Fails with PARAM_INVALID, or with ALREADY_REGISTERED if some of the bytes are
+  /// registered.
   Status enter(void* memory, std::uint64_t bytes, bool mapped);
-  /// NOT_REGISTERED: no registration begins there.
+  /// Fails with NOT_REGISTERED if no registration begins at this address.
   Status strike(void* memory);
   bool mapped(const void* memory);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kUnit = 32;  // sizes are rounded up to a multiple of kUnit
 
-// Bits that may be added to any policy that is a number.
+// Bits that may be added to a policy.
 constexpr unsigned kPolicyBits =
     ACL_MEM_TYPE_LOW_BAND_WIDTH | ACL_MEM_TYPE_HIGH_BAND_WIDTH | ACL_MEM_ACCESS_USER_SPACE_READONLY;
 
@@ -31,7 +31,7 @@ Status allocate(void** memory, std::size_t size, const aclrtMemMallocPolicy& pol
   return {};
 }
 
-// There are no pages of 1 GB. All other kinds of memory are the same.
+// Whether this kind of memory exists: there are no pages of 1 GB. All other kinds are the same.
 Result<bool> exists(const aclrtMemAttr& attr, const char* argument) {
   switch (const unsigned value = number(attr)) {
     case ACL_HBM_MEM_HUGE1G:

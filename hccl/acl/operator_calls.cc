@@ -1,4 +1,4 @@
-// Settings of the operators that a device runs. There are none on a CPU.
+// Settings of the operators that a device runs. A CPU runs no such operators.
 #include <cstdint>
 #include <limits>
 #include <string>

@@ -1,6 +1,6 @@
-// Copies of the process. A child of fork() gets a fresh state from the handlers of pthread_atfork.
-// A child of a raw clone() or of _Fork() runs no handler and still has the parent's state, device
-// memory and connections, so all its calls are refused.
+// Detects copies of the process. A child of fork() gets a fresh state from the handlers of
+// pthread_atfork. A child of a raw clone() or of _Fork() runs no handler and still has the parent's
+// state, device memory and connections, so all its calls are refused.
 #pragma once
 
 #include <atomic>
@@ -14,17 +14,17 @@ namespace detail {
 [[gnu::visibility("hidden")]] extern std::atomic<const std::atomic<unsigned char>*> mark;
 }  // namespace detail
 
-/// Whether this process is the copy of a process that used the library, and was made without the
-/// handlers of fork(). The call costs two loads.
+/// Whether this process is a copy of a process that used the library, made without the handlers of
+/// fork(). The call costs two loads.
 inline bool copied() {
   return detail::mark.load(std::memory_order_relaxed)->load(std::memory_order_relaxed) == 0;
 }
-/// The failure of every call in such a copy.
+/// Returns the failure of every call in such a copy.
 [[gnu::cold]] Status copy_refused();
 
-/// The process has a state from now on.
+/// Notes that the process has a state from now on.
 void begin_use();
-/// For the fork handler in a child: from now on the process has no state.
+/// Called by the fork handler in a child: from now on the process has no state.
 void end_use();
 
 }  // namespace hccl::acl

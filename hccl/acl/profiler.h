@@ -17,9 +17,9 @@ class Profiler {
     bool started = false;
   };
 
-  /// In a forked child; see Table.
+  /// Called in a forked child; see Table.
   void follow(const Profiler& parent) { sessions_.follow(parent.sessions_); }
-  /// PROF_ALREADY_RUN, PROF_NOT_RUN: wrong order; INVALID_PARAM: no config.
+  /// Fails with PROF_ALREADY_RUN if called again before finalize().
   Status init();
   Status finalize();
   void* create() { return sessions_.add(std::make_shared<Session>()); }

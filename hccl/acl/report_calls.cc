@@ -1,4 +1,4 @@
-// The functions for callbacks in a stream's order, which a thread of the program runs.
+// The functions for callbacks, which run in a stream's order on a thread of the program.
 #include <pthread.h>
 
 #include <cstdint>

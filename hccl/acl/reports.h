@@ -30,11 +30,12 @@ class Inbox {
  public:
   explicit Inbox(std::uint64_t thread) : thread_(thread) {}
 
-  /// Runs the callback now if the caller is the owner. Else queues it for process(), and waits for
-  /// its end if `wait`. STREAM_NO_CB_REG: the callback was dropped. Also returns the abort's
-  /// reason.
+  /// Runs the callback now if the caller is the owner. Otherwise queues it for process() and, if
+  /// `wait` is set, waits until it has run. STREAM_NO_CB_REG: the callback was dropped. Also
+  /// returns the abort's reason.
   Status call(const std::shared_ptr<Report>& report, bool wait, const AbortFlag& abort);
-  /// For the owner: waits for a callback and runs all queued ones. kTimeout.
+  /// Called by the owner: waits for a callback and runs all queued ones. kTimeout: none came in
+  /// time.
   Status process(Deadline deadline);
   /// Drops the queued callbacks of a stream.
   void drop(aclrtStream stream);
@@ -51,13 +52,13 @@ class Inbox {
 /// Every member is safe to use from any thread. The caller has checked the streams.
 class Reports {
  public:
-  /// STREAM_SUBSCRIBE: the stream has a thread.
+  /// Fails with STREAM_SUBSCRIBE if the stream has a thread.
   Status subscribe(std::uint64_t thread, aclrtStream stream);
-  /// THREAD_SUBSCRIBE: the stream does not have this thread.
+  /// Fails with THREAD_SUBSCRIBE if the stream does not have this thread.
   Status unsubscribe(std::uint64_t thread, aclrtStream stream);
-  /// STREAM_NO_CB_REG: the stream has no thread.
+  /// Fails with STREAM_NO_CB_REG if the stream has no thread.
   Result<std::shared_ptr<Inbox>> inbox_of_stream(aclrtStream stream);
-  /// THREAD_SUBSCRIBE: no stream has this thread.
+  /// Fails with THREAD_SUBSCRIBE if no stream has this thread.
   Result<std::shared_ptr<Inbox>> inbox_of_thread(std::uint64_t thread);
 
  private:

@@ -10,14 +10,14 @@
 namespace hccl::acl {
 namespace {
 
-std::atomic<Runtime*> current{nullptr};  // null before the first use, and after a fork
+std::atomic<Runtime*> current{nullptr};  // null before the first use, also in a forked child
 Runtime* of_parent = nullptr;            // in a forked child; never destroyed
 
 }  // namespace
 
 const int Runtime::handler_ = ::pthread_atfork(nullptr, nullptr, &Runtime::in_child);
 
-// Up to this point the child's device memory is the parent's.
+// Until this handler has run, the device memory of the child is its parent's.
 void Runtime::in_child() {
   if (Runtime* const runtime = current.exchange(nullptr)) {
     if (memory::Heap* const heap = runtime->made_.load()) heap->make_private();
@@ -40,8 +40,8 @@ Runtime& Runtime::get() {
   return runtime != nullptr ? *runtime : make();
 }
 
-// Takes no lock, because a thread of the parent may hold any lock at a fork. If two threads come
-// here, one wins.
+// Takes no lock, because a thread of the parent may hold any lock at a fork. If two threads make a
+// runtime, one wins.
 Runtime& Runtime::make() {
   std::unique_ptr<Runtime> fresh(new Runtime(of_parent));
   begin_use();

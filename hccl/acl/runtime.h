@@ -60,10 +60,10 @@ class Runtime {
   /// Subtracts one if the count is not zero; returns the new count.
   std::uint64_t finalize_one();
 
-  /// The limit of a stream's wait for an event, in seconds; 0: none.
+  /// The limit of a stream's wait for an event, in seconds; 0 means no limit.
   void limit_waits(std::uint32_t seconds) { wait_limit_.store(seconds); }
   std::uint32_t wait_limit() const { return wait_limit_.load(); }
-  /// Rung when a stream has stored a number in memory.
+  /// The doorbell that a stream rings when it has stored a number in memory.
   Doorbell& values_bell() { return values_bell_; }
 
  private:
@@ -73,7 +73,7 @@ class Runtime {
   [[maybe_unused]] static const int handler_;
 
   const Runtime* const parent_;               // the runtime of the parent process
-  std::atomic<memory::Heap*> made_{nullptr};  // heap_, for a forked child, which takes no lock
+  std::atomic<memory::Heap*> made_{nullptr};  // as heap_; read without a lock in a child
   Mutex mutex_{LockLevel::kDevice};
   std::optional<DeviceConfig> config_ HCCL_GUARDED_BY(mutex_);
   std::shared_ptr<memory::Heap> heap_ HCCL_GUARDED_BY(mutex_);
@@ -92,7 +92,7 @@ class Runtime {
   Doorbell values_bell_;
 };
 
-/// INVALID_DEVICEID, naming the argument: there is no such device.
+/// INVALID_DEVICEID, with the argument's name: there is no such device.
 Status check_device(std::int32_t device, const char* argument);
 
 }  // namespace hccl::acl

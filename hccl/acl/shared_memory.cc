@@ -24,11 +24,11 @@ namespace {
 
 constexpr std::size_t kKeyDigits = SharedMemory::kKeyDigits;
 
-/// Where a heap is found.
+/// Tells another process where to find a heap.
 struct Place {
   std::uint32_t process = 0;
   std::uint32_t descriptor = 0;
-  std::uint64_t file = 0;  // inode of the heap, XOR the number of the boot: not of another host
+  std::uint64_t file = 0;  // inode of the heap XOR the number of this host's boot
   bool operator==(const Place&) const = default;
 };
 
@@ -79,8 +79,8 @@ Result<std::uint64_t> number_of_boot() {
   return number;
 }
 
-/// Opens another process's heap. A number of a process or a descriptor that the system has given
-/// away again leads to another inode.
+/// Opens another process's heap. If the system has reused the number of the process or of the
+/// descriptor, the inode differs, and the call fails.
 Result<Fd> open_heap(const Place& place) {
   const std::string path =
       "/proc/" + std::to_string(place.process) + "/fd/" + std::to_string(place.descriptor);
@@ -93,7 +93,7 @@ Result<Fd> open_heap(const Place& place) {
   Fd heap(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (heap.valid()) return heap;
   const int error = errno;
-  if (error == EMFILE || error == ENFILE || error == ENOMEM) {  // this process's own lack
+  if (error == EMFILE || error == ENFILE || error == ENOMEM) {  // this process lacks the resource
     return Status(Code::kSyscall, "key: " + error_text(error));
   }
   return stale(place, std::strerror(error));

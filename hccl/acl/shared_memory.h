@@ -1,5 +1,5 @@
 // Device memory that several processes of a host use. The process that has allocated the memory
-// makes a key; the program brings the key to other processes, which map the memory by it.
+// makes a key; the program passes the key to other processes, which map the memory by the key.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,20 @@ namespace hccl::acl {
 /// Every member is safe to use from any thread. Keys come from the program and are checked.
 class SharedMemory {
  public:
-  /// Hexadecimal digits of a key. It names the exporting process, its heap by descriptor and inode,
-  /// the boot of the host, and the place of the memory in the heap.
+  /// The number of hexadecimal digits of a key. A key names the exporting process, its heap by
+  /// descriptor and inode, the boot of the host, and the place of the memory in the heap.
   static constexpr std::size_t kKeyDigits = 64;
 
-  /// PARAM_INVALID: the bytes do not lie in one allocation of the heap.
+  /// Fails with PARAM_INVALID if the bytes do not lie in one allocation of the heap.
   Result<std::string> export_key(const memory::Heap& heap, const void* memory, std::size_t bytes);
-  /// PARAM_INVALID: this process does not export the key.
+  /// Fails with PARAM_INVALID if this process does not export the key.
   Status check_exported(std::string_view key);
-  /// The address of the memory in this process. PARAM_INVALID: no key, or the exporting process has
-  /// ended, is on another host, or belongs to another user.
+  /// Returns the address of the memory in this process. PARAM_INVALID: `key` is no key, or the
+  /// exporting process has ended, is on another host, or belongs to another user.
   Result<void*> import(memory::Heap& heap, std::string_view key);
-  /// Takes back one import, or else one export. An imported address is invalid after its last
-  /// import. PARAM_INVALID: this process has neither imported nor exported the key.
+  /// Takes back one import or, if there is none, one export. An imported address is invalid after
+  /// its last import is taken back. PARAM_INVALID: this process has neither imported nor exported
+  /// the key.
   Status close(std::string_view key);
 
  private:

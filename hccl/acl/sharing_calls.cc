@@ -14,13 +14,13 @@
 namespace hccl::acl {
 namespace {
 
-constexpr std::size_t kKeyBytes = SharedMemory::kKeyDigits + 1;  // with its 0
+constexpr std::size_t kKeyBytes = SharedMemory::kKeyDigits + 1;  // with the 0 at its end
 
 Status check_flags(std::uint64_t flags) {
   return flags <= 1 ? Status() : bad("flags must be 0 or 1");
 }
 
-/// A key of the program: at most kKeyBytes are read.
+/// Returns the text of a key from the program. Reads at most kKeyBytes.
 std::string_view text(const char* key) { return {key, ::strnlen(key, kKeyBytes)}; }
 
 std::span<std::byte> block_of(const memory::Heap& heap, const void* memory) {

@@ -55,8 +55,8 @@ void Stream::worker() {
 
 bool Stream::runnable() const { return begun_.load() != submitted_.load() && !busy_.load(); }
 
-// Runs tasks until `upto` are done or none is queued. False: another thread runs tasks, or no task
-// is queued.
+// Runs tasks until `upto` tasks are done or none is queued. Returns false if another thread runs
+// tasks, or if no task is queued.
 bool Stream::work(std::uint64_t upto) {
   MutexLock lock(mutex_);
   if (busy_.load() || line_.empty()) return false;

@@ -18,8 +18,8 @@
 
 namespace hccl::acl {
 
-/// How the runtime's threads wait. A wait may last seconds, so the waiting thread gives its core
-/// away from the start whenever another thread wants the core.
+/// How the runtime's threads wait. A wait may last seconds, so from the start the waiting thread
+/// yields its core whenever another thread wants the core.
 inline Waiter waiter(Deadline deadline = Deadline::never(), const AbortFlag* abort = nullptr) {
   return {.deadline = deadline,
           .abort = abort,
@@ -38,7 +38,8 @@ class Stream {
   using Task = std::function<Status()>;
   static constexpr int kNoDevice = -1;
 
-  /// device: that of the creating thread; aclrtSynchronizeDevice waits for all streams of a device.
+  /// `device` is the device of the creating thread; aclrtSynchronizeDevice waits for all streams of
+  /// a device.
   explicit Stream(int device = kNoDevice) : device_(device) {}
   /// Waits for all submitted tasks.
   ~Stream();
@@ -48,11 +49,12 @@ class Stream {
   /// Queues the task and returns at once. Tasks run one after the other, in order, on the worker or
   /// on a thread that synchronizes. The first failure of a task becomes the failure of the stream.
   /// In stop-on-failure mode the tasks behind the failed task do not run until synchronize() has
-  /// returned the failure. In their place `skipped` is called (also if the stream is destroyed
-  /// first), so that waiters elsewhere are released. A task must not keep the stream alive.
+  /// returned the failure. `skipped` is called in place of a task that does not run (also if the
+  /// stream is destroyed first), so that waiters elsewhere are released. A task must not keep the
+  /// stream alive.
   void submit(Task task, std::function<void()> skipped = nullptr);
-  /// Waits until all tasks submitted before are done, and runs those that the worker has not begun.
-  /// Returns, and clears, the first failure since the last call.
+  /// Waits until all tasks submitted before are done, and runs the tasks that the worker has not
+  /// begun. Returns, and clears, the first failure since the last call.
   Status synchronize();
   /// As synchronize(), but leaves the work to the worker, because a task may run past the deadline.
   Status synchronize(Deadline deadline);
@@ -61,7 +63,7 @@ class Stream {
 
   /// Whether the calling thread is running a task of this stream.
   bool runs_here() const { return runner_.load() == std::this_thread::get_id(); }
-  /// May be called once.
+  /// Sets the stop-on-failure mode. A second call fails.
   Status set_stop_on_failure(bool stop);
   /// Skips the tasks that have not begun.
   void abandon(Status reason);
@@ -91,7 +93,7 @@ class Stream {
   bool stop_on_failure_ HCCL_GUARDED_BY(mutex_) = false;
   Thread worker_ HCCL_GUARDED_BY(mutex_);
 
-  // Written with mutex_ held; read without it to see whether waiting pays.
+  // Written with mutex_ held; read without mutex_ to see whether a wait pays.
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> begun_{0};
   std::atomic<std::uint64_t> done_{0};
@@ -103,7 +105,8 @@ class Stream {
   Doorbell done_bell_;  // a thread that synchronizes sleeps here
 };
 
-/// The stream behind a handle. kPtr: null; kPara: no stream, or destroyed.
+/// Returns the stream behind a handle. kPtr: the handle is null. kPara: it is no stream, or was
+/// destroyed.
 Result<std::shared_ptr<Stream>> find_stream(aclrtStream handle);
 
 /// Queues the task in the stream; for the default stream (NULL) runs it now.

@@ -18,8 +18,8 @@ Status create(aclrtStream* stream) {
   return {};
 }
 
-// The handle becomes invalid at once. The stream ends here, or with the last call that still uses
-// it.
+// The handle becomes invalid at once. The stream ends here or, if another call still uses the
+// stream, with that call.
 Status destroy(aclrtStream handle, bool force) {
   auto taken = Runtime::get().streams().take(handle, [](const Stream& stream) {
     if (!stream.runs_here()) return Status();

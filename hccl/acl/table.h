@@ -27,8 +27,8 @@ class Table {
   Table(std::string argument, std::uint8_t kind)
       : argument_(std::move(argument)), next_((kMark | kind) << kNumberBits) {}
 
-  /// In a forked child: handles of the parent's table are never handles of this table. Takes no
-  /// lock, because a thread of the parent may have held it at the fork.
+  /// Called in a forked child: handles of the parent's table are never handles of this table. Takes
+  /// no lock, because a thread of the parent may have held the lock at the fork.
   void follow(const Table& parent) { next_ = of_parent_ = parent.next_; }
 
   void* add(Object object) {
@@ -39,7 +39,8 @@ class Table {
     return reinterpret_cast<void*>(at->first);
   }
 
-  /// kPtr: null. kPara: never or no longer a handle of this table.
+  /// Returns the object of a handle. kPtr: the handle is null. kPara: it is not, or no longer, in
+  /// this table.
   Result<Object> get(const void* handle) const {
     const std::shared_lock lock(mutex_);
     const auto at = all_.find(reinterpret_cast<std::uintptr_t>(handle));

@@ -1,4 +1,4 @@
-// Numbers in memory that streams write, and wait for.
+// The functions for numbers in memory, which streams write and wait for.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -31,7 +31,8 @@ bool holds(std::uint64_t now, std::uint64_t value, std::uint32_t flag) {
   }
 }
 
-// A writer other than aclrtValueWrite does not ring, so the sleeper looks at the number often.
+// A writer other than aclrtValueWrite rings no doorbell, so the waiting thread often reads the
+// number.
 Status wait_for_value(std::uint64_t* number, std::uint64_t value, std::uint32_t flag,
                       const AbortFlag* abandoned) {
   Waiter patient = waiter(Deadline::never(), abandoned);

@@ -27,7 +27,8 @@ struct Job {
   }
 };
 
-// A place in a communicator's order; given up if no operation has run there.
+// A place in a communicator's order. The destructor gives up the place if no operation has run
+// there.
 class Place {
  public:
   explicit Place(CommunicatorPtr comm)
@@ -57,18 +58,18 @@ class Place {
 
 }  // namespace
 
-// The calls between HcclGroupStart and HcclGroupEnd. After its hand-over to a stream or to another
-// thread, a job has no `comm`.
+// The calls between HcclGroupStart and HcclGroupEnd. The `comm` of a job is null once a stream or
+// another thread has taken over the job.
 struct CallGroup {
-  int depth = 0;  // HcclGroupStart without HcclGroupEnd
+  int depth = 0;  // number of HcclGroupStart whose HcclGroupEnd has not come
   std::vector<Job> jobs;
   Status refused;
 };
 
 namespace {
 
-// A plain pointer to the open group. A thread_local with a destructor would need memory to register
-// it, and without memory glibc ends the process.
+// The pointer to the open group is a plain pointer, because a thread_local object with a destructor
+// needs memory for its registration. If that memory is lacking, glibc ends the process.
 constinit thread_local ThreadCalls on_thread;
 
 bool point_to_point(const Job& job) { return !job.transfers.empty(); }
@@ -92,7 +93,7 @@ Result<std::vector<Job>> merged(const std::vector<Job>& jobs) {
   return out;
 }
 
-// Tells the waiting ranks, after a failure of the group, which calls do not run.
+// Tells the other ranks, which may wait for the group's calls, that these calls do not run.
 void report_not_run(const std::vector<Job>& jobs, const Status& why) {
   const std::string text = "HcclGroupEnd: " + why.message();
   for (auto job = jobs.begin(); job != jobs.end(); ++job) {
@@ -101,12 +102,12 @@ void report_not_run(const std::vector<Job>& jobs, const Status& why) {
       job->comm->operations().refused(job->transfers, text);
     } else if (std::none_of(jobs.begin(), job,
                             [&](const Job& each) { return each.comm == job->comm; })) {
-      job->comm->operations().refused(text);  // once: the other ranks wait in the first call
+      job->comm->operations().refused(text);  // once: ranks wait only in the first call
     }
   }
 }
 
-// The calls of one communicator that run on the caller's behalf, in order.
+// The calls without a stream of one communicator, in order.
 struct CommunicatorCalls {
   core::Communicator* comm = nullptr;
   std::vector<std::pair<Job*, std::unique_ptr<Place>>> jobs;
@@ -125,7 +126,7 @@ struct CommunicatorCalls {
   }
 };
 
-// Takes the place in the communicator's order now.
+// Queues the job in its stream. The job gets its place in the communicator's order now.
 Status enqueue(Job job) {
   HCCL_ASSIGN_OR_RETURN(const auto stream, acl::find_stream(job.stream));
   auto place = std::make_shared<Place>(job.comm);
@@ -135,8 +136,8 @@ Status enqueue(Job job) {
 }
 
 // Gives all calls their places, in the order in which they were made. Calls with a stream are
-// queued in the stream. The calls without a stream run now, on a thread for each communicator,
-// because one thread may be several ranks.
+// queued in the stream. The calls without a stream run now, with one thread for each communicator,
+// because the communicators may be ranks that wait for each other.
 Status launch(std::vector<Job>& jobs) {
   std::vector<CommunicatorCalls> queues;
   for (Job& job : jobs) {

@@ -1,4 +1,4 @@
-// Runs a checked call later: queued in a stream, or collected between HcclGroupStart and
+// Runs a checked call later: queues it in a stream, or collects it between HcclGroupStart and
 // HcclGroupEnd.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace hccl::api {
 
-/// A call together with the blocks that its spans point to.
+/// A call that owns the blocks to which its spans point.
 class CallWithBlocks : public Call {
  public:
   explicit CallWithBlocks(const Call& call, std::vector<Block> input = {},
@@ -24,7 +24,7 @@ class CallWithBlocks : public Call {
   }
   CallWithBlocks(const CallWithBlocks& other)
       : CallWithBlocks(other, other.input_, other.output_) {}
-  CallWithBlocks(CallWithBlocks&&) = default;  // leaves the blocks where they are
+  CallWithBlocks(CallWithBlocks&&) = default;  // the blocks keep their addresses
   CallWithBlocks& operator=(CallWithBlocks&&) = default;
 
  private:
@@ -34,22 +34,22 @@ class CallWithBlocks : public Call {
 
 struct CallGroup;
 
-/// The state of the calling thread that every operation reads.
+/// The state of a thread that every operation of the thread reads.
 struct ThreadCalls {
   CallGroup* open = nullptr;  ///< the thread's open group of calls
-  std::uint32_t tag = 0;      ///< HcclSetCallTag
+  std::uint32_t tag = 0;      ///< set by HcclSetCallTag
 };
 const ThreadCalls& thread_calls();
 
 /// Whether the calling thread has a group of calls open.
 inline bool in_call_group() { return thread_calls().open != nullptr; }
-/// For a forked child: forgets the open group, which is the parent's.
+/// A forked child calls this to forget the open group, which belongs to the parent.
 void leave_call_group_of_parent() noexcept;
 
 /// Adds a checked collective, or a batch of sends and receives, to the calling thread's open group.
-/// Without an open group, queues the call in its stream and takes its place in the communicator's
-/// order now. kPara: the group has calls of another kind, or has sends or receives of this
-/// communicator on another stream.
+/// Without an open group, queues the call in its stream and gives the call its place in the
+/// communicator's order now. kPara: the group has calls of another kind, or has sends or receives
+/// of this communicator on another stream.
 Status run_later(const CommunicatorPtr& comm, aclrtStream stream, CallWithBlocks call);
 Status run_later(const CommunicatorPtr& comm, aclrtStream stream,
                  std::span<const exec::Transfer> transfers);

@@ -13,9 +13,11 @@ namespace hccl::api {
 /// Every member is safe to use from any thread, also from callbacks.
 class StateCallbacks {
  public:
-  /// Adds a callback. If the name is known, replaces its callback; the name keeps its place.
+  /// Adds a callback with a name. If the name is known, replaces the old callback, and the name
+  /// keeps its place in the order.
   void add(std::string name, HcclCommStateCallback callback, void* args);
-  /// Calls all callbacks, in order, on this thread. Stops at the first failure and returns it.
+  /// Calls all callbacks, in order, on this thread. Stops at the first failure and returns that
+  /// failure.
   Status call(HcclComm comm, HcclCommStatePhase phase) const;
 
  private:

@@ -1,5 +1,6 @@
-// Argument checks that the operations share. Each returns HCCL's code and names the argument. Every
-// operation runs several checks, so the comparisons are inline and the texts are not.
+// Argument checks that the operations share. A failed check returns HCCL's code and names the
+// argument. Every operation runs several checks, so the comparisons are inline; the code that makes
+// error texts is not.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 namespace hccl::api {
 
 inline constexpr std::uint64_t kMaxCount = 0x7FFFFFFF;
-// About 31 years: adding two points in time does not overflow.
+// About 31 years: a time this far from now does not overflow.
 inline constexpr std::uint64_t kMaxMilliseconds = 1'000'000'000'000;
 
 namespace refusals {
@@ -43,7 +44,7 @@ inline Result<ReduceOp> check_reduce(HcclReduceOp op, DataType type) {
   return *known;
 }
 
-/// Null: no factors. Defined in checks.cc.
+/// Null `scale` means no factors. Defined in checks.cc.
 Result<Scale> check_scale(const HcclScale* scale, ReduceOp op, DataType type);
 
 inline Status check_count(std::uint64_t count, const char* argument) {

@@ -57,7 +57,7 @@ HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDat
                          dataType, root);
 }
 
-// HCCL declares recvBuf const although it is written.
+// HCCL declares recvBuf const, although the operation writes to it.
 
 HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType,
                         const void* recvBuf, uint64_t recvCount, HcclDataType recvType,

@@ -74,7 +74,8 @@ Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given
   const hccl::api::ClusterWorlds::Rank world{path, rank};
   HCCL_RETURN_IF_ERROR(state.cluster_worlds().reserve(world));
   const auto join = [&]() -> Result<CommunicatorPtr> {
-    // Several worlds, of different tables, may have the world's name. Any other name is unique.
+    // The worlds of different rank tables may all have the default name of a world. Any other name
+    // is unique.
     Communicators::Claim claim;
     if (!own.name.empty()) {
       HCCL_ASSIGN_OR_RETURN(

@@ -1,4 +1,4 @@
-// One process, all ranks: HcclCommInitAll.
+// HcclCommInitAll: makes a communicator whose ranks are all in this process.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -84,7 +84,7 @@ extern "C" HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm*
         about.device = devices[made];
         comms[made] = communicators.add(all[made], std::move(about));
       }
-    } catch (...) {  // add() has made the rank without a handle leave its world
+    } catch (...) {  // add() has made the rank that got no handle leave its world
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (i < made) static_cast<void>(communicators.take(comms[i], hccl::api::idle));
         if (i < made) comms[i] = nullptr;

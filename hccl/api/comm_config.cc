@@ -65,7 +65,7 @@ std::vector<std::string_view> parts_of(std::string_view all) {
   return parts;
 }
 
-// Accepts "L0:0, L1:1, L2:0": any of the levels, each once.
+// Accepts a list of levels such as "L0:0, L1:1, L2:0", with each level at most once.
 bool is_retry_enable(std::string value) {
   std::erase(value, ' ');
   if (value.empty()) return true;
@@ -79,8 +79,8 @@ bool is_retry_enable(std::string value) {
   return true;
 }
 
-// Accepts "MaxCnt:1, HoldTime:5000, IntervalTime:1000": all three, in this order. HCCL ignores text
-// behind them.
+// Accepts "MaxCnt:1, HoldTime:5000, IntervalTime:1000": all three parts, in this order. As in HCCL,
+// text after the three parts is ignored.
 bool is_retry_params(std::string_view value) {
   struct Part {
     std::string_view name;
@@ -128,7 +128,7 @@ HcclOpExpansionMode expansion(std::uint32_t mode, const Log& log) {
   return HCCL_OP_EXPANSION_MODE_HOST;
 }
 
-// The fields that have an effect.
+// Reads the fields that have an effect.
 Status load_effective(const HcclCommConfig& given, std::uint32_t version, CommConfig& out,
                       const Log& log) {
   if (version >= kBufferSize && given.hcclBufferSize != HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET) {
@@ -167,7 +167,7 @@ Status load_effective(const HcclCommConfig& given, std::uint32_t version, CommCo
   return {};
 }
 
-// The fields about devices and their network: checked, without effect.
+// Checks the fields about devices and their network, which have no effect.
 Status check_others(const HcclCommConfig& given, std::uint32_t version) {
   if (version >= kUdi) HCCL_RETURN_IF_ERROR(text(given.hcclUdi, "hcclUdi").status());
   if (version >= kTrafficClass &&

@@ -16,9 +16,9 @@ struct CommConfig {
   Communicators::About about;
 };
 
-/// Reads a configuration. `given` null: only the environment counts. kPara: a wrong magic word, or
-/// an invalid value; the text names the field. Fields that the given version lacks are not read.
-/// Unusual values without effect are logged to `log`.
+/// Reads a configuration. If `given` is null, only the environment counts. kPara: a wrong magic
+/// word, or an invalid value; the text names the field. Fields that are newer than the given
+/// version are not read. Unusual values that have no effect are logged to `log`.
 Result<CommConfig> load_comm_config(const HcclCommConfig* given, const Config& environment,
                                     const Logger& log);
 

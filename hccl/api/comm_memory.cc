@@ -28,7 +28,8 @@ Status check_zero(std::uint64_t value, const char* argument) {
 
 enum Act : std::uint64_t { kRegister = 1, kDeregister = 2 };
 
-// Compares two numbers over all ranks. If they differ, all ranks get kPara with the text.
+// Compares `act` and `number` among all ranks. If ranks differ, all ranks get kPara. `what` names
+// `number` in the text.
 Status agree(hccl::core::Communicator& communicator, Act act, std::uint64_t number,
              const char* what) {
   const std::array<std::uint64_t, 2> mine = {act, number};

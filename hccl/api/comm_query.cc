@@ -26,12 +26,12 @@ Result<HcclComm> find_named(const char* name, const char* argument) {
   return found.ok() ? found : found.status().with_context(argument);
 }
 
-// The name in the form of HcclGetCommName.
+// The communicator's name, as HcclGetCommName returns it.
 std::string name_of(const hccl::core::Communicator& communicator) {
   return communicator.membership().name.substr(0, COMM_NAME_MAX_LENGTH - 1);
 }
 
-// Finds an operation by its name in HCCL_ALGO, where reduce_scatter is reducescatter.
+// Finds an operation by its name in HCCL_ALGO, for example reducescatter for reduce_scatter.
 Result<hccl::Op> op_named(const std::string& word) {
   using hccl::Op;
   for (const Op op : {Op::kAllReduce, Op::kBroadcast, Op::kReduceScatter, Op::kAllGather,
@@ -70,7 +70,8 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
       return Status(Code::kPara, "infos has room for " + std::to_string(capacity) + " of " +
                                      std::to_string(found.size()) + " algorithms");
     }
-    // A newer program has longer entries: fields that this library does not know become 0.
+    // A program built with newer headers has longer entries. The fields that this library does not
+    // know become 0.
     auto* at = reinterpret_cast<std::byte*>(infos);
     std::memset(at, 0, found.size() * infoSize);
     for (const auto& each : found) {

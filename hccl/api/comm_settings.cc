@@ -1,4 +1,5 @@
-// Settings of the process, and of hardware that does not exist here: hccl/hccl_comm.h.
+// Settings of the process and of single communicators, and a setting for hardware that hosts lack:
+// hccl/hccl_comm.h.
 #include <string>
 
 #include "hccl/api/checks.h"

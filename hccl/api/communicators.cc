@@ -42,7 +42,7 @@ void* Communicators::add(const Object& communicator, About about) {
     if (about.device < 0) about.device = current_device();
     entry.family = about.family;
     entry.about = std::move(about);
-    // No caller knows the handle before this function returns, so nobody can remove it meanwhile.
+    // No other thread knows the handle before this function returns, so none can remove the handle.
     handle = Handles::add(communicator);
     enter(handle, std::move(entry));
   } catch (...) {
@@ -55,8 +55,8 @@ void* Communicators::add(const Object& communicator, About about) {
 
 void Communicators::enter(const void* handle, Entry entry) {
   const MutexLock lock(mutex_);
-  // Registers the exit handler once for each transport, after the transport's own handler: so this
-  // one runs first.
+  // Registers the exit handler once for each transport. The transport has already registered its
+  // handler, so this handler runs first.
   if (transports_.insert(std::string(entry.communicator.lock()->operations().transport())).second) {
     static_cast<void>(std::atexit(State::say_end));
   }
@@ -148,7 +148,7 @@ void Communicators::say_end() {
     if (communicator == nullptr) continue;
     try {
       communicator->end_of_program();
-    } catch (...) {  // NOLINT(bugprone-empty-catch): the others hear of a death
+    } catch (...) {  // NOLINT(bugprone-empty-catch): other ranks take this rank for dead
     }
   }
 }

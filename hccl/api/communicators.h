@@ -1,5 +1,5 @@
-// The living communicators of this process: their handles, their names, and the API's record of
-// each.
+// The living communicators of this process: their handles, their names, and data that only the API
+// needs.
 #pragma once
 
 #include <chrono>
@@ -22,18 +22,18 @@ namespace hccl::api {
 
 using CommunicatorPtr = std::shared_ptr<core::Communicator>;
 
-/// kAgain while an operation runs or waits on the communicator.
+/// Returns kAgain while an operation of the communicator runs or is queued.
 Status idle(core::Communicator& communicator);
 
 /// Every member is safe to use from any thread.
 class Communicators : public Handles<core::Communicator> {
  public:
-  /// The properties of a communicator that core::Config lacks.
+  /// The properties of a communicator that Config lacks.
   struct About {
     HcclOpExpansionMode expansion = HCCL_OP_EXPANSION_MODE_HOST;
-    bool own_deterministic = false;  ///< HcclSetConfig does not change it
+    bool own_deterministic = false;  ///< HcclSetConfig does not change this communicator
     int device = -1;                 ///< -1: the device of the calling thread
-    std::string family;              ///< as in claim()
+    std::string family;              ///< see claim()
   };
 
   /// Reserves a name while a communicator is being made.
@@ -57,12 +57,12 @@ class Communicators : public Handles<core::Communicator> {
 
   Communicators() : Handles("comm", 1) {}
 
-  /// If add() throws, the communicator has left its world, because without a handle nobody can use
-  /// it.
+  /// If add() throws, it has made the communicator leave its world, because nobody can use a
+  /// communicator without a handle.
   void* add(const Object& communicator) { return add(communicator, About{}); }
   void* add(const Object& communicator, About about);
 
-  /// As in Handles, but waits for calls that are about to return.
+  /// unused() and take() are as in Handles, but first wait for calls that are about to return.
   Status unused(const void* handle) const {
     let_calls_return(handle, idle, kReturnTime);
     return Handles::unused(handle);
@@ -75,19 +75,21 @@ class Communicators : public Handles<core::Communicator> {
     return taken;
   }
 
-  /// kPara: another living communicator has the name. Ranks that are threads of this process share
-  /// one name: `family` is the same for the ranks of one communicator and for no other.
+  /// Reserves a name. kPara: another living communicator has the name. Ranks that are threads of
+  /// this process share one name: `family` is the same for the ranks of one communicator and for no
+  /// other.
   Result<Claim> claim(const std::string& name, const std::string& family, int rank);
 
   /// Finds a communicator by name. If several have this name, prefers those on the calling thread's
-  /// device, next those made by the calling thread, and takes the newest. kNotFound.
+  /// device, next those made by the calling thread, and takes the newest. kNotFound: none has the
+  /// name.
   Result<HcclComm> find(const std::string& name) const;
 
   Result<About> about(HcclComm handle) const;
-  /// Returns how many groups with these ranks and this name the rank has made before. "": groups
-  /// that each member names on its own. All members get the same number.
+  /// Returns how many groups with these ranks and this name the rank has made before. The name ""
+  /// stands for groups that each member names on its own. All members get the same number.
   std::uint64_t next_instance(HcclComm world, const std::string& name, std::vector<int> ranks);
-  /// Sets the value for all communicators whose own configuration does not set it.
+  /// Sets the value for all communicators whose own configuration does not set a value.
   void set_deterministic(Deterministic value);
   /// From now on this communicator's own configuration sets the value.
   void set_deterministic(HcclComm handle, Deterministic value);

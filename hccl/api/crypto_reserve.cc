@@ -16,14 +16,16 @@ namespace {
 
 constexpr std::size_t kUnit = alignof(std::max_align_t);
 
-/// A stack of blocks. Its memory is free again when all blocks are free.
+/// Takes blocks from a fixed memory, one after another. The memory is reused only after all blocks
+/// are free.
 class Reserve {
  public:
   void* take(std::size_t bytes) {
     const MutexLock lock(mutex_);
     if (bytes > sizeof bytes_ - used_) return nullptr;
     void* const block = bytes_ + used_;
-    used_ += (bytes + kUnit - 1) / kUnit * kUnit;  // at most its size, a multiple of kUnit
+    used_ += (bytes + kUnit - 1) / kUnit *
+             kUnit;  // stays within the reserve, whose size is a multiple of kUnit
     ++blocks_;
     return block;
   }
@@ -69,8 +71,8 @@ void* resize(void* block, std::size_t bytes, const char*, int) {
   return moved;
 }
 
-// Runs when the library is loaded, before OpenSSL's first use. Objects that a thread inside a call
-// uses, such as an encrypted line, survive the end of the program (state.h).
+// Runs when the library is loaded, before OpenSSL's first use. OpenSSL must not clean up at exit,
+// because State is never destroyed and threads may still use its encrypted lines (state.h).
 [[maybe_unused]] const bool told =
     (crypto_memory(take, resize, give_back), crypto_outlives_exit(), true);
 

@@ -1,5 +1,5 @@
-// Runs an operation of hccl.h, hccl_framework.h or hcom.h: logs it, checks its arguments
-// (operations.h), and chooses the thread and the time.
+// Runs an operation of hccl.h, hccl_framework.h or hcom.h: logs the call, checks its arguments
+// (operations.h), and runs the call now, in a stream or with a group of calls.
 #pragma once
 
 #include <fmt/core.h>
@@ -33,7 +33,7 @@ namespace hccl::api {
 
 namespace detail {
 inline void put(std::string& text, const void* pointer) { text += fmt::format("{}, ", pointer); }
-// A parameter of the check that the public function lacks.
+// Omits a parameter that the check has and the public function lacks.
 inline void put(std::string&, std::nullptr_t) {}
 template <class Number>
   requires(!std::is_pointer_v<Number>)
@@ -42,7 +42,8 @@ void put(std::string& text, Number number) {
 }
 }  // namespace detail
 
-/// "Entry-HcclAllReduce: 0x7f..., 0x7f..., 1024, 4, 0, 0x0" at level trace.
+/// Logs a call at level trace, for example "Entry-HcclAllReduce: <name>: 0x7f..., 0x7f..., 1024, 4,
+/// 0, 0x0".
 template <class... Arguments>
 [[gnu::cold]] void trace_entry(const core::Communicator& communicator, const char* function,
                                aclrtStream stream, Arguments... arguments) {
@@ -52,8 +53,8 @@ template <class... Arguments>
                                        communicator.membership().name, text, stream);
 }
 
-/// Handles a failed call. If its arguments were refused, tells the ranks that may wait for the
-/// call.
+/// After a failed call: if its arguments were refused, tells the ranks that may wait for this
+/// rank's call.
 template <class Check, class... Arguments>
 [[gnu::cold]] void report_refusal(core::Communicator& communicator, const Status& why,
                                   const char* function, Check check,
@@ -70,9 +71,9 @@ template <class Check, class... Arguments>
 }
 
 /// Checks a call and runs it. Without a stream the call runs on the caller's thread. In a stream
-/// the call runs later, but takes its place in the communicator's order now. In a group the call
-/// runs at the end of the calling thread's group. `before`: the result of earlier checks, of
-/// arguments that `check` does not get.
+/// the call runs later, but takes its place in the communicator's order now. If the calling thread
+/// has opened a group of calls, the call runs at the end of the group. `before` is the result of
+/// earlier checks; they check the arguments that `check` does not get.
 template <class Check, class... Arguments>
 HcclResult issue(const char* function, const CommunicatorPtr& comm, Status before,
                  aclrtStream stream, Check check, Arguments... arguments) {
@@ -101,7 +102,7 @@ HcclResult issue(const char* function, const CommunicatorPtr& comm, Status befor
   return refused(status, function);
 }
 
-/// Calls issue() on the communicator with this handle: the shortest way to an operation.
+/// As issue(), for the communicator with this handle.
 template <class Check, class... Arguments>
 HcclResult issue_by_handle(const char* function, HcclComm comm, aclrtStream stream, Check check,
                            Arguments... arguments) noexcept {

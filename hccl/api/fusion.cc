@@ -24,8 +24,8 @@ namespace hccl::api {
 
 struct Fusion {
   std::unique_ptr<Overlap> overlap;
-  std::string text;                         // of HcclFusionTraceText
-  std::vector<HcclFusionMessage> messages;  // of HcclFusionPlanNewestFirst
+  std::string text;                         // result of HcclFusionTraceText
+  std::vector<HcclFusionMessage> messages;  // result of HcclFusionPlanNewestFirst
 };
 
 }  // namespace hccl::api

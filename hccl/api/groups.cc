@@ -26,7 +26,7 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   }
   const Opening opening(*this, HCCL_WORLD_GROUP);
   const Group adopted{std::move(world), handle, owned};
-  // In the order of the names, which is the same on all ranks.
+  // The groups are made in the order of their names, which is the same on all ranks.
   std::map<std::string, Group> made;
   Status failure;
   try {
@@ -122,12 +122,13 @@ Result<Groups::Group> Groups::open(const Group& in, const std::string& name, con
   if (ranks.front() < 0 || ranks.back() >= world.size()) {
     return refused("rankIds has " + std::to_string(ranks.back()) + has);
   }
-  // The other ranks get no error, because a program may call for all groups on all ranks.
+  // The other ranks get no error, because a program may make the calls for all groups on all ranks.
   if (!std::binary_search(ranks.begin(), ranks.end(), world.rank())) {
     return Status(Code::kNotFound,
                   "rankIds does not have the caller, rank " + std::to_string(world.rank()));
   }
-  // Counted by handle: a world that the program adopts again has made groups before.
+  // The count belongs to the handle, because the program may adopt a world again that has made
+  // groups before.
   const std::uint64_t instance = communicators_.next_instance(in.handle, name, ranks);
   HCCL_ASSIGN_OR_RETURN(CommunicatorPtr made, world.group(name, ranks, instance));
   Group group{made, nullptr, true};
@@ -135,7 +136,8 @@ Result<Groups::Group> Groups::open(const Group& in, const std::string& name, con
   return group;
 }
 
-// Removes the group's handle, then leaves its communicator. A failure to remove changes nothing.
+// Removes the group's handle, then leaves the communicator. If the handle cannot be removed,
+// nothing changes.
 Status Groups::close(const Group& group) {
   HCCL_ASSIGN_OR_RETURN(const CommunicatorPtr closed, communicators_.take(group.handle, idle));
   try {
@@ -166,8 +168,8 @@ Result<CommunicatorPtr> Groups::clear() {
     if (!group.owned) continue;
     HCCL_RETURN_IF_ERROR(communicators_.unused(group.handle).with_context("group " + quoted(name)));
   }
-  // A call that began meanwhile stops the removal half way. The next attempt continues from there.
-  // The world is removed last.
+  // A call that has just begun on a group can stop the removal half way. The next clear() continues
+  // from there. The world is removed last.
   while (!groups_.empty()) {
     auto at = groups_.begin();
     if (at->first == HCCL_WORLD_GROUP && groups_.size() > 1) ++at;

@@ -1,4 +1,5 @@
-// HCOM's groups by name, and their split strategies. The world is the group HCCL_WORLD_GROUP.
+// The groups of hcom.h, by name, and their split strategies. The world is the group
+// HCCL_WORLD_GROUP.
 #pragma once
 
 #include <functional>
@@ -21,19 +22,21 @@ class Groups {
   explicit Groups(Communicators& communicators) : communicators_(communicators) {}
 
   /// Makes a communicator the world, and creates the groups of this rank that were requested
-  /// before. `owned`: the world is destroyed with its group. A failure changes nothing. kUnavail: a
-  /// world exists already. Collective.
+  /// before. If `owned`, clear() also removes the world's handle. A failure changes nothing.
+  /// kUnavail: a world exists already. Collective.
   Status adopt_world(CommunicatorPtr world, HcclComm handle, bool owned);
-  /// Creates a group, or stores the request until a world exists. Errors as HcomCreateGroup.
+  /// Creates a group, or stores the request until a world exists. The errors are those of
+  /// HcomCreateGroup.
   Status create(const std::string& name, std::vector<int> ranks);
   /// Tells the other ranks of the world, if there is one, that a call of HcomCreateGroup was
   /// refused. Returns `why`.
   Status refuse(const Status& why) const;
-  /// kPara: the group is the world. kNotFound: no such group. kAgain: the group is in use.
+  /// Destroys a group. kPara: the group is the world. kNotFound: no such group. kAgain: the group
+  /// is in use.
   Status destroy(const std::string& name);
-  /// Removes groups, requests and strategies. Returns the world, which the caller must leave; null
-  /// if the program owns it. kAgain, without a change: a group is in use. kUnavail: there was no
-  /// world.
+  /// Removes groups, requests and strategies. Returns the world, which the caller must leave, or
+  /// null if the program owns the world. kAgain: a group is in use, and nothing has changed.
+  /// kUnavail: there was no world.
   Result<CommunicatorPtr> clear();
 
   /// Whether a group of this name exists. A stored request is not yet a group.
@@ -63,7 +66,7 @@ class Groups {
   }
   Result<Group> find(const std::string& name) const HCCL_REQUIRES(mutex_);
 
-  /// A name of opening_, which is free again when this object dies.
+  /// Keeps a name in opening_ and frees the name at the end of this object's life.
   class Opening {
    public:
     Opening(Groups& groups, std::string_view name)

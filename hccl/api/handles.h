@@ -1,8 +1,8 @@
-// Objects that C programs hold by handle. A destroyed or invented handle is an error, never a
+// Gives C programs handles of objects. Use of a destroyed or invented handle is an error, never a
 // crash: handles are numbers that cannot be addresses and are never used twice.
 //
-// Finding an object takes one atomic increment. The number names a slot. The slot's word contains
-// the number that is alive there and the number of calls that use it now.
+// Finding an object takes one atomic increment. The handle's number names a slot and a life of the
+// slot. The slot's word contains the current life and the number of calls that use the object now.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class Handles {
  public:
   using Object = std::shared_ptr<T>;
 
-  /// A living object, during one call. While a Use exists, take() fails.
+  /// Gives a call access to a living object. While a Use exists, take() fails.
   class Use {
    public:
     Use(Use&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
@@ -45,7 +45,7 @@ class Handles {
 
     T& operator*() const { return *slot_->object; }
     T* operator->() const { return slot_->object.get(); }
-    /// Keeps the object beyond the call.
+    /// A copy of this pointer keeps the object beyond the call.
     const Object& shared() const { return slot_->object; }
 
    private:
@@ -63,8 +63,9 @@ class Handles {
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;
 
-  /// In a forked child, before the first add(): handles of the parent's table are refused with
-  /// kNotSupport. Takes no lock, because a thread of the parent may have held it at the fork.
+  /// A forked child calls this before the first add(). Handles of the parent's table are then
+  /// refused with kNotSupport. Takes no lock, because a thread of the parent may have held the lock
+  /// at the fork.
   void follow(const Handles& parent) HCCL_UNCHECKED {
     used_ = of_parent_ = (parent.used_ + kChunk - 1) / kChunk * kChunk;
   }
@@ -87,16 +88,17 @@ class Handles {
     Handles* table_;
     std::size_t index_;
   };
-  /// Throws std::bad_alloc if a million handles are alive, as Place does.
+  /// Adds an object and returns its handle. Like Place, throws std::bad_alloc if a million handles
+  /// are alive.
   void* add(Object object) { return Place(*this).add(std::move(object)); }
 
-  /// kPtr: null. kPara: never or no longer a handle of this table.
+  /// Finds the object of a handle. kPtr: null. kPara: the handle is invented or destroyed.
   [[gnu::always_inline]] Result<Use> get(const void* handle) const {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
     if (Slot* const slot = find(number); slot != nullptr) {
       const std::uint64_t alive = life_of(number) << kLifeShift;
-      // Most dead handles fail this check, so they leave the count of the slot's current object
-      // alone.
+      // Most destroyed handles fail this check, before they change the count of the slot's current
+      // object.
       if ((slot->word.load(std::memory_order_relaxed) & kLifeMask) == alive) {
         const std::uint64_t word = slot->word.fetch_add(1, std::memory_order_acquire);
         if ((word & (kLifeMask | kClosing)) == alive) return Use(slot);
@@ -107,14 +109,14 @@ class Handles {
     return unknown(handle);
   }
 
-  /// As get(), but keeps the object.
+  /// As get(), but the result keeps the object alive and does not make take() fail.
   Result<Object> get_shared(const void* handle) const {
     auto use = get(handle);
     if (!use.ok()) return use.status();
     return use->shared();
   }
 
-  /// kAgain: a call uses the object now. Otherwise the result of get().
+  /// Returns kAgain if a call uses the object now. Otherwise the result is the status of get().
   Status unused(const void* handle) const {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
     const Slot* const slot = find(number);
@@ -124,9 +126,9 @@ class Handles {
     return (word & kUsers) == 0 ? Status() : in_use();
   }
 
-  /// Waits until no call uses the object, or `idle` returns a failure, or for `at_most`. The wait
-  /// is needed because a thread may see the result of a call before another thread has returned
-  /// from it.
+  /// Waits until no call uses the object or `idle` returns a failure, but no longer than `at_most`.
+  /// The wait is needed because a thread may see the result of another thread's call before that
+  /// call has returned.
   template <class Idle>
   void let_calls_return(const void* handle, Idle&& idle, std::chrono::nanoseconds at_most) const {
     const auto over = [&] {
@@ -140,8 +142,9 @@ class Handles {
     static_cast<void>(waiter.until(over, nothing_rings));
   }
 
-  /// Removes the handle. kAgain: a call uses it. Otherwise a failure of `allowed` keeps the handle
-  /// and is the result. Concurrent calls wait for the decision; `allowed` must not use this table.
+  /// Removes the handle and returns its object. kAgain: a call uses the object. If `allowed` fails,
+  /// the handle stays, and the result is that failure. Concurrent calls with the handle wait for
+  /// the decision; `allowed` must not use this table.
   template <class Allowed>
   Result<Object> take(const void* handle, Allowed&& allowed) {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
@@ -153,7 +156,7 @@ class Handles {
     if (!slot->word.compare_exchange_strong(word, alive | kClosing, std::memory_order_acquire)) {
       return (word & kLifeMask) == alive ? in_use() : unknown(handle);
     }
-    // From here on a call that sees kClosing or a dead life subtracts its count at once.
+    // From here on a call that sees kClosing or another life takes back its increment at once.
     if (Status refused = allowed(*slot->object); !refused.ok()) {
       slot->word.fetch_sub(kClosing, std::memory_order_release);
       return refused;
@@ -165,13 +168,13 @@ class Handles {
   }
 
  private:
-  // A slot has its own cache line, because threads that are ranks use neighbouring handles.
+  // Each slot has its own cache line, because different threads (ranks) use neighbouring slots.
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> word{0};  // life (0: none) | kClosing | users
     Object object;
     std::uint64_t lives = 0;  // number of lives so far; needs mutex_
   };
-  // A number: mark and kind (24 bits), life (20), slot (20).
+  // A handle's number consists of mark and kind (24 bits), life (20) and slot (20).
   static constexpr int kSlotBits = 20;
   static constexpr int kNumberBits = 40;
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
@@ -185,7 +188,7 @@ class Handles {
 
   static std::uint64_t life_of(std::uint64_t number) { return (number >> kSlotBits) & kLives; }
 
-  // Returns the slot that a number names; its object may be alive or not.
+  // Returns the slot that a number names. The slot may be empty or hold a later object.
   Slot* find(std::uint64_t number) const {
     if (number >> kNumberBits != mark_ || life_of(number) == 0) return nullptr;
     const std::size_t index = number & (kSlots - 1);
@@ -226,7 +229,7 @@ class Handles {
   Status in_use() const {
     return Status(Code::kAgain, argument_ + " is in use, please try again later");
   }
-  // As get(), after take() has decided.
+  // Waits for the decision of a concurrent take(), then calls get().
   [[gnu::cold]] Result<Use> get_decided(const void* handle) const {
     {
       const MutexLock lock(mutex_);
@@ -250,7 +253,7 @@ class Handles {
   std::array<std::atomic<Slot*>, kSlots / kChunk> chunks_{};
   std::vector<std::size_t> free_ HCCL_GUARDED_BY(mutex_);
   std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;  // slots ever in use
-  std::size_t of_parent_ = 0;                     // the slots before this one are the parent's
+  std::size_t of_parent_ = 0;                     // slots below this index are the parent's
 };
 
 }  // namespace hccl::api

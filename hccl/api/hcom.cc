@@ -32,7 +32,7 @@ constexpr std::size_t kPathBytes = 4095;
 constexpr std::size_t kTagBytes = 255;
 constexpr uint32_t kMostRanks = 32768;
 
-// Makes the world; this process joins it by `join`.
+// Makes the world that this process joins with `join`.
 template <class Join>
 Status init(Join join) {
   State& state = State::get();
@@ -56,7 +56,7 @@ Status init(Join join) {
   return adopted;
 }
 
-// Answers one query about a group with `question`.
+// Runs a query about a group: *answer becomes the result of `question`.
 template <class Question>
 HcclResult ask(const char* function, const char* group, uint32_t* answer, const char* argument,
                Question question) {
@@ -73,7 +73,7 @@ uint32_t servers(const hccl::core::Communicator& communicator) {
   return static_cast<uint32_t>(*std::max_element(hosts.begin(), hosts.end()) + 1);
 }
 
-// HCCL's rule: the same number of ranks on every server.
+// HCCL assumes that every server has the same number of ranks.
 uint32_t local_size(const hccl::core::Communicator& communicator) {
   return std::max<uint32_t>(1, static_cast<uint32_t>(communicator.size()) / servers(communicator));
 }
@@ -304,7 +304,7 @@ HcclResult HcomReduceScatterV(const char* tag, void* sendBuf, const void* sendCo
                         sendCounts, sdispls, recvBuf, recvCount, dataType, op);
 }
 
-// HCCL declares recvBuf const although it is written.
+// HCCL declares recvBuf const, although the operation writes to it.
 
 HcclResult HcomAllGatherV(const char* tag, const void* sendBuf, uint64_t sendCount,
                           const void* recvBuf, const void* recvCounts, const void* rdispls,

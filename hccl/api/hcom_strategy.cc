@@ -1,4 +1,4 @@
-// How gradients of a group are cut into segments: hccl/hcom.h.
+// The strategies that cut a group's gradients into segments: hccl/hcom.h.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -35,7 +35,8 @@ Result<std::vector<std::uint64_t>> gradient_bytes(const model_feature& feature) 
   return bytes;
 }
 
-// The time at which each gradient is ready, in seconds, from the microseconds between gradients.
+// Computes the time in seconds at which each gradient is ready from the microseconds between
+// gradients.
 Result<std::vector<double>> ready_times(const model_feature& feature) {
   std::vector<double> ready;
   double time = 0;

@@ -1,4 +1,4 @@
-// Counts groups of the same ranks, to distinguish successive groups of one name.
+// Counts groups of the same ranks, to distinguish successive groups with the same name.
 #pragma once
 
 #include <array>
@@ -11,9 +11,9 @@
 namespace hccl::api {
 
 /// Counts by ranks and by a short hash of the name, so that new names take no more memory. All
-/// members of a group make the groups of its ranks in one order, so their counts are equal. If only
-/// some members try to make a group, later groups are disturbed only if the hash of their name is
-/// the same. Groups without a common name have a count of their own: their name is "".
+/// members make the groups of the same ranks in one order, so their counts are equal. If only some
+/// members try to make a group, their counts differ; this disturbs only later groups whose name has
+/// the same hash. Groups without a common name have the name "" and a separate count.
 class Instances {
  public:
   std::uint64_t next(std::string_view name, std::vector<int> ranks) {

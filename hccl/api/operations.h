@@ -1,5 +1,6 @@
-// The checks of the operations. hccl.h, hccl_framework.h and hcom.h share them, because these
-// differ only in how they name the communicator. A check returns the call that entry.h then runs.
+// The checks of the operations' arguments. hccl.h, hccl_framework.h and hcom.h share the checks,
+// because the three interfaces differ only in how they name the communicator. A check returns the
+// call that entry.h then runs.
 #pragma once
 
 #include <array>
@@ -15,7 +16,7 @@ namespace hccl::api {
 using core::Communicator;
 using exec::Transfer;
 
-// Without factors `scale` is null.
+// `scale` is null if there are no factors.
 Result<Call> all_reduce(const Communicator& comm, void* in, void* out, std::uint64_t count,
                         HcclDataType type, HcclReduceOp op, const HcclScale* scale);
 Result<Call> broadcast(const Communicator& comm, void* buffer, std::uint64_t count,
@@ -55,8 +56,9 @@ Result<std::vector<Transfer>> batch_send_recv(const Communicator& comm,
                                               const HcclSendRecvItem* items,
                                               std::uint32_t item_num);
 
-/// The messages of a refused send, receive or batch: peers and directions. If the call names no
-/// other rank as its peer, all other ranks count as its peers. A collective has none.
+/// The messages of a refused send, receive or batch, with peer and direction only. If the call
+/// names no other rank as its peer, all other ranks count as its peers. A collective has no
+/// messages.
 using Messages = std::optional<std::vector<Transfer>>;
 Messages messages_of(const Communicator& comm, decltype(&send) check, void* buffer,
                      std::uint64_t count, HcclDataType type, std::uint32_t peer);

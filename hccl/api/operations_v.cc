@@ -9,7 +9,7 @@ namespace {
 
 using Blocks = std::vector<Block>;
 
-// HCCL's arrays come as void pointers to 64-bit numbers, at any address.
+// Reads element i of one of HCCL's arrays: a void pointer to 64-bit numbers that may be unaligned.
 std::uint64_t number(const void* array, std::size_t i) {
   std::uint64_t value = 0;
   std::memcpy(&value, static_cast<const unsigned char*>(array) + i * sizeof value, sizeof value);
@@ -30,7 +30,7 @@ struct Side {
   const char* displs_name;
 };
 
-// The end of a block must be a valid address.
+// Whether the block ends within the address space.
 bool addressable(const void* buffer, const Block& block, std::uint64_t element) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
   if (block.at > kMost / element - block.count) return false;
@@ -45,7 +45,7 @@ Status check_arrays(const Side& side) {
   return {};
 }
 
-// The blocks that the arrays describe. An empty block has no address; its displacement is ignored.
+// Reads the blocks that the arrays describe. The displacement of an empty block is ignored.
 Result<Blocks> read_blocks(const Side& side, int size, DataType type) {
   Blocks blocks(static_cast<std::size_t>(size));
   bool empty = true;
@@ -66,7 +66,8 @@ Result<Blocks> read_blocks(const Side& side, int size, DataType type) {
   return blocks;
 }
 
-// The call gives a rank's own count twice; both must agree.
+// Checks the rank's own count: the call gives it as an argument and in an array, and both must be
+// equal.
 Status check_own(std::uint64_t count, const char* argument, const Blocks& blocks, const char* array,
                  int rank) {
   const auto at = static_cast<std::size_t>(rank);

@@ -8,7 +8,7 @@
 namespace hccl::api {
 namespace {
 
-// The advice of an error text: the buffers that hccl.h allows in place.
+// The advice for an error text: which buffers hccl.h allows.
 const char* hint(Op op) {
   switch (op) {
     case Op::kAllReduce:
@@ -31,11 +31,11 @@ std::string to_string(const Extent& extent) {
   return fmt::format("{}{} ({} bytes at {:#x})", extent.name, number, extent.bytes, extent.at);
 }
 
-// The range from the first element of all blocks to the last.
+// The range from the first to the last element of all blocks.
 struct Hull {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
-  bool ascending = true;  // then no two blocks overlap
+  bool ascending = true;  // each block begins after the one before, so none overlap
 };
 
 Hull hull_of(std::span<const Block> blocks) {
@@ -49,8 +49,8 @@ Hull hull_of(std::span<const Block> blocks) {
   return hull;
 }
 
-// The buffers of an operation whose blocks have one length, in elements. In place, `out` begins
-// `in_place` elements behind `in`.
+// The lengths of an operation's buffers, in elements, if all blocks have one length. If the call is
+// in place, `out` begins `in_place` elements after `in`.
 struct Places {
   std::uint64_t in;
   std::uint64_t out;
@@ -69,7 +69,7 @@ Places places(const Call& call, int rank, int size) {
       return {all, one, own};
     case Op::kAllGather:
       return {one, all, -own};
-    case Op::kAllToAll:  // never in place: its check refuses one buffer for both
+    case Op::kAllToAll:  // never in place: all_to_all() refuses sendBuf == recvBuf
       return {all, all};
     default:
       return {one, one};
@@ -89,7 +89,7 @@ Status check_apart(const core::Communicator& comm, std::vector<Extent> extents, 
   }
   std::sort(extents.begin(), extents.end(),
             [](const Extent& a, const Extent& b) { return a.at < b.at; });
-  // The extents that reach farthest so far: of all extents, and of the written extents.
+  // The extent that reaches farthest so far, among all extents and among the written extents.
   const Extent *any = nullptr, *written = nullptr;
   for (const Extent& each : extents) {
     const Extent* const other = each.written ? any : written;
@@ -116,7 +116,8 @@ Status compare(const core::Communicator& comm, const Call& call) {
   return check_apart(comm, std::move(extents), hint(call.op));
 }
 
-// Interleaved blocks are legal, so blocks are compared one by one where the two sides meet.
+// Blocks of the two buffers may alternate in memory. So if the ranges of the buffers overlap, the
+// blocks are compared one by one.
 Status compare_blocks(const core::Communicator& comm, const Call& call) {
   const Block whole{0, call.count};
   const auto rank = static_cast<std::size_t>(comm.rank());

@@ -1,5 +1,5 @@
-// Checks that buffers share memory only where the API allows that. Without the check an operation
-// would read data that it has overwritten, and succeed with wrong results.
+// Checks that buffers share memory only where the API allows this. Without the check an operation
+// could overwrite its own input, and succeed with wrong results.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@ struct Extent {
   std::uint64_t bytes;
   bool written;
   const char* name;  ///< in error texts
-  int number = -1;   ///< of a block, message or gradient
+  int number = -1;   ///< number of the block, message or gradient; -1: none
 };
 inline std::uintptr_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
 
-/// kPara: an extent is written, and another one shares memory with it. `hint`: what to do instead.
+/// kPara: an extent that is written shares memory with another extent. `hint` tells the user what
+/// to do instead.
 Status check_apart(const core::Communicator& comm, std::vector<Extent> extents, const char* hint);
 
 Status compare(const core::Communicator& comm, const Call& call);
@@ -29,14 +30,15 @@ Status compare_blocks(const core::Communicator& comm, const Call& call);
 inline bool mapped_twice(const core::Communicator& comm) {
   return comm.membership().heap != nullptr && comm.membership().heap->mapped_twice();
 }
-/// Whether the ranges do not overlap: modulo 2^64, each begins behind the end of the other.
+/// True if the ranges do not overlap: modulo 2^64, each range begins at or after the end of the
+/// other range.
 inline bool apart(std::uintptr_t a, std::uint64_t a_bytes, std::uintptr_t b,
                   std::uint64_t b_bytes) {
   return b - a >= a_bytes && a - b >= b_bytes;
 }
 
-/// kPara: the buffers share memory, but not in place. The usual calls are decided at once: those
-/// with one buffer, and those whose buffers are further apart than either is long.
+/// kPara: the buffers share memory, but the call is not in place. Usual calls pass at once:
+/// allreduce and broadcast with a single buffer, and calls whose buffers lie far apart.
 inline Status check_overlaps(const core::Communicator& comm, const Call& call) {
   if (has_blocks(call.op)) return compare_blocks(comm, call);
   const std::uint64_t element = size_of(call.type);

@@ -1,4 +1,4 @@
-// Sends and receives: one, a batch, or those of a group.
+// Checks sends and receives, single or in a batch, and finds the messages of refused ones.
 #include <algorithm>
 
 #include "hccl/api/checks.h"

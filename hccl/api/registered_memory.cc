@@ -19,7 +19,7 @@ bool overlaps(const Ranges& blocks, std::uintptr_t at, std::size_t size) {
   return at - before->first < before->second;
 }
 
-// Whether all bytes lie in one of the blocks.
+// Whether all bytes lie in a single one of the blocks.
 bool within(const Ranges& blocks, std::uintptr_t at, std::size_t size) {
   const auto next = blocks.upper_bound(at);
   if (next == blocks.begin()) return false;
@@ -113,8 +113,8 @@ Result<RegisteredMemory::Place> RegisteredMemory::find(HcclComm comm, const void
     const auto& windows = kept->second.windows;
     for (auto handle = windows.rbegin(); handle != windows.rend(); ++handle) {
       const auto found = windows_.get(*handle);
-      if (!found.ok() || (*found)->number == 0) continue;  // this rank removes the window, or no
-                                                           // other rank has it
+      if (!found.ok() || (*found)->number == 0) continue;  // this rank removes the window, or
+                                                           // add_own() made it
       const Window& window = **found;
       const std::uintptr_t offset = address(at) - window.base;
       if (offset < window.size && size <= window.size - offset) return Place{*handle, offset};

@@ -1,5 +1,5 @@
 // Memory that programs have registered: ranges, active blocks in ranges, and symmetric windows.
-// Operations do not need it: they recognise device memory by its address.
+// Operations do not use these records: they recognise device memory by its address.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,14 @@ class RegisteredMemory {
     HcclComm comm = nullptr;
     std::uintptr_t base = 0;
     std::uint64_t size = 0;
-    std::uint64_t number = 0;  ///< number of the window, the same on all ranks; 0: own memory
+    std::uint64_t number = 0;  ///< the window's number, the same on all ranks; 0: see add_own()
   };
 
-  /// In a forked child; see Handles.
+  /// A forked child calls this; see Handles::follow().
   void follow(const RegisteredMemory& parent) { windows_.follow(parent.windows_); }
 
-  /// kPara: no bytes, or the bytes exceed the address space. `what` names `at` in the text.
+  /// kPara: size is 0, or the range exceeds the address space. `what` is the name of `at` in the
+  /// error text.
   static Status check(const void* at, std::uint64_t size, const char* what);
 
   // ---- Ranges; the errors are those of the functions of hccl_comm.h ----
@@ -36,7 +37,8 @@ class RegisteredMemory {
 
   // ---- Windows; called after the ranks have agreed ----
   HcclCommSymWindow add_window(HcclComm comm, void* base, std::uint64_t size);
-  /// A window of this rank alone: window() and remove_window() accept it, find() ignores it.
+  /// Adds memory of this rank alone. window() and remove_window() accept its handle; find() ignores
+  /// such memory.
   HcclCommSymWindow add_own(HcclComm comm, void* base, std::uint64_t size);
   Result<Window> window(HcclCommSymWindow handle) const;
   Status remove_window(HcclCommSymWindow handle);
@@ -44,7 +46,7 @@ class RegisteredMemory {
     HcclCommSymWindow window = nullptr;
     std::size_t offset = 0;
   };
-  /// kNotFound.
+  /// Finds the newest window that contains these bytes. kNotFound: no window does.
   Result<Place> find(HcclComm comm, const void* at, std::size_t size) const;
 
   /// Removes the records of a destroyed communicator.

@@ -1,4 +1,4 @@
-// The request that a call returns.
+// Returns a request's handle to the caller of a C function.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace hccl::api {
 
-/// Reserves the handle before the work begins. After that nothing may fail, because the work uses
-/// the caller's memory.
+/// Reserves the handle before the work begins. Once the work uses the caller's memory, returning
+/// the handle can no longer fail.
 class RequestOut {
  public:
-  /// Null: the caller wants no request.
+  /// If `request` is null, the caller wants no handle.
   explicit RequestOut(HcclRequest* request) : request_(request) {
     if (request != nullptr) place_.emplace(State::get().requests());
   }

@@ -20,7 +20,7 @@ using hccl::api::State;
 
 namespace {
 
-// Runs the call. The status has the text of this call's error, not that of an earlier call.
+// Runs the call. The status never has the error text of an earlier call.
 Status run(HcclCall call, void* arg) {
   hccl::api::set_last_error("");
   const HcclResult result = call(arg);
@@ -34,7 +34,7 @@ HcclResult record_error(const Status& status) {
   return static_cast<HcclResult>(status.code());
 }
 
-// Used in place of ProgramMask, which costs two system calls.
+// Replaces ProgramMask if signals may stay blocked, because ProgramMask costs two system calls.
 struct NoMask {
   NoMask() {}  // NOLINT(modernize-use-equals-default): a variable of this type is used
 };
@@ -48,7 +48,7 @@ WorkQueue::Done with_callback(HcclRequestCallback done, void* arg) {
   };
 }
 
-// Submits a call to a queue of its own. The queue ends with the call.
+// Submits a call to a new queue, which ends after the call.
 WorkQueue::Ticket submit_alone(WorkQueue::Work work, WorkQueue::Done done) {
   const auto queue = std::make_shared<WorkQueue>("hccl-request");
   try {

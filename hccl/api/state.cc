@@ -71,8 +71,8 @@ State& State::get() {
   return state != nullptr ? *state : make();
 }
 
-// Takes no lock, because a thread of the parent may hold any lock at a fork. If two threads come
-// here, one wins.
+// Takes no lock, because a thread of the parent may hold any lock at a fork. If two threads make a
+// state at once, only one state is kept.
 State& State::make() {
   State* const fresh = new State(of_parent);
   acl::begin_use();
@@ -128,7 +128,8 @@ Result<CommunicatorPtr> State::open(join::Worlds::Joined joined, const Config& c
                                     const std::string& name) {
   HCCL_ASSIGN_OR_RETURN(auto line, std::move(joined));
   const Logger log = line->log();
-  // Without device memory, collectives stage their data; nothing else changes.
+  // If there is no device memory, collectives copy their data through staging buffers, and nothing
+  // else changes.
   const auto heap = acl::Runtime::get().heap();
   if (!heap.ok()) log->warn("no device memory: {}", heap.status().message());
   return core::Communicator::world(std::move(line), name, config, log, siblings_,

@@ -1,8 +1,8 @@
-// All process-wide state of the library: configuration, worlds, handles, groups. The rooms below
-// have none. Every member is safe to use from any thread.
+// All process-wide state of the library: configuration, worlds, handles, groups. The rooms that
+// this room uses have no such state. Every member is safe to use from any thread.
 //
-// A forked child makes a state of its own, and does not touch its parent's state: at the fork a
-// thread of the parent may have held any lock of that state.
+// A forked child makes a new state and does not touch its parent's state, because another thread of
+// the parent may have held a lock of that state at the fork.
 #pragma once
 
 #include <map>
@@ -33,9 +33,10 @@ struct Fusion;  // fusion.cc
 class ClusterWorlds {
  public:
   using Rank = std::pair<std::string, std::uint32_t>;  // the table's path, rank_id
-  /// kUnavail: this rank has joined its world, or is joining it. record() ends the reservation.
+  /// Reserves the rank for joining. record() ends the reservation. kUnavail: this rank has joined
+  /// its world or is joining it.
   Status reserve(const Rank& rank);
-  /// Records the result and returns it.
+  /// Records and returns the result.
   Result<CommunicatorPtr> record(const Rank& rank, Result<CommunicatorPtr> made);
 
  private:
@@ -52,9 +53,11 @@ class State {
   /// Tells the other ranks of all remaining communicators that the program ends.
   static void say_end();
 
-  /// The environment, read at the first call that needs it, with the value of set_deterministic().
+  /// The configuration from the environment, which the first call reads, with the value of
+  /// set_deterministic().
   Result<Config> config();
-  /// Sets the value for future and living communicators. No effect if the environment sets it.
+  /// Sets the value for future and living communicators. Has no effect if the environment sets a
+  /// value.
   Status set_deterministic(Deterministic value);
   /// The logger for messages outside of any communicator.
   Logger log();
@@ -66,20 +69,21 @@ class State {
   RegisteredMemory& memory() { return memory_; }
   StateCallbacks& callbacks() { return callbacks_; }
 
-  /// Used for joining. If the program has closed some of the descriptors 0 to 2, opens them for
-  /// good.
+  /// Used for joining. If the program has closed some of the descriptors 0 to 2, first opens
+  /// /dev/null in their place, for good.
   join::Worlds& worlds() {
     fill_standard_descriptors();
     return worlds_;
   }
-  /// The communicator of a world that this process has joined.
+  /// Makes the communicator of a world that this process has joined.
   Result<CommunicatorPtr> open(join::Worlds::Joined joined, const Config& config,
                                const std::string& name);
 
  private:
   explicit State(const State* parent);
   static State& make();
-  // The handlers of a fork: before the fork, in the parent and in the child.
+  // The handlers of pthread_atfork: before the fork, after it in the parent, and after it in the
+  // child.
   static void before_fork();
   static void after_fork();
   static void in_child();
@@ -100,7 +104,8 @@ class State {
   const std::shared_ptr<transport::Siblings> siblings_ = std::make_shared<transport::Siblings>();
 };
 
-/// As guard(). Finds the object of a handle first, in a table of State, and calls body() with it.
+/// As guard(), but first finds the object of a handle in a table of State, and passes the object to
+/// body().
 template <class Table, class Body>
 HcclResult on_object(const char* function, Table& (State::*table)(), const void* handle,
                      Body&& body) noexcept {

@@ -25,7 +25,8 @@ constexpr uint64_t kNoMember = 0xFFFFFFFF;  // HCCL's subCommId of a rank that i
 
 Status bad(std::string text) { return {Code::kPara, std::move(text)}; }
 
-// The ranks of a list with the name `list`: ranks of `parent`, each once.
+// Reads a list of ranks. Each must be a rank of `parent` and occur once. `list` is the list's name
+// in error texts.
 Result<std::vector<int>> read_ranks(const hccl::core::Communicator& parent, uint32_t number,
                                     const uint32_t* ids, const std::string& list) {
   std::vector<int> ranks;
@@ -61,7 +62,7 @@ Result<std::vector<int>> check_ranks(const hccl::core::Communicator& world, uint
   return ranks;
 }
 
-// The ranks of `parent` that HcclCommShrink keeps if they live.
+// Checks the excluded ranks. Returns the ranks of `parent` that HcclCommShrink keeps if they live.
 Result<std::vector<int>> check_excluded(const hccl::core::Communicator& parent, const uint32_t* ids,
                                         uint32_t number) {
   if (ids == nullptr && number != 0) return hccl::api::null_pointer("excludeIds");
@@ -94,8 +95,8 @@ struct Request {
   hccl::api::Communicators::Claim claim;
 };
 
-/// Reads the configuration; without a name in it, the name is `name`. `what`: distinguishes
-/// communicators made from `world`.
+/// Reads the configuration. If the configuration has no name, the name is `name`. `what`
+/// distinguishes the communicators that are made from `world`.
 Result<Request> prepare(const hccl::core::Communicator& world, Result<std::vector<int>> ranks,
                         const HcclCommConfig* config, const std::string& name,
                         const std::string& what) {

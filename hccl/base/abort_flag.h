@@ -10,11 +10,11 @@
 
 namespace hccl {
 
-/// Raised once, by any thread; the first reason wins and stays.
+/// Any thread may raise the flag, once; later reasons are dropped.
 template <class Atomics = StdAtomics>
 class BasicAbortFlag {
  public:
-  /// False if the flag had a reason already; that reason is kept.
+  /// Returns false, and keeps the first reason, if the flag is raised already.
   bool raise(Status reason) {
     const std::lock_guard lock(mutex_);
     if (raised_.load(std::memory_order_relaxed)) return false;

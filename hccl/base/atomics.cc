@@ -15,7 +15,7 @@
 namespace hccl {
 namespace {
 
-// `at_most`: the longest time means no limit.
+// `at_most`: nanoseconds::max() means no limit.
 void futex_wait(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
                 std::chrono::nanoseconds at_most) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
@@ -60,7 +60,7 @@ void StdAtomics::notify(int eventfd) {
   struct stat about{};
   if (::fstat(eventfd, &about) != 0 || (about.st_mode & S_IFMT) != 0) return;
   const std::uint64_t one = 1;
-  // Fails only if the counter is full. Then the sleeper is awake already.
+  // write() fails only if the counter is full. Then the sleeper is awake already.
   [[maybe_unused]] const auto written = ::write(eventfd, &one, sizeof one);
 }
 

@@ -1,7 +1,7 @@
-// The atomics of shared memory, as a policy: the shared region, rings, doorbells and waits take it
-// as a template parameter. A model checker passes its own policy. So it runs the shipped code, one
-// operation at a time, in any order that the memory model allows. StdAtomics, the default, adds
-// nothing to std::atomic.
+// The atomics of shared memory, as a policy class. The shared region, rings, doorbells and waits
+// take the policy as a template parameter. A model checker passes its own policy, so it runs the
+// shipped code, one operation at a time, in any order that the memory model allows. StdAtomics, the
+// default, adds nothing to std::atomic.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ struct StdAtomics {
     return std::atomic_ref(word).load(std::memory_order_relaxed);
   }
 
-  /// Lets the core's other thread run for some cycles.
+  /// Leaves the core to its other hardware thread for some cycles.
   static void pause() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -36,17 +36,17 @@ struct StdAtomics {
   /// Gives the core to another thread that is ready to run.
   static void yield();
 
-  /// A seq_cst fence on every core that runs a process which has called join_fences() (membarrier).
-  /// join_fences() returns false if the kernel cannot do that.
+  /// Lets fence_everywhere() reach this process (membarrier). False if the kernel cannot do that.
   static bool join_fences();
+  /// Runs a seq_cst fence on every core that runs a process which has called join_fences().
   static void fence_everywhere();
 
   /// Sleeps while the word has this value, at most for the given time (futex). May return early.
   static void sleep(atomic<std::uint32_t>& word, std::uint32_t value,
                     std::chrono::nanoseconds at_most);
   static void wake_all(atomic<std::uint32_t>& word);
-  /// Ends the sleep of a thread that polls this eventfd, in any process. If the program has given
-  /// the descriptor's number to a file or a socket, nothing is written.
+  /// Wakes a thread that polls this eventfd, in any process. Writes nothing if the program has
+  /// given the descriptor's number to a file or a socket.
   static void notify(int eventfd);
 };
 

@@ -120,8 +120,8 @@ void crypto_outlives_exit() noexcept { OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXI
 
 void crypto_leaves_thread() noexcept { OPENSSL_thread_stop(); }
 
-// If OpenSSL cannot compute a key, it has no memory. Do not return a key of zeroes, which anybody
-// could guess.
+// If OpenSSL cannot compute a key, OpenSSL has no memory. Throws, because anybody could guess a key
+// of zeroes.
 Key derive(const Key& secret, std::string_view label) {
   Key out{};
   std::unique_ptr<EVP_PKEY_CTX, decltype(&EVP_PKEY_CTX_free)> context(

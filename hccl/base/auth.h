@@ -1,6 +1,6 @@
-// Mutual proof that both ends of a connection hold the same secret: HMAC-SHA256 (OpenSSL) over
-// nonces of both sides, before any other byte is read. The three messages have fixed sizes, so
-// nothing has to be parsed:
+// Both ends of a connection prove to each other that they hold the same secret, before any other
+// byte is read. The proof is an HMAC-SHA256 (OpenSSL) of both ends' nonces. The three messages have
+// fixed sizes, so no message has to be parsed:
 //   client: magic, id, nonce
 //   server: nonce, HMAC(key, "server"…)
 //   client: HMAC(key, "client"…)
@@ -24,16 +24,16 @@ class Handshake {
   /// text.
   Handshake(Side side, const Key& key, const Uuid& id, std::string purpose);
 
-  /// For a server that holds several keys: kFirst is the size of a client's first message; the id
-  /// is read from `first`, which has that size.
+  /// Size of a client's first message.
   static constexpr std::size_t kFirst = 8 + sizeof(Uuid) + 32;
+  /// Reads the id in a client's first message, so that a server can choose between several keys.
   static Uuid id_in(std::string_view first);
 
   /// The bytes to send before anything is received (empty for the server).
   std::string first();
   /// The number of bytes that must arrive before step() is called; 0 when finished.
   std::size_t wants() const;
-  /// Takes wants() bytes; returns the bytes to send back. kTcpConnect if the peer does not hold the
+  /// Takes wants() bytes; returns the bytes to send back. kTcpConnect: the peer does not hold the
   /// key.
   Result<std::string> step(std::string_view bytes);
   bool finished() const { return stage_ == 2; }
@@ -53,18 +53,18 @@ class Handshake {
 Status authenticate(int fd, Handshake handshake, Deadline deadline);
 
 /// Sets the functions from which OpenSSL gets its memory, with the signatures of
-/// CRYPTO_set_mem_functions(). No effect after OpenSSL's first allocation.
+/// CRYPTO_set_mem_functions(). This call has no effect after OpenSSL's first allocation.
 void crypto_memory(void* (*take)(std::size_t, const char*, int),
                    void* (*resize)(void*, std::size_t, const char*, int),
                    void (*give_back)(void*, const char*, int)) noexcept;
-/// Makes OpenSSL free nothing at the end of the program, because threads may still use it. No
-/// effect after OpenSSL's first use.
+/// Makes OpenSSL free nothing at the end of the program, because threads may still use it. This
+/// call has no effect after OpenSSL's first use.
 void crypto_outlives_exit() noexcept;
 /// Frees OpenSSL's data of the calling thread, which is about to end. Without this call OpenSSL
 /// frees the data after the thread's function has returned, and holds a lock meanwhile. A child
 /// forked at that time would wait for the lock forever.
 void crypto_leaves_thread() noexcept;
-/// A key derived from another one (HKDF-SHA256): derive(secret, "control v1").
+/// Derives a key from another key (HKDF-SHA256), for example derive(secret, "control v1").
 Key derive(const Key& secret, std::string_view label);
 /// SHA-256 of a text, for fingerprints and identities that others can recompute.
 Key digest(std::string_view text);

@@ -61,7 +61,8 @@ class ByteReader {
     rest_.remove_prefix(sizeof value);
     return value;
   }
-  /// A text of at most `cap` bytes.
+  /// Reads a text that put_text() wrote. A text of more than `cap` bytes counts as a read past the
+  /// end.
   std::string get_text(std::size_t cap) {
     const auto length = get<std::uint32_t>();
     if (length > cap || length > rest_.size()) {
@@ -73,7 +74,7 @@ class ByteReader {
     return text;
   }
   bool ok() const { return ok_; }
-  /// Whether all bytes were read and none was missing.
+  /// Whether all bytes have been read, and no read went past the end.
   bool finished() const { return ok_ && rest_.empty(); }
 
  private:

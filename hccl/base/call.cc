@@ -28,7 +28,7 @@ std::uint64_t hash(std::span<const Block> blocks) {
 
 }  // namespace
 
-// Leaves out values that may differ between ranks: see pair_envelope().
+// Does nothing for alltoallv, whose blocks differ between ranks: pair_envelope() encloses them.
 void enclose_blocks(const Call& call, Envelope& envelope) {
   if (call.op == Op::kAllToAllV) return;
   const auto blocks = call.op == Op::kAllGatherV ? call.out_blocks : call.in_blocks;

@@ -1,5 +1,5 @@
-// One collective call of a rank, and the envelope that describes it: the first message between two
-// ranks, so that differing calls are found before any data is used.
+// One collective call of a rank, and the envelope that describes the call. The envelope is the
+// first message between two ranks, so that they find a mismatch before they use any data.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@
 
 namespace hccl {
 
-/// A block of a V operation: `count` elements from element `at` of its buffer.
+/// One rank's block in a V operation (blocks of different lengths): `count` elements from element
+/// `at` of the buffer.
 struct Block {
   std::uint64_t at = 0;
   std::uint64_t count = 0;
   bool operator==(const Block&) const = default;
 };
 
-/// Factors of the inputs and of the result of a reduction of floats; both are finite.
+/// For a reduction of floats: `before` multiplies each input, `after` the result. Both are finite.
 struct Scale {
   double before = 1;
   double after = 1;
@@ -31,9 +32,9 @@ struct Call {
   Op op = Op::kBarrier;
   const void* in = nullptr;
   void* out = nullptr;
-  /// The number of elements. Allreduce, reduce, broadcast: of the vector. Scatter, allgather,
-  /// reduce-scatter, alltoall: of one rank's block. V operations: of this rank's own block;
-  /// alltoallv: 0.
+  /// The number of elements of the vector (allreduce, reduce, broadcast), of one rank's block
+  /// (scatter, allgather, reduce-scatter, alltoall) or of this rank's own block (reducescatterv,
+  /// allgatherv). 0 for alltoallv.
   std::uint64_t count = 0;
   DataType type = DataType::kFp32;
   ReduceOp reduce = ReduceOp::kSum;
@@ -42,37 +43,40 @@ struct Call {
   std::uint32_t plan = 0;
   /// The tag of a framework's operation (HcclSetCallTag): 0, or its highest bit is set.
   std::uint32_t tag = 0;
-  /// The caller computes meanwhile, so waits must leave the core to it if no other core is free.
+  /// The caller computes while this call runs, so waits must leave the core to the caller if no
+  /// other core is free.
   bool background = false;
-  /// For the V operations: the place of each rank's block in `in` (reducescatterv, alltoallv) and
-  /// in `out` (allgatherv, alltoallv), in rank order. Empty otherwise. Must outlive the run.
+  /// Each rank's block in `in`, in rank order (reducescatterv, alltoallv; else empty). The memory
+  /// must stay valid until the call has run.
   std::span<const Block> in_blocks{};
+  /// The same for `out` (allgatherv, alltoallv; else empty).
   std::span<const Block> out_blocks{};
   Scale scale{};
 };
 
-/// Whether blocks have different lengths: the operations without a schedule.
+/// Whether this is a V operation: its blocks have different lengths, and it has no schedule.
 constexpr bool has_blocks(Op op) {
   return op == Op::kReduceScatterV || op == Op::kAllGatherV || op == Op::kAllToAllV;
 }
 
-/// The first number of a communicator's trials. A trial measures the machine before the first
-/// operation. The number keeps a rank that still waits in a trial from being taken for a rank in an
+/// Trials measure the machine before a communicator's first operation; their numbers begin here.
+/// With such a high number, a rank that still waits in a trial is not mistaken for a rank in an
 /// operation.
 inline constexpr std::uint64_t kTrials = std::uint64_t{1} << 63;
 
-/// The envelope as it is sent. A rank compares all of it with the envelope that the peer must have
-/// sent: any difference is a mismatch.
+/// The envelope as it is sent. A rank compares the whole envelope with the one that it expects from
+/// the peer: any difference is a mismatch.
 struct Envelope {
-  std::uint64_t sequence = 0;  ///< number of the operation in its communicator, or of a trial
-  /// The count of the call, or of all blocks together for reducescatterv and allgatherv. Between
-  /// two ranks in alltoallv: the elements that the sender of the envelope sends to its peer.
+  std::uint64_t sequence = 0;  ///< the operation's number in its communicator, or a trial's
+  /// The count of the call. Reducescatterv and allgatherv: the total count of all blocks. Alltoallv
+  /// between two ranks: the elements that the sender of the envelope sends to its peer.
   std::uint64_t count = 0;
-  /// Reducescatterv and allgatherv: together with `plan`, a hash of all counts and displacements.
-  /// Between two ranks in alltoallv: the elements that the sender of the envelope expects.
+  /// The root of the call. Reducescatterv and allgatherv: `root` and `plan` together hold a hash of
+  /// all counts and displacements. Alltoallv between two ranks: the elements that the sender of the
+  /// envelope expects from its peer.
   std::uint32_t root = 0;
-  std::uint32_t plan = 0;       ///< the fusion plan, without the highest bit; or the call's tag
-  std::uint32_t algorithm = 0;  ///< hash of its name, depth, lanes and slice size
+  std::uint32_t plan = 0;       ///< the call's plan (highest bit 0) or its tag (highest bit 1)
+  std::uint32_t algorithm = 0;  ///< hash of the algorithm's name, depth, lanes, slice size
   std::uint8_t op = 0;          ///< Op, or kSend / kRecv
   std::uint8_t type = 0;
   std::uint8_t reduce = 0;
@@ -99,7 +103,7 @@ constexpr bool rooted(Op op) {
   return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter;
 }
 
-/// Inline, because every operation makes an envelope.
+/// Returns the envelope of a call. Inline, because every operation makes an envelope.
 inline Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algorithm) {
   // Fields that an operation ignores must not make envelopes differ.
   Envelope out;
@@ -128,13 +132,13 @@ std::uint32_t fingerprint(std::string_view algorithm, std::initializer_list<std:
 
 /// The envelope that a rank of an alltoallv sends to one peer; `mine` is the envelope of its call.
 Envelope pair_envelope(const Call& call, const Envelope& mine, int peer);
-/// The envelope that the peer must have sent.
+/// The envelope that this rank expects from the peer in the same alltoallv.
 Envelope pair_expected(const Call& call, const Envelope& mine, int peer);
 
-/// "allreduce #12 (count 1024, fp32, sum)". Says so if the call is a trial.
+/// A text such as "allreduce #12 (count 1024, fp32, sum)". A trial's text begins with "trial".
 std::string to_string(const Envelope& envelope);
 
-/// The error of two ranks whose calls differ, with both calls in the text (HCCL's EI0005).
+/// The error for two ranks whose calls differ (HCCL's EI0005); the text has both calls.
 Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& peer_call);
 
 }  // namespace hccl

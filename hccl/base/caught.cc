@@ -11,7 +11,8 @@
 namespace hccl {
 namespace {
 
-// Made while there is memory. Lives as long as any thread.
+// Made when the library is loaded, while there is memory. Never freed, because any thread may need
+// it.
 const Status* const kNoMemory = new Status(Code::kOom, "out of memory");
 
 }  // namespace

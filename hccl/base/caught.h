@@ -6,8 +6,8 @@
 
 namespace hccl {
 
-/// Returns the status of the exception that is being handled. Needs no memory, even to report that
-/// memory is exhausted.
+/// Returns the status of the exception that is being handled. Never fails for lack of memory, so it
+/// can always report that memory is exhausted.
 Status caught() noexcept;
 
 }  // namespace hccl

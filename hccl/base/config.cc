@@ -81,8 +81,8 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
 // In the order of Wire.
 constexpr std::array kWires = {"auto", "plain", "crc", "tls"};
 
-// The limits of HCCL_ALGO and HCCL_TRANSPORT: ranks compare both in one frame when they join. An
-// HCCL_ALGO for all operations and levels has 1000 bytes.
+// The most bytes of HCCL_ALGO and HCCL_TRANSPORT. They are limited because ranks compare both in
+// one frame when they join. An HCCL_ALGO that names all operations and levels has 1000 bytes.
 constexpr std::size_t kAlgoCap = 1536;
 constexpr std::size_t kTransportCap = 64;
 
@@ -104,14 +104,14 @@ Status bad_algo(const std::string& text, const std::string& why) {
       "level0:NA;level1:ring or allreduce=level0:NA;level1:ring/allgather=… (" + why + ")");
 }
 
-// Whether the word has the form of a name of this library.
+// Whether the word has the form of the library's own names.
 bool is_name(std::string_view word) {
   return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   });
 }
 
-// "level0:NA;level1:ring": the algorithm of each level that is named.
+// Parses "level0:NA;level1:ring": returns the algorithm of each level in the text.
 Result<std::map<int, std::string>> parse_levels(const std::string& text, std::string_view levels,
                                                 bool common) {
   std::map<int, std::string> chosen;
@@ -135,7 +135,7 @@ Result<std::map<int, std::string>> parse_levels(const std::string& text, std::st
   return chosen;
 }
 
-// HCCL_ALGO parsed: maps each operation ("": every operation) to the algorithm of each level.
+// Parses HCCL_ALGO: maps each operation ("": every operation) to the algorithm of each level.
 Result<std::map<std::string, std::map<int, std::string>>> parse_algo(const std::string& text) {
   const auto bad = [&](const std::string& why) { return bad_algo(text, why); };
   std::map<std::string, std::map<int, std::string>> table;
@@ -207,8 +207,8 @@ Status read_network(const Get& get, Config& config) {
   return read_number(get, "HCCL_ALLOW_INSECURE", 0, 1, config.allow_insecure);
 }
 
-// The folder that the user chose, else the job's, else the user's own. Not /tmp, unless the user
-// says so: everybody can write there.
+// Returns the folder that the user chose, else the job's, else one in the user's home. Never /tmp
+// by default, because everybody can write there.
 std::string read_flight_dir(const Get& get) {
   std::string dir;
   for (const auto& [name, below] :
@@ -234,7 +234,7 @@ Status read_timers(const Get& get, Config& config) {
     }
     config.exec_timeout = std::chrono::seconds(whole.value() + (rest.value() != 0 ? 1 : 0));
   }
-  // Sleeping threads have been seen to wake two seconds late, with eight busy threads on two cores.
+  // At least 5 s: with eight busy threads on two cores, sleeping threads woke up to 2 s late.
   HCCL_RETURN_IF_ERROR(read_number(get, "HCCL_PEER_TIMEOUT", 5, 2147483647, config.peer_timeout,
                                    " (in less, a rank that only waits for a core may look dead)"));
   return read_number(get, "HCCL_SPIN_US", 0, 1000000, config.spin);
@@ -250,7 +250,8 @@ std::optional<std::string> variable(const Config::GetEnv& variables, const char*
 }  // namespace
 
 const char* environment(const char* name) {
-  // A privileged program must not make files at a place that its caller chooses.
+  // These variables name places for files. In a privileged program the caller must not choose the
+  // places, so secure_getenv() returns null there.
   const std::string_view word = name;
   const bool place = word.starts_with("XDG_") || word == "TMPDIR" || word == "HOME";
   return place ? ::secure_getenv(name) : std::getenv(name);
@@ -270,7 +271,7 @@ Result<Config> Config::read(const GetEnv& variables) {
   Config config;
   const auto get = [&](const char* name) { return variable(variables, name); };
   if (auto v = get("HCCL_TRANSPORT"); v && !v->empty()) {
-    // transport/registry.cc and the plugins beside the library know the names.
+    // Checks only the form: transport/registry.cc and the plugins know the names.
     const bool plain = std::all_of(v->begin(), v->end(),
                                    [](unsigned char c) { return std::isalnum(c) || c == '_'; });
     if (!plain || v->size() > kTransportCap) {

@@ -12,7 +12,7 @@ Status invalid(std::string_view name, std::string_view value, std::string_view e
 }
 
 Result<std::string> read_log(const std::function<std::optional<std::string>(const char*)>& get) {
-  // In the order of Ascend's numbers, from 0. Trace has no number.
+  // In the order of Ascend's numbers, which begin at 0. Trace, the last, has no number.
   constexpr std::array<std::string_view, 6> kWords = {"debug", "info", "warn",
                                                       "error", "off",  "trace"};
   if (const auto word = get("HCCL_LOG")) {

@@ -1,6 +1,6 @@
 // Carry-less multiplication folds long inputs. The processor's CRC instruction handles short inputs
-// and the rest; without these instructions, a table does. Highway compiles the file once for each
-// instruction set.
+// and the remainder of long ones; a processor without it uses a table. Highway compiles the file
+// once for each instruction set.
 #include "hccl/base/crc32c.h"
 
 #include <array>
@@ -41,7 +41,7 @@ constexpr std::uint32_t power_of_x(unsigned n) {
 }
 
 /// The factors that fold the two halves of 128 bits into the data `bytes` bytes later. A carry-less
-/// product of reversed numbers has an extra factor x: so the exponents are one less.
+/// product of reversed numbers has an extra factor x, so the exponents are one less.
 constexpr std::array<std::uint64_t, 2> moving_on(unsigned bytes) {
   return {std::uint64_t{power_of_x(8 * bytes + 63)} << 32,
           std::uint64_t{power_of_x(8 * bytes - 1)} << 32};
@@ -92,7 +92,8 @@ HWY_INLINE Vector fold(Vector sum, Vector factors, Vector next) {
   return hn::Xor(hn::Xor(hn::CLMulLower(sum, factors), hn::CLMulUpper(sum, factors)), next);
 }
 
-/// Folds all whole blocks of four vectors, at least one, and advances past them.
+/// Folds all whole blocks of four vectors and advances past them. `size` must be at least one
+/// block.
 HWY_INLINE std::uint32_t folded(std::uint32_t crc, const std::byte*& from, std::size_t& size) {
   constexpr std::size_t kBytes = 8 * hn::MaxLanes(Words());
   constexpr auto kFour = moving_on(4 * kBytes);

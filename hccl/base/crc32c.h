@@ -8,8 +8,8 @@
 
 namespace hccl {
 
-/// The checksum of some bytes. `crc`: 0, or the checksum of the bytes before them. Takes about as
-/// long as reading the bytes from the second-level cache.
+/// Returns the checksum of `bytes`. `crc`: 0, or the checksum of the bytes that come before. The
+/// function takes about as long as reading the bytes from the second-level cache.
 std::uint32_t crc32c(std::uint32_t crc, std::span<const std::byte> bytes);
 
 }  // namespace hccl

@@ -1,4 +1,5 @@
-// A point in time after which a wait gives up. Belongs to one operation, never to a transport.
+// A point in time after which a wait gives up. A deadline belongs to one operation, never to a
+// transport.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Wakes sleeping threads: of one process, or of several if the doorbell lies in shared memory. Any
-// thread may ring; several may sleep.
+// Wakes sleeping threads: of one process, or of several processes if the doorbell lies in shared
+// memory. Any thread may ring; several threads may sleep.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@ namespace hccl {
 /// sleeper sees the data that the ringer stored before it rang; this needs a fence on both sides.
 /// If a doorbell is constructed, it is for threads of one process, and each side fences itself. A
 /// doorbell in shared memory begins as zeroes and is not constructed: there the sleeper fences for
-/// all (membarrier), and ringing is one load.
+/// all processes (membarrier), and ringing only loads.
 template <class Atomics = StdAtomics>
 class BasicDoorbell {
  public:
-  /// For a doorbell in shared memory: each process must call it once before it rings or sleeps. If
-  /// the kernel cannot fence for other processes, each ringer fences from then on.
+  /// Each process must call join() once before it rings or sleeps on a doorbell in shared memory.
+  /// If the kernel cannot fence for other processes, each ringer fences from then on.
   void join() {
     if (!Atomics::join_fences()) ringer_fences_.store(1, std::memory_order_seq_cst);
   }
@@ -30,7 +30,7 @@ class BasicDoorbell {
     Atomics::compiler_fence();
     if (sleepers_.load(std::memory_order_relaxed) != 0) wake();
   }
-  /// Wakes the sleepers although no data was stored for them, as for an abort.
+  /// Wakes the sleepers even if no data was stored for them, for example after an abort.
   [[gnu::cold]] void wake() {
     rings_.fetch_add(1, std::memory_order_seq_cst);
     Atomics::wake_all(rings_);

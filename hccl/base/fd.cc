@@ -41,7 +41,7 @@ void Fd::close() noexcept {
   errno = error;
 }
 
-// The system gives the lowest free number.
+// open() takes the lowest free number, which is the closed descriptor's.
 void fill_standard_descriptors() {
   for (int each = 0; each < kFirst; ++each) {
     if (::fcntl(each, F_GETFD) >= 0) continue;

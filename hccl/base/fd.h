@@ -1,9 +1,9 @@
-// The library's file descriptors. Fd's constructor makes every one of them, and a test rejects the
-// system's calls elsewhere.
+// The library's file descriptors. Fd's constructor takes every new descriptor; a test rejects a
+// system call that makes one elsewhere.
 //
 // The numbers 0 to 2 belong to the program, even if it has closed them: its output must never land
 // in memory or a socket of the library. A program may also close descriptors that it does not know
-// (closefrom, dup2), and later have other files with their numbers.
+// (closefrom, dup2), and later open other files that get the same numbers.
 #pragma once
 
 #include <sys/types.h>
@@ -14,12 +14,13 @@
 
 namespace hccl {
 
-/// A file descriptor that closes itself, unless its number has become that of another file.
+/// Owns a file descriptor and closes it, unless another file now has the number.
 class Fd {
  public:
   Fd() = default;
-  /// Owns a descriptor that a system call has returned, close-on-exec. Moves the descriptor if it
-  /// is one of 0 to 2. A value less than 0 (with errno): owns nothing.
+  /// Owns a descriptor that a system call has returned and marked close-on-exec. Gives the
+  /// descriptor a higher number if it is 0, 1 or 2. If `fd` is negative, owns nothing and keeps
+  /// errno.
   explicit Fd(int fd) noexcept;
   Fd(Fd&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), device_(other.device_), inode_(other.inode_) {}
@@ -52,11 +53,11 @@ class Fd {
   ino_t inode_ = 0;
 };
 
-/// Opens /dev/null for each descriptor of 0 to 2 that the program has closed.
+/// Opens /dev/null for each of the descriptors 0 to 2 that the program has closed.
 void fill_standard_descriptors();
 
-/// The failure of reading or writing a socket: kTcpTransfer, or kSyscall if the descriptor is no
-/// longer the library's.
+/// The status of a failed read or write of a socket: kTcpTransfer, or kSyscall if the program has
+/// closed or replaced the descriptor.
 Status io_failure(const char* what, int error);
 
 }  // namespace hccl

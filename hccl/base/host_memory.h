@@ -1,5 +1,5 @@
-// Memory of the other ranks of a host that this rank can load and store. A mesh with shared memory
-// offers it in addition to messages.
+// The memory of the host's other ranks that this rank can load and store directly. A mesh with
+// shared memory offers this memory in addition to messages.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ struct HostMemory {
     /// peer has no device heap.
     std::byte* heap = nullptr;
     std::size_t heap_bytes = 0;
-    /// The peer is a thread of this process: its addresses are valid here.
+    /// The peer is a thread of this process, so the peer's addresses are valid here.
     bool same_process = false;
     /// The peer's process id as seen by this process, for copies by the kernel
     /// (hccl/base/process_memory.h); 0: unknown. Only an attempt shows whether the id is right and
@@ -24,13 +24,13 @@ struct HostMemory {
     pid_t process = 0;
   };
 
-  std::vector<int> ranks;  ///< of the mesh, ascending; the index is the local rank
-  int local_rank = 0;      ///< of this rank
+  std::vector<int> ranks;  ///< the host's ranks, ascending; the index is the local rank
+  int local_rank = 0;      ///< the local rank of this rank
   /// The memory that all ranks share, OpenArgs::area_bytes long; all zeroes when the mesh opens.
   std::span<std::byte> area;
   std::vector<PeerMemory> peers;  ///< by local rank; this rank's own included
-  /// Whether all ranks have device memory and each can reach the others'. The result is the same on
-  /// all ranks. If it is false, no peer has a heap here.
+  /// Whether every rank has device memory that all ranks can reach. The result is the same on all
+  /// ranks. If it is false, `heap` is null for every peer.
   bool heaps_shared() const { return !peers.empty() && peers.front().heap != nullptr; }
 };
 

@@ -39,13 +39,13 @@ void Log::line(LogLevel level, fmt::string_view text, fmt::format_args args) con
   try {
     write_(level, fmt::vformat(text, args));
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
-    // Without memory the line is lost, and the program goes on.
+    // If memory is exhausted, the line is lost and the program goes on.
   }
 }
 
 Logger make_logger(std::string_view level, std::string_view who) {
-  // Each logger has a lock of its own. spdlog's common lock may be held by a thread of the parent
-  // when a child is forked.
+  // Each logger has a lock of its own. If another thread held spdlog's common lock while the
+  // process forks, the child would wait for the lock forever.
   const bool to_output = level.ends_with(kToOutput);
   if (to_output) level.remove_suffix(kToOutput.size());
   spdlog::sink_ptr sink;

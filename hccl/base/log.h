@@ -1,5 +1,5 @@
-// The log: lines on standard error that begin with the rank. spdlog writes them; only log.cc
-// includes it, because each file that formats through spdlog compiles all of fmt.
+// The log: lines on standard error that begin with the rank. spdlog writes the lines; only log.cc
+// includes spdlog, because each file that formats through spdlog compiles all of fmt.
 #pragma once
 
 #include <fmt/core.h>
@@ -21,7 +21,7 @@ class Log {
 
   Log(LogLevel level, Write write) : level_(level), write_(std::move(write)) {}
 
-  /// Whether lines of `level` are written. For callers whose arguments are costly to make.
+  /// Whether lines of `level` are written. Ask this before making costly arguments.
   bool writes(LogLevel level) const { return level >= level_; }
 
   template <class... Args>
@@ -52,7 +52,7 @@ class Log {
   const Write write_;
 };
 
-/// All communicators of a tree share one.
+/// A log that several communicators share.
 using Logger = std::shared_ptr<const Log>;
 
 /// A log on standard error. level: trace, debug, info, warn, error or off, as in HCCL_LOG. "warn

@@ -13,8 +13,7 @@
 namespace hccl {
 namespace {
 
-// Without a limit, cgroups of version 2 write "max", and cgroups of version 1 a number near the
-// largest one.
+// Without a limit, cgroups of version 2 write "max", and cgroups of version 1 a number near 2^63.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 constexpr std::uint64_t kMargin = std::uint64_t{64} << 20;
 
@@ -24,7 +23,7 @@ struct Version {
   const char* option;  // option of its mount
   const char* limit;
   const char* usage;
-  const char* cache;  // the line of memory.stat
+  const char* cache;  // name of a line in memory.stat
 };
 constexpr Version kVersions[] = {
     {"cgroup", "memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"},
@@ -42,7 +41,7 @@ std::optional<std::uint64_t> number_in(const std::string& path) {
   return std::nullopt;
 }
 
-// The number that follows `name` in the line that begins with it.
+// Returns the number after `name` in the line that begins with `name`.
 std::optional<std::uint64_t> field_in(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -59,7 +58,7 @@ bool has(std::string_view list, std::string_view name) {
   return name.empty() || std::find(parts.begin(), parts.end(), name) != parts.end();
 }
 
-// A line: … root mount options … - type source options
+// Finds the mount of these cgroups. A line: … root mount options … - type source options
 std::optional<Mount> mount_of(const Version& version, const std::string& root) {
   std::ifstream file(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(file, line);) {
@@ -72,7 +71,7 @@ std::optional<Mount> mount_of(const Version& version, const std::string& root) {
   return std::nullopt;
 }
 
-// A line: number:controllers:path
+// Returns the path of this process's cgroup. A line: number:controllers:path
 std::optional<std::string> cgroup_of(const Version& version, const std::string& root) {
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
@@ -99,8 +98,8 @@ void consider_cgroups(MemoryLeft& left, const Version& version, const std::strin
   const auto mount = mount_of(version, root);
   const auto cgroup = cgroup_of(version, root);
   if (!mount || !cgroup) return;
-  // In a container the mount may show only a subtree of the cgroups. The top of the
-  // mount may then be this process's cgroup.
+  // In a container the mount may show only a subtree of the cgroups. The top of the mount can then
+  // be this process's cgroup.
   std::string path = *cgroup;
   if (mount->root != "/") {
     path = path.starts_with(mount->root) ? path.substr(mount->root.size()) : std::string();

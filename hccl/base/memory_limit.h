@@ -1,6 +1,6 @@
-// Finds how much more memory the kernel grants before it kills a process: the limits of its cgroups
-// and the machine decide. Reads a few files of /proc and /sys, so it is for growth by megabytes,
-// not for each allocation.
+// Finds how much more memory the kernel grants before it kills a process: the limits of the
+// process's cgroups and the machine's memory decide. Each call reads a few files of /proc and /sys,
+// so call it for growth by megabytes, not for each allocation.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,18 @@
 namespace hccl {
 
 struct MemoryLeft {
-  std::uint64_t bytes = UINT64_MAX;  ///< less a margin for allocations that are not checked
+  std::uint64_t bytes = UINT64_MAX;  ///< without a margin for allocations that do not check
   std::string of;                    ///< a description of the limit
 };
 
-/// For this process, now. Unused page cache counts as free. `root`: the folder that contains proc/
-/// and the other named paths. Without readable files there is no limit.
+/// Returns how much memory this process can still get. Unused page cache counts as free. `root`:
+/// the folder in which /proc and the cgroups' files are read. Without readable files there is no
+/// limit.
 MemoryLeft memory_left(const std::string& root = "");
 
-/// kOom, with the numbers and `what`: fewer than `bytes` more bytes are available.
+/// Returns kOom if fewer than `bytes` bytes are left; the text has `what` and the numbers.
 Status room_for(std::uint64_t bytes, const char* what);
+/// The error of room_for().
 Status no_room(std::uint64_t bytes, const char* what, const MemoryLeft& left);
 
 }  // namespace hccl

@@ -1,4 +1,4 @@
-// Finds misspelt variables: their names begin as this library's do, and a few letters are wrong.
+// Finds misspelt variables: names that begin with HCCL_ and have a few wrong letters.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -37,8 +37,8 @@ std::string letters(std::string_view name) {
 }  // namespace
 
 std::vector<std::string> misspelt(const char* const* variables) {
-  // Config::read asks for every variable that it knows. Join alone reads the job's name, and Python
-  // alone reads the other variables of this list.
+  // The two read() functions ask for every variable that they know. This list has the other
+  // variables: join reads HCCL_JOB_ID, and Python reads the rest.
   std::vector<std::string> known{"HCCL_JOB_ID", "HCCL_AS_GLOO", "HCCL_HALF", "HCCL_COMPARE_NAMES"};
   const auto note = [&](const char* name) -> const char* {
     if (std::string_view(name).starts_with(kPrefix)) known.emplace_back(name);

@@ -1,5 +1,6 @@
-// Locks that are checked: clang reads here which lock guards a member and which one a function
-// needs (-Wthread-safety, by scripts/tidy.py). Builds without NDEBUG check the order of locks.
+// Locks with checks. clang reads from these macros which lock guards a member and which lock a
+// function needs (-Wthread-safety, run by scripts/tidy.py). Builds without NDEBUG check the order
+// of locks.
 #pragma once
 
 #include <cassert>
@@ -10,7 +11,7 @@
 #else
 #define HCCL_LOCKS(attribute)
 #endif
-/// On a member: it may be used only with this lock.
+/// On a member: only a thread that holds this lock may use the member.
 #define HCCL_GUARDED_BY(mutex) HCCL_LOCKS(guarded_by(mutex))
 /// On a function: the caller must hold the lock.
 #define HCCL_REQUIRES(mutex) HCCL_LOCKS(requires_capability(mutex))
@@ -83,7 +84,8 @@ class HCCL_LOCKS(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-/// Holds a lock until the end of the scope. The lock may be released in between.
+/// Holds a lock until the end of the scope. unlock() and lock() release the lock and take it again
+/// in between.
 class HCCL_LOCKS(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) HCCL_LOCKS(acquire_capability(mutex)) : lock_(mutex) {}

@@ -1,4 +1,4 @@
-// Pages: temporary mappings, and faulting pages in at once and early.
+// Temporary mappings (Pages), and a function that faults pages in before they are used.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,8 +13,8 @@
 
 namespace hccl {
 
-/// Zeroed memory. Unlike an allocator's memory, it returns to the system when this object is
-/// destroyed.
+/// Zeroed memory. Unlike an allocator's memory, these pages return to the system when this object
+/// is destroyed.
 class Pages {
  public:
   /// kOom.
@@ -42,8 +42,8 @@ class Pages {
   std::size_t bytes_;
 };
 
-/// Faults in the writable pages that hold these bytes of a mapping. Kernels before 5.14 do not know
-/// the advice; they fault pages in at the first access. False: the machine has no more memory.
+/// Faults in the writable pages that hold these bytes of a mapping. Kernels before 5.14 reject the
+/// request and fault pages in at the first access. Returns false if the machine has no more memory.
 inline bool fault_in(void* at, std::size_t bytes) {
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));

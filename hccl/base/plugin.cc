@@ -14,8 +14,8 @@
 namespace hccl {
 namespace {
 
-// Code is loaded from this path. In a privileged program the path must depend neither on the
-// working directory nor on the caller.
+// Code is loaded from this path, so the path must not depend on the working directory. A privileged
+// program must not load code that its caller chooses.
 Status check_plugin_path(std::string_view plugin_path) {
   if (plugin_path.empty()) return {};
   if (plugin_path.front() != '/') {
@@ -75,7 +75,8 @@ Result<PluginLibrary> load_plugin_library(std::string_view name, std::string_vie
     return Status(Code::kNotSupport,
                   "there is no plugin for " + purpose + "; looked for " + joined(files));
   }
-  // Never unloaded: libfabric and MPI leave threads and exit handlers behind.
+  // The library is never unloaded, because libfabric and MPI leave threads and exit handlers
+  // behind.
   const SignalsBlocked blocked;  // the library may start threads
   void* handle = dlopen(found->c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | flags);
   if (handle == nullptr) {

@@ -9,10 +9,10 @@
 
 namespace hccl {
 
-/// The files that may contain a plugin, in order; the first existing file is taken. If
-/// `plugin_path` is not empty, only its file counts. Otherwise these are the file beside the
-/// library that contains this function, then the files beside the executable and in lib64 and lib
-/// beside the executable's directory.
+/// Returns the files in which a plugin is looked for, in order; the first existing file is taken.
+/// If `plugin_path` is not empty, it is the only directory. Otherwise there are four: the directory
+/// of the library that contains this function, the executable's directory, and lib64 and lib beside
+/// the executable's directory.
 std::vector<std::string> plugin_files(std::string_view name, std::string_view plugin_path);
 
 struct PluginLibrary {
@@ -20,9 +20,9 @@ struct PluginLibrary {
   std::string file;
 };
 
-/// Loads a plugin, once in each process; it stays loaded. `purpose` completes the text "there is no
-/// plugin for"; `flags` are additional flags of dlopen. kNotSupport names the file and the reason;
-/// kPara: the plugin_path is not absolute.
+/// Loads a plugin, once in each process; the plugin stays loaded. `purpose` completes the text
+/// "there is no plugin for"; `flags` are additional flags of dlopen. kNotSupport names the file and
+/// the reason; kPara: the plugin_path is not absolute.
 Result<PluginLibrary> load_plugin_library(std::string_view name, std::string_view plugin_path,
                                           const std::string& purpose, int flags = 0);
 

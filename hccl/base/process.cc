@@ -16,7 +16,7 @@
 namespace hccl {
 namespace {
 
-constexpr std::size_t kLongestLine = 256;  // a bound, as processes may end meanwhile
+constexpr std::size_t kLongestLine = 256;  // ends a loop over numbers that new processes reuse
 
 std::string file_of(pid_t pid, const char* name) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
@@ -27,7 +27,7 @@ std::string file_of(pid_t pid, const char* name) {
 
 std::optional<Process> process_of(pid_t pid) {
   const std::string stat = file_of(pid, "stat");
-  // The program's name, in parentheses, may contain anything.
+  // The program's name, in parentheses, may contain blanks and parentheses.
   const auto end = stat.rfind(')');
   if (end == std::string::npos) return std::nullopt;
   std::istringstream fields(stat.substr(end + 1));
@@ -82,7 +82,7 @@ Result<std::string> boot_id() {
     std::string id(text, static_cast<std::size_t>(got));
     return id.substr(0, id.find('\n'));
   }
-  // Without /proc the host's name serves.
+  // Without /proc, the host's name takes the place of the id.
   char name[65] = "";
   ::gethostname(name, sizeof name - 1);
   return std::string("host ") + name;

@@ -21,7 +21,7 @@ struct Process {
   std::uint64_t started = 0;  ///< clock ticks since the boot
   bool own = false;           ///< the process belongs to this user
   /// The variables with which the process was started. Empty if the process belongs to another
-  /// user, or has written its title over them.
+  /// user, or has overwritten the variables with its title.
   std::map<std::string, std::string, std::less<>> variables = {};
 
   const char* variable(const char* name) const {
@@ -30,24 +30,24 @@ struct Process {
   }
 };
 
-/// Nothing if the process has ended, or if this process cannot see it.
+/// Returns nothing if the process has ended, or if this process cannot see it.
 std::optional<Process> process_of(pid_t pid);
 
-/// One variable of a process. Reads only the process's variables, because a caller may ask for
-/// every process.
+/// Returns one variable of a process. Reads nothing else about the process, because some callers
+/// ask this about every process of the host.
 std::optional<std::string> variable_of(pid_t pid, std::string_view name);
 
-/// Process::started, or 0.
+/// Returns Process::started, or 0 if process_of() returns nothing.
 inline std::uint64_t start_of(pid_t pid) {
   const auto process = process_of(pid);
   return process ? process->started : 0;
 }
 
-/// The process, its parent, and so on.
+/// Returns the process, its parent, and the further ancestors.
 std::vector<Process> line_of(pid_t pid);
 
-/// Names the boot of this host. An error if the process has no descriptor to read the boot's id
-/// with: without the id, the processes of this host would seem to be on different hosts.
+/// Returns the id of this host's boot; without /proc, the host's name. Fails if no descriptor is
+/// free for reading the id: with the name instead, this process would seem to be on another host.
 Result<std::string> boot_id();
 
 }  // namespace hccl

@@ -1,5 +1,5 @@
-// A doorbell for threads of one process. The kernel finds its sleepers faster than those of a
-// doorbell in shared memory.
+// A doorbell for threads of one process. The kernel finds the sleepers faster than the sleepers of
+// a doorbell in shared memory.
 #pragma once
 
 #include "hccl/base/doorbell.h"
@@ -7,7 +7,7 @@
 namespace hccl {
 
 struct ProcessAtomics : StdAtomics {
-  /// The longest time means no limit.
+  /// `at_most`: nanoseconds::max() means no limit.
   static void sleep(atomic<std::uint32_t>& word, std::uint32_t value,
                     std::chrono::nanoseconds at_most);
   static void wake_all(atomic<std::uint32_t>& word);

@@ -8,7 +8,8 @@
 namespace hccl {
 namespace {
 
-// The kernel may copy fewer bytes at the end of a mapping or at the limit of one call.
+// Repeats the call, because the kernel may copy fewer bytes at the end of a mapping or at the limit
+// of one call.
 template <class Copy>
 int copy_all(Copy copy, pid_t process, std::uint64_t there, void* here, std::size_t bytes) {
   auto* const begin = static_cast<std::byte*>(here);

@@ -1,7 +1,7 @@
 // Copies by the kernel between this process's memory and another's, in one step and without the
 // other process: process_vm_readv(2) and process_vm_writev(2), known as cross memory attach (CMA).
-// The kernel lets a process copy if the process may trace the other one. That is so for the same
-// user, unless kernel.yama.ptrace_scope or a container's rules forbid it.
+// The kernel lets a process copy if the process may trace the other one. A process may trace the
+// processes of its own user, unless kernel.yama.ptrace_scope or a container's rules forbid that.
 #pragma once
 
 #include <sys/types.h>
@@ -12,14 +12,15 @@
 namespace hccl {
 
 /// Copies `bytes` from the address `there` of the process. Returns 0 or an errno: ESRCH if the
-/// process has ended, EFAULT if it has no such memory, EPERM if reading is forbidden, ENOSYS. Bytes
-/// copied before a failure stay. Any thread may call.
+/// process has ended, EFAULT if one of the processes has no such memory, EPERM if the copy is
+/// forbidden, ENOSYS if the kernel lacks the call. Bytes copied before a failure stay. Any thread
+/// may call.
 int copy_from_process(pid_t process, std::uint64_t there, void* here, std::size_t bytes);
-/// As copy_from_process(), in the other direction.
+/// Like copy_from_process(), but copies to the other process.
 int copy_to_process(pid_t process, std::uint64_t there, const void* here, std::size_t bytes);
 
 /// Whether this process can read all these bytes of its own memory, and write them if `writes`.
-/// After EFAULT the result tells which process's memory was wrong. Slow.
+/// After EFAULT of a copy, the result tells which process's memory was wrong. Slow.
 bool accessible(const void* here, std::size_t bytes, bool writes);
 
 }  // namespace hccl

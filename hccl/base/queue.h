@@ -1,4 +1,4 @@
-// A queue that keeps its memory: with a steady number of elements it allocates nothing more.
+// A queue that keeps its memory, and so allocates nothing while its number of elements is steady.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace hccl {
 
 /// First in, first out; elements in the middle may be read and removed, too. Pointers to elements
-/// hold until an element is added or removed.
+/// stay valid until an element is added or removed.
 template <class T>
 class Queue {
  public:
@@ -21,7 +21,8 @@ class Queue {
   T& operator[](std::size_t i) { return items_[first_ + i]; }
 
   void push_back(T item) {
-    // Moving the remaining elements to the front costs at most as much as the removals did.
+    // More than half of the elements have been removed, so moving the others to the front costs no
+    // more than the removals did.
     if (items_.size() == items_.capacity() && first_ > items_.size() / 2) {
       items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
       first_ = 0;

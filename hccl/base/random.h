@@ -6,8 +6,7 @@
 
 namespace hccl {
 
-/// Cryptographically random bytes from the kernel. kSyscall: no such bytes; the process cannot go
-/// on.
+/// Cryptographically random bytes from the kernel. kSyscall: the kernel gives none.
 Status random_bytes(void* out, std::size_t size);
 
 }  // namespace hccl

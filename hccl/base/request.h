@@ -22,11 +22,11 @@ class Request {
   bool done() const { return done_.load(std::memory_order_acquire); }
   /// The result. Valid once the request is done.
   const Status& status() const { return status_; }
-  /// Waits until the request is done. kTimeout: it is not done by the deadline, but goes on.
+  /// Waits until the request is done. kTimeout: the deadline has passed, and the request goes on.
   virtual Status wait(Deadline deadline) = 0;
-  /// The other rank of a message; null for work.
+  /// The rank at the other end of a message; null for work.
   virtual const int* peer() const { return nullptr; }
-  /// See WorkQueue. Messages ignore it.
+  /// See WorkQueue::Entry::mark(). Messages ignore this call.
   virtual void mark() {}
 
  protected:

@@ -346,9 +346,9 @@ void EpollSleeper::ring() { StdAtomics::notify(wake_.get()); }
 
 void EpollSleeper::sleep(std::uint32_t, std::chrono::nanoseconds at_most) {
   if (taken_) return nap(at_most, Deadline::never());
-  // Level-triggered poll on the epoll descriptor leaves the events for progress() to read. An epoll
-  // set is never writable. If the descriptor is writable, another file has its number, and each
-  // sleep ends at once.
+  // poll() consumes no events of the epoll set, so progress() can still read them. An epoll set is
+  // never writable. If the descriptor is writable, the program has given its number to another
+  // file, and poll() would end every sleep at once.
   pollfd entry{epoll_.get(), POLLIN | POLLOUT, 0};
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
   const timespec timeout{seconds.count(), (at_most - seconds).count()};

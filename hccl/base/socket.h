@@ -18,10 +18,10 @@
 
 namespace hccl {
 
-/// The failure of a system call, with the meaning of errno.
+/// Returns kSyscall with a text for `what` and errno.
 Status syscall_failure(const std::string& what);
 
-/// "10.0.0.1:6000" or "[::1]:6000".
+/// Returns "10.0.0.1:6000" or "[::1]:6000".
 std::string endpoint_text(std::string_view address, std::uint16_t port);
 
 struct Endpoint {
@@ -36,11 +36,11 @@ struct Listener {
   Fd fd;
   std::uint16_t port = 0;
 };
-/// Listens on one address, or on all addresses if `address` says so. Port 0 takes a free port.
+/// Listens on one address, or on all addresses ("0.0.0.0" or "::"). For port 0, takes a free port.
 /// kUnavail (EI0019): the port is taken. kNotFound: no interface has the address.
 Result<Listener> listen_tcp(const std::string& address, std::uint16_t port);
-/// Starts a connection; poll for writability, then connect_result(). `from` is the local address to
-/// bind to, or empty. `error` gets the errno of a connection that fails at once.
+/// Starts a connection. Then poll for writability and call connect_result(). `from` is the local
+/// address to bind to, or empty. `error` gets the errno of a connection that fails at once.
 Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
                              const std::string& from, int* error = nullptr);
 /// Returns 0 once a started connection is established; otherwise the errno of the reason.
@@ -50,35 +50,38 @@ Status connect_result(int fd);
 /// Accepts one connection; an invalid Fd if none is waiting. TCP sockets get TCP_NODELAY.
 Result<Fd> accept_one(int listener);
 
-/// UNIX sockets by pathname, because the permissions of abstract names are not checked.
+/// UNIX sockets have pathnames, because the kernel checks no permissions of abstract names.
 Result<Fd> listen_unix(const std::string& path);
 Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 
-/// Blocks until all bytes are sent or received. kTimeout, or kTcpTransfer if the peer has gone.
+/// Blocks until all bytes are sent or received. Fails with kTimeout, or with kTcpTransfer if the
+/// peer has gone.
 Status send_all(int fd, std::string_view bytes, Deadline deadline);
 Status recv_all(int fd, std::span<char> bytes, Deadline deadline);
-/// A frame: 32-bit length, then the bytes. kTcpTransfer: the frame is longer than `cap`; nothing
-/// was allocated.
+/// Sends a frame: a 32-bit length, then the bytes.
 Status send_frame(int fd, std::string_view bytes, Deadline deadline);
+/// Receives a frame. kTcpTransfer: it is longer than `cap` bytes; nothing was allocated.
 Result<std::string> recv_frame(int fd, std::size_t cap, Deadline deadline);
 /// Sends file descriptors with one message byte (SCM_RIGHTS, at most 253 at a time).
 Status send_fds(int socket, std::span<const int> fds, Deadline deadline);
 Result<std::vector<Fd>> recv_fds(int socket, std::size_t count, Deadline deadline);
 
-/// Blocks until poll(2) reports one of the events. kTimeout.
+/// Blocks until poll(2) reports one of the events, or fails with kTimeout.
 Status wait_fd(int fd, short events, Deadline deadline);
 
-/// epoll_ctl(2) with the tag as the event's data. False: it has failed.
+/// Calls epoll_ctl(2) with `tag` as the event's data. Returns false on failure.
 bool watch_fd(int epoll, int operation, int fd, std::uint32_t events, std::uint64_t tag = 0);
 
-/// A sleeper that an event in an epoll set wakes, so that it can be nested in another set.
+/// A sleeper that wakes when its epoll set has an event. The set can be nested in another epoll
+/// set.
 class PolledSleeper : public Sleeper {
  public:
   virtual int epoll() const = 0;
 };
 
-/// A Sleeper over an epoll set with its own wake-up. Register descriptors at epoll(); any thread
-/// may ring(). A readable descriptor that progress() did not drain ends the sleep at once.
+/// Sleeps on an epoll set that includes a wake-up descriptor. Add further descriptors to epoll();
+/// any thread may ring(). A readable descriptor that progress() did not drain ends the sleep at
+/// once.
 class EpollSleeper final : public PolledSleeper {
  public:
   static Result<std::unique_ptr<EpollSleeper>> create();
@@ -91,14 +94,14 @@ class EpollSleeper final : public PolledSleeper {
   std::uint32_t prepare() override { return 0; }
   void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) override;
   void awake() override;
-  /// epoll_event.data.u64 of the wake-up; never use it for your own descriptors.
+  /// epoll_event.data.u64 of the wake-up; no other descriptor may have this value.
   static constexpr std::uint64_t kWake = ~std::uint64_t{0};
 
  private:
   EpollSleeper(Fd epoll, Fd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
   Fd epoll_;
   Fd wake_;
-  bool taken_ = false;  // the program has taken the number of the epoll set
+  bool taken_ = false;  // another file has the number of the epoll set
 };
 
 }  // namespace hccl

@@ -26,7 +26,7 @@ void Status::drop() noexcept {
 }
 
 const std::string& Status::message() const {
-  // Never destroyed, because threads outlive main(), and made without memory.
+  // The empty text is never destroyed, because threads outlive main(). It needs no allocation.
   alignas(std::string) static std::byte place[sizeof(std::string)];
   static const auto* const none = new (place) std::string;
   return detail_ ? detail_->message : *none;

@@ -1,4 +1,4 @@
-// Status and Result: every room below the C API reports failures with them. No exception crosses
+// Status and Result, with which every room below the C API reports failures. No exception crosses
 // the border of a room.
 #pragma once
 
@@ -72,12 +72,11 @@ class [[nodiscard]] Status {
   /// The rank (in the communicator of the call) that caused the failure, or kNobody.
   int culprit() const { return detail_ ? detail_->culprit : kNobody; }
   const std::string& message() const;
-  /// The same failure with the caller's text in front: "joining: connection refused".
+  /// The same failure with `context` in front of the text: "joining: connection refused".
   Status with_context(std::string_view context) const;
 
  private:
-  // One word, because every operation passes dozens of them: the test for success is a comparison
-  // with null.
+  // A Status is one word, because every operation passes dozens of them. Success is null.
   struct Detail {
     Code code;
     std::string message;

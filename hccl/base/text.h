@@ -9,8 +9,8 @@
 
 namespace hccl {
 
-/// A whole number of at most ten decimal digits. Nothing for any other text, including signs and
-/// blanks.
+/// A whole number of at most ten decimal digits. Returns nothing for any other text, for example
+/// one with a sign or a blank.
 std::optional<std::uint64_t> decimal(std::string_view text);
 
 /// The parts between the separators, as views of the text. n separators give n + 1 parts.

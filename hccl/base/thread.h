@@ -1,4 +1,4 @@
-// Threads of the library, and the signals that they take.
+// The library's threads, and their signal masks.
 #pragma once
 
 #include <pthread.h>
@@ -16,8 +16,8 @@
 
 namespace hccl {
 
-/// Blocks all signals of the calling thread except those for its own faults: crash handlers need
-/// these. Threads started meanwhile inherit the mask.
+/// Blocks all signals of the calling thread except SIGSEGV and the other signals of faults, which
+/// crash handlers need. Threads that this thread starts meanwhile inherit the mask.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -38,8 +38,8 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// While this object lives, a file that would grow beyond the limit of the process (ulimit -f)
-/// gives the calling thread EFBIG. Without it a signal would end the process.
+/// While this object lives, a call that would make a file longer than the process's limit (ulimit
+/// -f) fails with EFBIG. Otherwise SIGXFSZ would end the process.
 class FilesWithinLimit {
  public:
   FilesWithinLimit() {
@@ -67,8 +67,8 @@ class FilesWithinLimit {
   bool was_pending_;
 };
 
-/// While this object lives, pthread_cancel waits and does not unwind the calling thread. Unwinding
-/// ends the process at noexcept or catch (...), and leaves operations half done.
+/// While this object lives, pthread_cancel() does not unwind the calling thread. Unwinding would
+/// end the process at noexcept or catch (...), and would leave operations half done.
 class NotCancelled {
  public:
   NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
@@ -83,8 +83,8 @@ class NotCancelled {
 class Thread;
 
 /// Gives a thread of the library the program's signal mask while it runs a function of the program.
-/// Threads and processes that the function starts inherit the mask. The mask is that of the thread
-/// that started the library's thread. On threads of the program nothing changes.
+/// Threads and processes that the function starts inherit the mask. It is the mask of the program's
+/// thread that started the library's thread. On a thread of the program nothing changes.
 class ProgramMask {
  public:
   ProgramMask() : program_(of_this_thread()) {
@@ -109,8 +109,8 @@ class ProgramMask {
 };
 
 /// A thread with a name, on which no signal of the program is handled. The destructor joins the
-/// thread. It detaches the thread if it runs on that thread, or in a forked child, which has no
-/// such thread.
+/// thread. The destructor detaches instead if it runs on the thread itself or in a forked child,
+/// which does not have the thread.
 class Thread {
  public:
   Thread() = default;

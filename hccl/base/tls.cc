@@ -15,15 +15,14 @@
 namespace hccl {
 namespace {
 
-constexpr std::string_view kNamePrefix = "hccl ";  // the start of the name of a key
+constexpr std::string_view kNamePrefix = "hccl ";  // each key's name begins so
 constexpr std::size_t kRecord = 16384;
-// One system call passes several records to the socket, as many as fit into one packet of the
-// kernel.
+// One system call sends several records: as many as fit into one packet of the kernel.
 constexpr std::size_t kGathered = 3 * kRecord;
 constexpr std::size_t kOverhead = 256;
 constexpr unsigned char kAes128GcmSha256[] = {0x13, 0x01};
 
-// OpenSSL resumes sessions of one context only.
+// OpenSSL resumes only a session that has the name of its context.
 constexpr unsigned char kContextName[] = {'h', 'c', 'c', 'l'};
 
 template <auto release>
@@ -37,7 +36,7 @@ using Session = std::unique_ptr<SSL_SESSION, Releaser<SSL_SESSION_free>>;
 
 Status no_memory() { return Status(Code::kMemory, "no memory for a TLS connection"); }
 
-// The data on which the ends of a connection have agreed before the handshake.
+// The key of a connection, and the request for a key in the client's first message.
 struct Agreed {
   TlsKey key;
   TlsKeyFinder find = {};
@@ -164,7 +163,7 @@ struct TlsStream::State {
   Status encrypt(std::string_view bytes);
 };
 
-// Success if OpenSSL only has to wait for the socket.
+// Returns success if OpenSSL only has to wait for the socket; else sets and returns `failure`.
 Status TlsStream::State::stopped(int result) {
   const int kind = SSL_get_error(ssl.get(), result);
   if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return {};
@@ -273,7 +272,7 @@ Status TlsStream::handshake() {
   if (!state.proved()) {
     ERR_clear_error();
     const int result = SSL_do_handshake(state.ssl.get());
-    // Either both ends have used the key, or a certificate was used, which proves nothing here.
+    // The handshake used either the key or a certificate. A certificate proves nothing here.
     if (result != 1) {
       static_cast<void>(state.stopped(result));
     } else if (SSL_session_reused(state.ssl.get()) != 1) {

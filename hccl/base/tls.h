@@ -16,13 +16,13 @@
 
 namespace hccl {
 
-/// A pre-shared key and its name. The client sends the name in clear.
+/// A pre-shared key and its name. The client sends the name unencrypted.
 struct TlsKey {
   std::string name;
   Key key{};
 };
 /// For a server that holds several keys: returns the key with the name that a client asks for. For
-/// an unknown name returns any other key.
+/// an unknown name, returns any other key, and the handshake fails.
 using TlsKeyFinder = std::function<TlsKey(std::string_view name)>;
 /// The id in a name made by tls_key(); zeroes for any other name.
 Uuid id_in_tls_name(std::string_view name);
@@ -30,11 +30,11 @@ Uuid id_in_tls_name(std::string_view name);
 /// pass the same text; every other text gives an unrelated key.
 TlsKey tls_key(const Key& secret, const Uuid& id, std::string_view purpose);
 
-/// The state that streams share. Making it takes about a millisecond. Any thread may use it.
+/// The state that streams share. create() takes about a millisecond. Any thread may use it.
 class TlsContext {
  public:
-  /// AES-GCM may encrypt 2^24.5 records with one key (RFC 8446, 5.5). A stream changes keys before
-  /// that.
+  /// AES-GCM may encrypt 2^24.5 records with one key (RFC 8446, 5.5). A stream changes its key long
+  /// before.
   static constexpr std::size_t kRecordsPerKey = std::size_t{1} << 22;
   static Result<std::shared_ptr<const TlsContext>> create(
       std::size_t records_per_key = kRecordsPerKey);
@@ -59,30 +59,31 @@ class TlsContext {
 class TlsStream {
  public:
   enum class Side { kClient, kServer };
-  /// The descriptor must be non-blocking. The caller keeps it; it must outlive the stream.
+  /// The descriptor must be non-blocking. The caller owns the descriptor, and keeps it open until
+  /// the stream is destroyed.
   static Result<TlsStream> create(std::shared_ptr<const TlsContext> context, Side side, int fd,
                                   TlsKey key);
-  /// For a server: finds the key once the client has sent its name.
+  /// For a server that holds several keys: calls `find` once the client has sent the name of a key.
   static Result<TlsStream> create(std::shared_ptr<const TlsContext> context, int fd,
                                   TlsKeyFinder find);
   TlsStream(TlsStream&&) noexcept;
   TlsStream& operator=(TlsStream&&) noexcept;
   ~TlsStream();
 
-  /// Continues the handshake. Poll for wants() and call it again, until finished().
+  /// Continues the handshake. Poll for wants() and call handshake() again, until finished().
   Status handshake();
-  /// POLLIN or POLLOUT.
+  /// The event to poll for: POLLIN or POLLOUT.
   short wants() const;
   /// Whether both ends have proved that they hold the key.
   bool finished() const;
-  /// For the server: whether the client's first message was made with the key. It may be a replay
-  /// of a recorded one.
+  /// For the server: whether the client's first message was made with the key. An attacker may have
+  /// recorded and repeated that message.
   bool named() const;
 
   /// Encrypts and sends as many of these bytes as the socket takes, in records of 16 KiB, and
-  /// returns their number. If some remain, poll for POLLOUT. OpenSSL may have encrypted some of the
-  /// remaining bytes already. So the next call must pass all remaining bytes, in order; more bytes
-  /// may follow, and their address may differ.
+  /// returns their number. If bytes remain, poll for POLLOUT. OpenSSL may have encrypted some of
+  /// the remaining bytes already. So the next call must pass all remaining bytes, in order, at any
+  /// address; more bytes may follow.
   Result<std::size_t> write(std::string_view bytes);
   /// Fills `out` from the records that have arrived completely. If `out` was not filled, poll for
   /// POLLIN.
@@ -90,7 +91,7 @@ class TlsStream {
   /// Whether TLS may hold bytes that poll does not report, because the last read() filled its span.
   bool pending() const;
   /// Sends TLS's closing alert, which tells the peer that the stream is complete and was not cut
-  /// off. Does not block: a full socket may take only a part.
+  /// off. Does not block, so a full socket may take only a part of the alert.
   void close();
 
  private:

@@ -8,7 +8,7 @@
 
 namespace hccl {
 
-/// The socket, and the events on it.
+/// The socket, and its state.
 struct TlsWire {
   int fd = -1;
   bool proved = false;
@@ -21,7 +21,8 @@ struct TlsWire {
   bool flush();
 };
 
-/// Methods of a BIO whose data is a TlsWire; null: no memory. Free them with BIO_meth_free().
+/// Makes the methods of a BIO whose data is a TlsWire. Null if there is no memory. Free the methods
+/// with BIO_meth_free().
 BIO_METHOD* new_tls_wire_method();
 
 }  // namespace hccl

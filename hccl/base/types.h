@@ -34,7 +34,7 @@ enum class DataType : std::uint8_t {
 #undef HCCL_TYPE
 };
 
-// HCCL's operations, and from 16 on those of hccl_framework.h.
+// HCCL's reductions; those with numbers from 16 on are additions of hccl_framework.h.
 #define HCCL_REDUCE_OPS(X)   \
   X(kSum, 0, "sum")          \
   X(kProd, 1, "prod")        \
@@ -64,7 +64,7 @@ enum class Op : std::uint8_t {
   kScatter,
   kAllToAll,
   kBarrier,
-  // With blocks of different lengths.
+  // V operations: the blocks have different lengths.
   kReduceScatterV,
   kAllGatherV,
   kAllToAllV,
@@ -105,7 +105,7 @@ constexpr bool logical(ReduceOp op) {
 std::string_view to_string(DataType type);
 std::string_view to_string(ReduceOp op);
 std::string_view to_string(Op op);  ///< "allreduce", "reduce_scatter", …
-/// The type or operation with this HCCL number or word; nothing if there is none.
+/// The type with this HCCL number; nothing if there is none.
 constexpr std::optional<DataType> data_type(int number) {
 #define HCCL_TYPE(name, value, bytes, word) \
   if (number == (value)) return DataType::name;
@@ -113,6 +113,7 @@ constexpr std::optional<DataType> data_type(int number) {
 #undef HCCL_TYPE
   return std::nullopt;
 }
+/// The reduction with this number; nothing if there is none.
 constexpr std::optional<ReduceOp> reduce_op(int number) {
 #define HCCL_OP(name, value, word) \
   if (number == (value)) return ReduceOp::name;

@@ -19,7 +19,8 @@ namespace {
 
 std::string plain_name() { return "hccl-" + std::to_string(::geteuid()); }
 
-// Sets errno.
+// Opens a folder of mode 0700 that this user owns; else returns nothing. Sets errno if open()
+// fails.
 std::optional<UserFolder> open_own(std::string path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info = {};
@@ -37,14 +38,14 @@ Result<UserFolder> folder_in(const std::string& place) {
   if (errno == EMFILE || errno == ENFILE) {
     return Status(Code::kSyscall, "open " + path + ": " + error_text(errno));
   }
-  // Uses an existing folder again, so that their number does not grow.
+  // Uses an existing folder again, so that the number of folders does not grow.
   if (auto others = user_folders({place}); !others.empty()) return std::move(others.front());
   std::string made = path + "-XXXXXX";
   std::string no_other = ", and " + path + "-XXXXXX ";
   if (::mkdtemp(made.data()) == nullptr) {
     no_other += "cannot be made: " + error_text(errno);
   } else {
-    // The other ranks must find the folder, too.
+    // The other ranks must find the folder in this list, too.
     if (auto others = user_folders({place}); !others.empty()) return std::move(others.front());
     ::rmdir(made.c_str());
     no_other += "is not found in the list of " + place + ", or not open to its owner";
@@ -72,7 +73,7 @@ std::vector<UserFolder> user_folders(const std::vector<std::string>& places) {
     folders.push_back(std::move(*own));
   };
   for (const std::string& place : places) {
-    // Tries the plain name, because the place may not be listable.
+    // Tries the plain name first, because this user may be unable to list the place.
     add(place + "/" + plain_name());
     const Fd directory(::open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     for (const std::string& name : names_in(directory.get(), plain_name() + "-")) {
@@ -86,7 +87,7 @@ Result<UserFolder> user_folder(const std::vector<std::string>& places) {
   std::string reasons;
   for (const std::string& place : places) {
     auto folder = folder_in(place);
-    // Without a free descriptor nothing can be found out about the places.
+    // kSyscall: no descriptor is free, so this process cannot look at the other places either.
     if (folder.ok() || folder.status().code() == Code::kSyscall) return folder;
     reasons += (reasons.empty() ? "" : "; ") + folder.status().message();
   }

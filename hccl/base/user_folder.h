@@ -1,7 +1,7 @@
 // The folders in which the processes of one user find each other on a host. The names depend only
 // on the user's number, because processes of one job may have different environments. The folders
-// lie in directories where everybody can make names. If another user holds the plain name, a random
-// end makes another name.
+// lie in directories where everybody can make files. If another user has taken the plain name, the
+// folder's name gets a random suffix.
 #pragma once
 
 #include <string>
@@ -23,11 +23,12 @@ struct UserFolder {
 /// that others own.
 std::vector<UserFolder> user_folders(const std::vector<std::string>& places);
 
-/// The folder for new files: that of the first place which has one or lets this user make one.
-/// kPara: the text names the obstacle.
+/// Returns the folder for new files, from the first place that has one or lets this user make one.
+/// kPara: no place does; the text names the obstacles.
 Result<UserFolder> user_folder(const std::vector<std::string>& places);
 
-/// The names in a directory that begin with the prefix, sorted. None if it cannot be read.
+/// The names in a directory that begin with the prefix, sorted. Empty if the directory cannot be
+/// read.
 std::vector<std::string> names_in(int directory, std::string_view prefix);
 
 }  // namespace hccl

@@ -1,6 +1,6 @@
-// Highway's two functions that choose an instruction set. Highway's own library has them, too. That
-// library measures the timer when it is loaded, which took 4.3 ms in each process, more than all
-// else that a process does to join. All else of Highway is in its headers.
+// Defines the two functions of Highway that choose an instruction set, so that Highway's library is
+// not needed. Loading that library measures the timer, which took 4.3 ms in each process: more than
+// everything else that a process does to join. The rest of Highway is in its headers.
 #include "hccl/base/vector_targets.h"
 
 #include <hwy/targets.h>
@@ -20,7 +20,7 @@ namespace {
 
 bool has(unsigned word, unsigned bits) { return (word & bits) == bits; }
 
-// Whether the system saves registers of this kind when it changes threads.
+// Whether the system saves registers of these kinds when it changes threads.
 bool are_saved(unsigned kinds) {
   unsigned low = 0;
   unsigned high = 0;
@@ -28,10 +28,11 @@ bool are_saved(unsigned kinds) {
   return has(low, kinds);
 }
 
-// The extensions of each target are those for which Highway's headers let the compiler use it.
+// A target is supported if the processor has all extensions that Highway's headers let the compiler
+// use for that target.
 std::int64_t detect() {
   constexpr unsigned kAvxRegisters = 0x06;     // xmm, ymm
-  constexpr unsigned kAvx512Registers = 0xe6;  // and masks, zmm
+  constexpr unsigned kAvx512Registers = 0xe6;  // xmm, ymm, masks, zmm
   constexpr unsigned kLzcnt = 1U << 5;
   unsigned a = 0;
   unsigned b = 0;
@@ -62,7 +63,7 @@ std::int64_t detect() {
 #elif HWY_ARCH_ARM
 
 std::int64_t detect() {
-  constexpr unsigned long kAes = 1U << 3;  // HWCAP_AES, with which Highway's target is compiled
+  constexpr unsigned long kAes = 1U << 3;  // HWCAP_AES: Highway compiles NEON code with AES
   return (::getauxval(AT_HWCAP) & kAes) != 0 ? HWY_NEON : 0;
 }
 
@@ -75,7 +76,7 @@ std::int64_t detect() { return 0; }
 }  // namespace
 
 std::int64_t SupportedTargets() {
-  return detect() | HWY_ENABLED_BASELINE;  // asked once, by the first function that is dispatched
+  return detect() | HWY_ENABLED_BASELINE;  // called once, at the first dispatch of a function
 }
 
 ChosenTarget& GetChosenTarget() {

@@ -20,14 +20,15 @@
 
 namespace hccl {
 
-/// Sleep and wake-up of a waiter that has spun in vain. A Doorbell has the same members but is not
-/// derived from it: memory that processes share cannot contain a virtual table.
+/// Lets a waiter that has spun in vain sleep until another thread wakes it. A Doorbell has the same
+/// members but is not derived from Sleeper: memory that processes share cannot contain a virtual
+/// table.
 class Sleeper {
  public:
   virtual ~Sleeper() = default;
-  /// Announces the sleep: from here on wakers make the system call. So the waiter must check its
-  /// condition again after this call. Returns a ticket for sleep(): a wake-up after prepare() ends
-  /// a sleep with this ticket.
+  /// Announces the sleep: from here on, wakers make the system call that ends a sleep. The waiter
+  /// must check its condition again after prepare(). Returns a ticket for sleep(): a wake-up after
+  /// prepare() ends a sleep with this ticket.
   virtual std::uint32_t prepare() = 0;
   /// Sleeps until woken, at most for the given time. May return early.
   virtual void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) = 0;
@@ -38,10 +39,11 @@ class Sleeper {
 struct WaitPolicy {
   /// How long to spin before sleeping: about as long as a wake-up takes. Zero: sleep at once.
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
-  /// There are more ranks than cores: yields the core at once instead of spinning.
+  /// There are more ranks than cores: the waiter yields the core between checks instead of
+  /// spinning.
   bool shared_cores = false;
-  /// The longest single sleep. It bounds the delay of events that cannot ring, such as an abort, or
-  /// other work on which the condition depends.
+  /// The longest single sleep. It limits how late a waiter sees an event that rings no bell, such
+  /// as an abort or the progress of other work.
   std::chrono::nanoseconds longest_nap = std::chrono::milliseconds(100);
 };
 /// Time between two reports of a long wait. Some verdicts need two reports in less than a second.
@@ -68,8 +70,8 @@ template <class Atomics = StdAtomics, class Ready>
   }
 }
 
-/// One Waiter serves many waits, because a wait does not change it. Conditions and hooks must not
-/// block. A "bell" below is a Doorbell or a Sleeper.
+/// One Waiter serves many waits, because a wait does not change the Waiter. Conditions and hooks
+/// must not block. A "bell" below is a Doorbell or a Sleeper.
 template <class Atomics = StdAtomics>
 struct BasicWaiter {
   Deadline deadline = Deadline::never();
@@ -77,20 +79,22 @@ struct BasicWaiter {
   std::chrono::nanoseconds timeout{0};
   const BasicAbortFlag<Atomics>* abort = nullptr;
   WaitPolicy policy{};
-  /// For wait(): advances work that does not ring the bell. With it a sleep lasts at most a
-  /// millisecond. A failure ends the wait.
+  /// wait() calls this function to advance work that does not ring the bell, and then sleeps at
+  /// most a millisecond at a time. A failure of the function ends the wait.
   std::function<Status()> progress{};
-  /// For wait(): called at least every kReportInterval, and before the time is over.
+  /// A long wait() calls this function at least every kReportInterval, and before it times out.
   std::function<void(const WaitingCall&)> stalled{};
 
-  /// Waits until ready() is true and runs no hooks. May call ready() again after it returned true.
+  /// Waits until ready() is true, without the hooks. May call ready() again after ready() returned
+  /// true.
   template <class Ready, class Bell>
   Waited until(Ready&& ready, Bell& bell) const {
     return run(ready, end(), std::chrono::nanoseconds::max(), [] {}, bell, policy.longest_nap);
   }
 
-  /// Waits until ready() is true. kTimeout names the call and the late ranks; describe() returns
-  /// them as a WaitingCall. Also returns the abort's reason or a failure of progress().
+  /// Waits until ready() is true. Fails with kTimeout, with the abort's reason, or with a failure
+  /// of progress(). The text of kTimeout names the call and the late ranks, which describe()
+  /// returns as a WaitingCall.
   template <class Ready, class Describe, class Bell>
   [[gnu::always_inline]] Status wait(Ready&& ready, Describe&& describe, Bell& bell) const {
     if (soon<Atomics>(ready, policy)) return {};

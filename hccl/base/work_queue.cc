@@ -10,7 +10,7 @@
 namespace hccl {
 namespace {
 
-// Every event that ends these waits rings.
+// For waits that end only with an event that rings the bell.
 constexpr WaitPolicy kUntilRung{.spin = std::chrono::nanoseconds(0),
                                 .longest_nap = std::chrono::nanoseconds::max()};
 
@@ -69,7 +69,7 @@ WorkQueue::Ticket WorkQueue::enqueue(Work work, Done done, bool for_worker) {
 }
 
 WorkQueue::Ticket WorkQueue::submit(Work work, Done done) {
-  start();  // first: start() may fail, and queued work must run
+  start();  // before enqueue(): if start() fails, nothing may be in line
   Ticket entry = enqueue(std::move(work), std::move(done), true);
   work_bell_.ring();
   return entry;
@@ -97,7 +97,8 @@ WorkQueue::TicketList::const_iterator WorkQueue::find(const Entry& entry) const 
   return std::find_if(line_.begin(), line_.end(), is_it);
 }
 
-// step_out() must follow: until then the queue is busy, so its owner lives.
+// Takes an entry out of the line. step_out() must follow: until then the queue is busy, so its
+// owner does not destroy it.
 bool WorkQueue::take_out(const Entry& entry) {
   const MutexLock lock(mutex_);
   const auto at = find(entry);
@@ -118,7 +119,7 @@ void WorkQueue::ring() {
 
 // ---- running ----
 
-// Takes no lock. False only if the line is empty or something runs.
+// Returns false only if the line is empty or something runs. Takes no lock.
 bool WorkQueue::may_run(By who) const {
   const std::uint32_t state = state_.load(std::memory_order_seq_cst);
   return state >= kInLine && (who == By::kInside || (state & kRunning) == 0);
@@ -135,14 +136,14 @@ bool WorkQueue::can_run(By who) const {
   return head_is_for(who);
 }
 
-// Runs the head of the line if nothing runs. False if there was nothing to do.
+// Runs the head of the line if nothing runs. Returns false if no work could run.
 bool WorkQueue::run_next(By who) {
   const bool inside = who == By::kInside;
   TicketList next;
   {
     const MutexLock lock(mutex_);
     if (!head_is_for(who)) return false;
-    // enter() succeeds only while the line is empty, and the line is not empty here.
+    // No thread can enter() here, because the line is not empty.
     next.splice(next.end(), line_, line_.begin());
     state_.fetch_sub(kInLine - (inside ? 0 : kRunning), std::memory_order_seq_cst);
   }
@@ -150,13 +151,13 @@ bool WorkQueue::run_next(By who) {
   runner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   if (inside) state_.fetch_sub(kCallback);
   entry->status_ = result_of(entry->work_);
-  entry->work_ = nullptr;  // before the work counts as done, frees the work's objects
+  entry->work_ = nullptr;  // frees the work's objects before the work counts as done
   entry->has_run_ = true;
   if (inside) state_.fetch_add(kCallback);
   const bool calls_back = entry->on_done_ != nullptr;
   if (calls_back) ended_.splice(ended_.end(), next);
   if (!inside) complete_all();
-  // An entry without a callback is not done before the queue is idle
+  // Without a callback, the entry counts as done only after the queue is idle.
   inside ? count() : leave();
   if (!calls_back) entry->done_.store(true, std::memory_order_release);
   done_bell_.ring();
@@ -174,7 +175,7 @@ bool WorkQueue::run_now(const Work& work, const Done& done) {
   return true;
 }
 
-// Used by wait() in a callback.
+// Runs the line up to the entry, then the entry's callback. For Entry::wait() in a callback.
 void WorkQueue::run_to(const Entry& entry) {
   while (!entry.has_run_ && run_next(By::kInside)) {
   }
@@ -213,8 +214,8 @@ Status WorkQueue::wait(const Ticket& ticket) {
   return ticket->status();
 }
 
-// Waits until the entry is done or given up, or until `also` is true. False: the deadline has
-// passed.
+// Waits until the entry is done or given up, or until `also` is true. Returns false if the deadline
+// has passed.
 template <class Also>
 bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoorbell& bell,
                       Also also) {
@@ -224,7 +225,8 @@ bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoor
     overdue = is_overdue(entry, watch);
     return overdue;
   };
-  const WaitPolicy policy = bound_.patience ? kSleepAtOnce : kUntilRung;  // patience rings no bell
+  // No bell rings when the patience ends, so a wait with patience wakes every 100 ms to check.
+  const WaitPolicy policy = bound_.patience ? kSleepAtOnce : kUntilRung;
   const Waiter waiter{.deadline = deadline, .policy = policy};
   if (waiter.until(ready, bell) != Waited::kReady) return false;
   if (!overdue || !take_out(entry)) return true;
@@ -268,7 +270,7 @@ void WorkQueue::serve() {
   Watch watch;
   while (!ending_.load()) {
     if (run_next(By::kWorker)) continue;
-    // Watches work that cannot run yet, because its caller may not wait for that work.
+    // Watches work that cannot run yet, because the thread that submitted it may not be waiting.
     if (const Ticket next = to_watch(); next != nullptr) {
       sleep(*next, watch, Deadline::never(), work_bell_, ready);
     } else {
@@ -298,7 +300,7 @@ void WorkQueue::end(bool wait) {
     std::swap(worker, worker_);
   }
   work_bell_.ring();
-  dropped.clear();  // this object may be gone
+  dropped.clear();  // from here on, this object may be gone
   if (worker.started() && !wait) worker.detach();
 }
 

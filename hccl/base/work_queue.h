@@ -1,5 +1,5 @@
-// An ordered queue of work, one piece at a time. A caller that waits, or the queue's worker thread,
-// runs it.
+// A queue that runs pieces of work in order, one at a time, on the queue's worker thread or on a
+// thread that waits for work in the queue.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,8 @@
 namespace hccl {
 
 /// Every member is safe to use from any thread. If a shared_ptr owns the queue, the worker and the
-/// tickets keep the queue alive: a callback may destroy the queue's other owner, which calls end().
+/// tickets keep the queue alive. So a callback may destroy the owner of the queue; that owner calls
+/// end().
 class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  public:
   using Work = std::function<Status()>;
@@ -29,11 +30,11 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   class Entry;
   using Ticket = std::shared_ptr<Entry>;
 
-  /// The limit after which work in line is given up. Work never ends if its thread has died, or has
-  /// left the work by longjmp. If one piece has run in the queue `of` for longer than `patience`
-  /// (0, or none: no limit), a thread that waits for work in line, or the worker, gives that work
-  /// up. The result of the work is then `overdue`. The functions and the queue `of` must stay valid
-  /// while work is in line.
+  /// The limit after which work in line is given up. A running piece of work never ends if its
+  /// thread has died, or has left the work by longjmp. If one piece has run in the queue of() for
+  /// longer than patience() (0, or no function: no limit), a thread that waits for work in line
+  /// gives up the awaited work. So does the worker with its next work. The result of the work is
+  /// then overdue(). The functions and the queue of() must stay valid while work is in line.
   struct Bound {
     std::function<std::chrono::nanoseconds()> patience;
     std::function<Status()> overdue;
@@ -46,8 +47,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  /// The right to run work now. It is given if nothing else is in line, which is the usual case.
-  /// False: the caller has to defer().
+  /// The right to run work now. A Turn is true if nothing is in line or running, which is the usual
+  /// case. If it is false, the caller must defer().
   class Turn {
    public:
     explicit Turn(WorkQueue& queue) : queue_(queue.enter() ? &queue : nullptr) {}
@@ -64,48 +65,54 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// Puts the work in line for the worker, starts the worker, and returns at once. Throws
   /// std::system_error if no thread can be started.
   ///
-  /// `done` runs after the work on the same thread, and does not throw. The callback may submit
-  /// work and wait with tickets of this queue: Entry::wait() then runs the line up to the ticket,
-  /// and the ticket's callback. The callbacks of the other work run later. If the callback's ticket
-  /// has a mark(), the work that the callback submits comes at the mark, else at the end.
+  /// The callback `done` runs after the work on the same thread, and must not throw. It may submit
+  /// work to this queue, and wait for tickets of this queue: Entry::wait() then runs the line up to
+  /// the ticket, and the ticket's callback. The callbacks of the other work run later. Work that a
+  /// callback submits comes at the mark() of the callback's ticket, or without a mark at the end of
+  /// the line.
   Ticket submit(Work work, Done done = {});
-  /// Runs both now, on this thread, if nothing is in line before them. False: nothing was run.
+  /// Runs `work`, then `done`, at once on this thread if nothing is in line or running. Otherwise
+  /// runs nothing and returns false.
   bool run_now(const Work& work, const Done& done);
-  /// Puts the work in line for the caller, which must wait for it; the worker leaves the work
-  /// alone.
+  /// Puts in line work that the worker does not run. The caller must wait() for the ticket; a
+  /// thread in wait() runs the work.
   Ticket defer(Work work);
-  /// Takes a place in line for work that comes later; nothing behind the place runs before it.
+  /// Takes a place in line for work that is not known yet. No work behind the place runs before
+  /// that work.
   Ticket reserve();
-  /// Fills the place, and runs the work on the caller's thread when it is the first in line.
+  /// Puts work at the place, waits until the work has run on a thread in wait(), and returns the
+  /// result.
   Status run(const Ticket& place, Work work);
   /// Gives the place up, so that the queue skips it.
   void cancel(const Ticket& place);
 
-  /// Returns the result of a ticket. Runs work that the worker has not begun; Entry::wait() leaves
-  /// that work to the worker.
+  /// Waits for a ticket and returns its result. Meanwhile runs work in line that the worker has not
+  /// begun; Entry::wait() leaves such work to the worker.
   Status wait(const Ticket& ticket);
-  /// Whether the calling thread runs a piece of work. Then a call from here comes from a signal
-  /// handler, from a callback, or after a longjmp, and would wait for itself.
+  /// Whether the calling thread is running a piece of work. If so, the thread is in a signal
+  /// handler or a callback, or has left the work by longjmp; a wait for the queue would then never
+  /// end.
   bool runs_here() const {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
   /// Whether work is in line or running.
   bool busy() const { return state_.load(std::memory_order_acquire) != 0; }
-  /// As busy(), but does not count callbacks and work on a Turn.
+  /// Like busy(), but false while only a callback runs.
   bool working() const {
     const std::uint32_t state = state_.load(std::memory_order_seq_cst);
     return state >= kInLine || state == kRunning;
   }
 
-  /// Drops the work that has not begun, and ends the worker. If `wait` is set and another thread
-  /// runs work, waits for that work.
+  /// Drops the work that has not begun, and ends the worker. With `wait`, waits until the work that
+  /// the worker runs has ended.
   void end(bool wait);
 
  private:
   enum class By { kCaller, kWorker, kInside };
-  // Tickets move from list to list without an allocation, so finished work cannot fail.
+  // Tickets move from list to list without an allocation, so work that has run cannot fail
+  // afterwards.
   using TicketList = std::list<Ticket>;
-  // Costs two atomic operations and two stores if nothing else is in line.
+  // With leave(), costs two atomic read-modify-writes and three stores if nothing is in line.
   bool enter() {
     std::uint32_t idle = 0;
     if (!state_.compare_exchange_strong(idle, kRunning, std::memory_order_acquire)) return false;
@@ -115,7 +122,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void leave() {
     runner_.store({}, std::memory_order_relaxed);
     count();
-    // One step, because working() must not see work after a callback.
+    // Clears both bits in one step: kRunning alone, after a callback, would mean work to working().
     const std::uint32_t bits = state_.load(std::memory_order_relaxed) & (kRunning | kCallback);
     if (state_.fetch_sub(bits, std::memory_order_seq_cst) != bits) ring();
   }
@@ -131,7 +138,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void run_to(const Entry& entry);
   void complete_first();
   void complete_all();
-  /// The running piece, the time since it has been seen, and its patience.
+  /// The running piece, its patience, and the time at which a waiting thread first saw the piece.
   struct Watch {
     std::uint64_t piece = 0;  // number of the running piece; 0: none
     std::chrono::nanoseconds patience{0};
@@ -149,8 +156,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   const char* const name_;
   const Bound bound_;
   std::atomic<std::uint64_t> run_{0};  // pieces that have run; only the runner writes it
-  // Bits of state_: something runs; a callback runs. The bits above them are the length of the
-  // line.
+  // Bits of state_. kRunning: a thread runs work or a callback. kCallback: a callback runs. The
+  // bits from kInLine on hold the length of the line.
   static constexpr std::uint32_t kRunning = 1;
   static constexpr std::uint32_t kCallback = 2;
   static constexpr std::uint32_t kInLine = 4;
@@ -158,7 +165,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   std::atomic<bool> started_{false};  // the worker has been started
   std::atomic<bool> ending_{false};
   std::atomic<std::thread::id> runner_{};
-  // Used by the running thread.
+  // Only the thread that runs work uses these two.
   const Entry* completing_ = nullptr;  // the entry whose callback runs
   TicketList ended_;                   // entries whose work has run, but no callback yet
 

@@ -1,4 +1,5 @@
-// Two processes that claim one rank of a job, and processes of two attempts of one agent.
+// Compares the claims of processes: two may claim one rank of a job, or be of two attempts of one
+// agent.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +24,22 @@ struct Claim {
 
 /// The root's callbacks for claims of other processes.
 struct Claimants {
-  /// Finds live processes of the root's machine that will claim a rank. The argument has the claims
-  /// so far, by rank.
+  /// Finds live processes of the root's machine that will claim a rank. The first argument has the
+  /// claims so far, by rank.
   std::function<std::vector<Claim>(const std::vector<Claim>&, const std::string& machine)> find =
       {};
   /// Called before any process learns that two claims have ended the world.
   std::function<void()> remember = {};
 };
 
-/// The error of two processes that claim one rank.
+/// The error for two processes that claim one rank.
 Status two_claims(const Claim& first, const Claim& second);
 /// Whether one agent started both processes, and started `one` in an earlier attempt than `than`.
 bool is_earlier(const Claim& one, const Claim& than);
-/// The error of the process of the earlier attempt.
+/// The error for the process of the earlier attempt.
 Status earlier_attempt(const Claim& old, const Claim& young);
-/// Whether a process started more than a second before another one of its machine. A smaller
-/// difference shows nothing: two jobs may have been started at once.
+/// Whether `one` started more than a second before `than`, on the same machine. A smaller
+/// difference shows nothing, because two jobs may have been started at once.
 bool is_older(const Claim& one, const Claim& than);
 
 }  // namespace hccl::control

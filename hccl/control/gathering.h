@@ -20,14 +20,15 @@ namespace hccl::control {
 inline constexpr std::size_t kAgreementCap = 2048;     ///< bytes of Config::agreement()
 inline constexpr std::size_t kBlobCap = 64 << 10;      ///< bytes of one rank's blob
 inline constexpr std::uint32_t kRefusedCap = 1 << 30;  ///< the most refused calls that are counted
-/// In Gathering::flags: the members make a group; else they open connections in one.
+/// A flag in Gathering::flags: the members make a group. Without this flag they open connections in
+/// a group.
 inline constexpr std::uint32_t kMakesGroup = 1U << 31;
-/// A member that has died or left ends the gathering with an error. Without this flag the gathering
-/// does not wait for such members, and its sum has the parts of the others.
+/// A flag in Gathering::flags: a member that has died or left ends the gathering with an error.
+/// Without this flag the gathering does not wait for members that have died or left.
 inline constexpr std::uint32_t kAwaitsAll = 1U << 30;
 
-/// The statements of ranks, which should be equal: that of the lowest rank, and that of the lowest
-/// rank that differs.
+/// Statements of ranks that should all state the same. Keeps two of them: the statement of the
+/// lowest rank, and the statement of the lowest rank that states something else.
 template <class T>
 struct Statements {
   using One = std::pair<std::uint32_t, T>;  ///< the rank, and its statement
@@ -50,20 +51,20 @@ struct Statements {
 
 /// The sum of some parts. merge() is commutative, associative and idempotent.
 struct Gathering {
-  RankSet arrived;                                         ///< the ranks whose parts are in the sum
-  Statements<RankSet> members;                             ///< the list of the group's members
-  Statements<std::string> agreement;                       ///< see Config::agreement()
-  std::uint32_t flags = ~0U;                               ///< all flags, combined by AND
-  std::chrono::nanoseconds patience{INT64_MAX};            ///< the shortest time left of any member
-  std::chrono::nanoseconds waited{0};                      ///< the longest wait of an arrived
-                                                           ///< member
+  RankSet arrived;                               ///< the ranks whose parts are in the sum
+  Statements<RankSet> members;                   ///< the list of the group's members
+  Statements<std::string> agreement;             ///< see Config::agreement()
+  std::uint32_t flags = ~0U;                     ///< the flags of all parts, combined by AND
+  std::chrono::nanoseconds patience{INT64_MAX};  ///< the shortest time that is left to a member
+  std::chrono::nanoseconds waited{0};            ///< the longest wait of an arrived member
   std::optional<std::pair<std::uint32_t, Status>> failed;  ///< the lowest rank that failed
   std::map<std::uint32_t, std::string> blobs;              ///< by rank
-  /// With kMakesGroup: the ranks that have refused calls for groups, by the number of calls.
+  /// With kMakesGroup: the ranks that have refused calls for groups, by the number of refused
+  /// calls.
   std::map<std::uint32_t, RankSet> refused;
 
   void merge(const Gathering& more);
-  /// All members that any rank names; empty before the first part.
+  /// The members in the one or two lists that `members` keeps; empty before the first part.
   RankSet named() const;
   /// The members whose parts are not in the sum.
   RankSet awaited() const { return named() - arrived; }
@@ -71,7 +72,7 @@ struct Gathering {
 };
 
 void put(ByteWriter& out, const Gathering& sum);
-/// Nothing if the bytes end early or pass a limit. All ranks are below `size`.
+/// Returns nothing if the bytes end early, pass a limit or have a rank that is not below `size`.
 std::optional<Gathering> get_gathering(ByteReader& in, std::uint32_t size);
 
 }  // namespace hccl::control

@@ -36,8 +36,8 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
   for (const bool success : {true, false}) {
     const Answer* answer = last(key.group, success);
     if (answer != nullptr && answer->key == key) return *answer;
-    // All members have arrived for a later success, so this gathering is over. They need not have
-    // arrived for a later error.
+    // A later success shows that all members have gone on, so this gathering is over. A later error
+    // does not show that.
     over = over || (success && answer != nullptr && answer->key.number > key.number);
   }
   if (over) {
@@ -75,10 +75,11 @@ std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, 
   return std::nullopt;
 }
 
-// Silent members may live in a part of the network that this node cannot reach, and may want to go
-// on without the others. Only the larger part may go on or, of equal parts, the part with the
-// lowest rank. One cut silences members one after the other, so members in doubt count as members
-// of the other part until their place is known. A gathering that awaits all leaves nobody out.
+// Silent members possibly live in a part of the network that this node cannot reach, and want to go
+// on without the members here. Only the larger part goes on or, if the parts are equal, the part
+// with the lowest rank. A cut in the network silences members one after the other, so members in
+// doubt count for the other part until their place is known. A gathering with kAwaitsAll leaves
+// nobody out.
 std::optional<Status> Gatherings::may_go_on(const Open& open, const Place& place, Time now) {
   const RankSet named = open.sum.named(), silent = named & place.silent;
   if (open.sum.awaits_all() || silent.empty()) return Status();

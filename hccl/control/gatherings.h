@@ -22,7 +22,7 @@ inline constexpr std::size_t kGatheringsCap = 4096;  ///< the most open gatherin
 
 /// The gatherings of one node of the tree: the open ones, and the last answer of each group. If a
 /// relay dies after it has passed an answer to only some members, the nodes of these members send
-/// the answer to their new parents. For one thread.
+/// the answer to their new parents. Not thread-safe.
 class Gatherings {
  public:
   struct Key {
@@ -39,35 +39,35 @@ class Gatherings {
   };
   struct Open {
     Gathering sum;
-    Time since{}, deadline{}, next_word{};  ///< since: the first member arrived
+    Time since{}, deadline{}, next_word{};  ///< since: when the first member arrived
     bool word = false;                      ///< a node below has sent a partial sum
     bool late = false;                      ///< open for longer than kFirstWord
     bool up = false;                        ///< the parent knows the gathering, so the root answers
-    RankSet said;                           ///< the ranks in the sum that the parent has
+    RankSet said;                           ///< the ranks whose parts the parent has
   };
   /// The node's place in the tree.
   struct Place {
     RankSet below;            ///< the ranks of the node and of the nodes below it
     RankSet gone;             ///< ranks that died or left
     bool root = false;        ///< only the root ends a gathering with an error
-    std::set<Key> vain = {};  ///< gatherings that end with an error
-    RankSet silent = {};      ///< those of `gone` that may live, cut off from the root
-    RankSet in_doubt = {};    ///< ranks that may soon be silent, too
-    Time parts_by{};          ///< until then nothing times out: parts may be on their way
+    std::set<Key> vain = {};  ///< gatherings that a refused call will end with an error
+    RankSet silent = {};      ///< ranks of `gone` that may live, but are cut off from the root
+    RankSet in_doubt = {};    ///< living ranks that may turn out to be silent, too
+    Time parts_by{};  ///< before this time no gathering times out: parts may be on their way
   };
   struct Due {
-    std::vector<Answer> answers;                   ///< for all members; answered() has stored them
-    std::vector<std::pair<Key, Gathering>> parts;  ///< for the parent
+    std::vector<Answer> answers;  ///< to send to all members; answered() has stored them
+    std::vector<std::pair<Key, Gathering>> parts;  ///< to send to the parent
   };
   struct Late {
     Key key;
-    RankSet arrived;  ///< the arrived ranks, or those of them that log `awaited`
+    RankSet arrived;  ///< all arrived ranks, or only the arrived ranks that log `awaited`
     RankSet awaited;
   };
   /// A relay that has waited this long for members below sends its partial sum.
   static constexpr std::chrono::seconds kFirstWord{2};
   static constexpr std::chrono::seconds kNextWord{30};
-  /// In this time the partial sums of several relays reach the root.
+  /// Within this time the partial sums of several relays reach the root.
   static constexpr std::chrono::milliseconds kWordsMeet{200};
 
   /// Adds a part or a sum from below. Returns the answer if the gathering is over. `is_word`: the
@@ -76,20 +76,20 @@ class Gatherings {
   std::optional<Answer> add(const Key& key, const Gathering& part, Time now, bool is_word = false);
   /// All answers and sums that the node must send now.
   Due due(const Place& place, Time now);
-  /// Stores an answer, made here or received. Returns whether it is new.
+  /// Stores an answer that this node made or received. Returns whether the answer is new.
   bool answered(Answer answer);
   /// At the root: ends an open gathering with an error. `refused` is merged into
   /// Gathering::refused.
   Answer fail(const Key& key, const Status& why,
               const std::map<std::uint32_t, RankSet>& refused = {});
-  /// The node has a new parent, which has no sum yet.
+  /// The node has a new parent. The new parent has no sum of this node yet.
   void moved();
   /// The last success and the last error of each group, for a new parent.
   std::vector<Answer> last() const;
   /// At the root: gatherings whose members must now get the list of awaited ranks.
   std::vector<Late> late(Time now);
   const std::map<Key, Open>& open() const { return open_; }
-  /// When due() or late() next depends on the time alone.
+  /// When due() or late() may next return something new although no part or answer came.
   Time next() const;
 
  private:
@@ -98,8 +98,8 @@ class Gatherings {
   static bool says(const Key& key, const Open& open, const Place& place, Time now);
 
   std::map<Key, Open> open_;
-  // By group and success. The next success waits for members that missed the last one; the next
-  // error does not.
+  // The last answers, by group and success. Errors have their own entries: the next success waits
+  // until all members have the last success, but an error may come before.
   std::map<std::pair<Uuid, bool>, Answer> last_;
   const Answer* last(const Uuid& group, bool success) const;
 };

@@ -1,5 +1,6 @@
 // The lines from one node to its neighbours in the control tree: acknowledgements, beats and
-// silence. A node that was stopped or starved blames itself for the time in which it did not run.
+// silence. A node that was stopped or starved does not blame its neighbours for the time in which
+// it did not run.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +36,7 @@ enum class Kind : std::uint8_t {
   kPart,
   kWait,
   kSilent,
-  kRefusedCall,  ///< nodes keep the last one of each rank and communicator
+  kRefusedCall,  ///< nodes keep the last refusal of each rank and communicator
   kReport,       ///< from here on: nodes keep these frames until the root's decision is known
   kEnds,
   kRankLeft,
@@ -43,7 +44,7 @@ enum class Kind : std::uint8_t {
   kLeave,
 };
 
-/// The lines of one node. Times never decrease. For one thread.
+/// The lines of one node. Callers pass times that never decrease. Not thread-safe.
 class Neighbours {
  public:
   enum class Role : std::uint8_t { kStranger, kAsked, kOffered, kParent, kChild };
@@ -56,7 +57,7 @@ class Neighbours {
 
     Role role = Role::kStranger;
     std::uint32_t node = 0;  ///< unknown for a stranger
-    RankSet below;           ///< for a child: the nodes in its subtree, itself included
+    RankSet below;           ///< for a child: the nodes in its subtree, the child included
     RankSet in_doubt{};      ///< for a child: nodes of `below` that do not answer their parents
     bool skipped = false;    ///< for a child: the nodes below it have an offer
     std::uint32_t got = 0;   ///< frames that came
@@ -84,7 +85,8 @@ class Neighbours {
   void erase(LineId id) { lines_.erase(id); }
   const std::map<LineId, Line>& lines() const { return lines_; }
   std::map<LineId, Line>& lines() { return lines_; }
-  /// The lines for which `is(id, line)` holds, so that the caller may close them.
+  /// The ids of the lines for which `is(id, line)` holds. The caller may close these lines while it
+  /// passes over the ids.
   template <class Is>
   std::vector<LineId> those(Is is) const {
     std::vector<LineId> all;
@@ -103,7 +105,7 @@ class Neighbours {
   /// Reads a frame's head. Nothing if the head is not valid.
   std::optional<Head> unseal(Line& line, ByteReader& frame, Time now);
 
-  /// The node's thread runs now instead of at `due`. Returns the delay.
+  /// The node's thread runs at `now` instead of at `due`. Returns the delay.
   std::chrono::nanoseconds ran(Time due, Time now);
   /// Whether the other end has left a frame without an acknowledgement for too long.
   bool is_unheeded(const Line& line, Time now) const { return now >= skip_at(line); }

@@ -20,21 +20,22 @@ inline constexpr std::size_t kScopesCap = 4096;  ///< communicators of which a n
 inline constexpr std::size_t kVerdictsCap = kScopesCap + kRanksCap;  ///< has room for a death of
                                                                      ///< each rank
 
-/// The scope of a rank's death: all communicators that it is in.
+/// The scope of a rank's death: all communicators that the rank is in.
 inline constexpr Uuid kEverything{};
 
 struct Verdict {
   Uuid scope{};             ///< the communicator that failed, or kEverything
-  std::uint32_t epoch = 0;  ///< of the root that decided; each new root has a higher one
+  std::uint32_t epoch = 0;  ///< of the root that decided; each new root has a higher epoch
   Status why;
   std::uint32_t number = 0;  ///< numbers the verdicts of one root
 
   using Key = std::pair<Uuid, int>;  ///< the scope and, in kEverything, the rank
   Key key() const { return {scope, scope == kEverything ? why.culprit() : Status::kNobody}; }
-  /// Of two verdicts with one key, that of the earlier root counts, because ranks may have had it
-  /// longer.
+  /// Whether this verdict counts, if `other` has the same key. The verdict of the earlier root
+  /// counts, because some ranks may have got that verdict already.
   bool counts_before(const Verdict& other) const;
-  /// By the order of the decisions. A later verdict may be a consequence of an earlier one.
+  /// Whether this verdict was decided before `than`. A later verdict may be a consequence of an
+  /// earlier verdict.
   bool is_older(const Verdict& than) const {
     return std::pair(epoch, number) < std::pair(than.epoch, than.number);
   }
@@ -44,15 +45,15 @@ struct News {
   RankSet dead, left;  ///< numbers of nodes
   std::map<Verdict::Key, Verdict> verdicts;
   std::set<Uuid> summons{};  ///< communicators; at most kScopesCap
-  RankSet silent{};          ///< those of `dead` whose process may live
+  RankSet silent{};          ///< nodes of `dead` whose processes may live
   RankSet left_ranks{};      ///< ranks that left, while other ranks of their processes stayed
 
   /// Commutative, associative and idempotent. Returns the additions. At kVerdictsCap verdicts,
-  /// drops the verdicts on communicators, which only save messages. At kScopesCap summons, drops
-  /// all summons.
+  /// drops the verdicts on communicators: they are kept only to save messages. At kScopesCap
+  /// summons, drops all summons.
   News merge(const News& more);
   bool merge(const Verdict& verdict);
-  /// The ranks that have died by the verdicts.
+  /// The ranks that have died according to the verdicts.
   RankSet dead_ranks() const;
   /// The verdicts in the order of the decisions.
   std::vector<Verdict> in_order() const;
@@ -63,7 +64,8 @@ struct News {
 };
 
 void put(ByteWriter& out, const News& news);
-/// Nothing if the bytes end early or pass a limit, or if a number of a node is not below `nodes`.
+/// Returns nothing if the bytes end early or pass a limit, or if a node's number is not below
+/// `nodes`.
 std::optional<News> get_news(ByteReader& in, std::uint32_t nodes);
 
 }  // namespace hccl::control

@@ -15,8 +15,8 @@ namespace hccl::control {
 
 inline constexpr std::uint32_t kRanksCap = 32768;  ///< ranks of a world
 
-/// For one thread at a time. Every operation takes time linear in the number of ranges, contains()
-/// of one rank logarithmic time.
+/// Not thread-safe. Every operation takes time linear in the number of ranges, except that
+/// contains() of one rank takes logarithmic time.
 class RankSet {
  public:
   RankSet() = default;
@@ -32,7 +32,7 @@ class RankSet {
   bool contains(std::uint32_t rank) const;
   /// Whether all ranks of the other set are in this one.
   bool contains(const RankSet& other) const { return (other - *this).empty(); }
-  /// The lowest rank; the set is not empty.
+  /// The lowest rank. The set must not be empty.
   std::uint32_t lowest() const { return edges_.front(); }
   /// All ranks in ascending order.
   std::vector<std::uint32_t> ranks() const;
@@ -57,7 +57,7 @@ class RankSet {
   static RankSet merge(const RankSet& a, const RankSet& b, Keep keep);
 
   // Where membership changes, in ascending order: the first rank of each range, then the rank after
-  // its last one. So a rank is in the set if the number of edges up to it is odd.
+  // the range's last rank. So a rank is in the set if the number of edges up to it is odd.
   std::vector<std::uint32_t> edges_;
 };
 

@@ -1,5 +1,5 @@
-// Calls that ranks have refused because their arguments were wrong, while other ranks may wait for
-// the right ones.
+// Keeps the calls that ranks have refused because of wrong arguments, while other ranks may wait in
+// the right calls.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,31 @@
 
 namespace hccl::control {
 
-inline constexpr std::ptrdiff_t kRefusalsCap = 1024;  ///< of a node; calls for groups do not count
-/// Calls for groups have no order: a valid call may still follow a refused one within this time.
+inline constexpr std::ptrdiff_t kRefusalsCap = 1024;  ///< per node; without calls for groups
+/// Calls for groups have no order: within this time, a valid call may still follow a refused call.
 inline constexpr std::chrono::milliseconds kForgiving{500};
 
-/// The calls that one rank has refused in place of one operation of a communicator or, with scope
-/// kEverything, the refused calls for groups, which have no order.
+/// The calls that one rank has refused in place of one operation of a communicator. With scope
+/// kEverything: the calls for groups that the rank has refused, which have no order.
 struct Refusal {
   Uuid scope{};
   std::uint32_t rank = 0;
-  std::uint64_t version = 0;  ///< of two refusals of one rank and scope, the higher one counts
+  std::uint64_t version = 0;  ///< of two refusals of one rank and scope, the higher version counts
   std::uint64_t number = 0;   ///< of the operation
-  std::uint32_t times = 0;    ///< how many calls
-  std::string text;           ///< of the last call; empty: the rank has destroyed its communicator
-  /// The other ranks by a difference, which is 0 for ranks that are not in the map: this rank's
-  /// number of refused calls for groups minus theirs, when both last made a group or when the
-  /// refusal became their error.
+  std::uint32_t times = 0;    ///< how many calls the rank has refused
+  std::string text;           ///< the error; empty: the rank has destroyed its communicator
+  /// The other ranks, by a difference: this rank's number of refused calls for groups minus the
+  /// other rank's number, when both last made a group together. A refused call that became an error
+  /// of both is settled: it shifts the difference by one. Ranks that are not in the map have 0.
   std::map<std::int64_t, RankSet> met;
 };
 void put(ByteWriter& out, const Refusal& refusal);
-/// Nothing if the bytes end early or pass a limit. All ranks are below `size`.
+/// Returns nothing if the bytes end early, pass a limit or have a rank that is not below `size`.
 std::optional<Refusal> get_refusal(ByteReader& in, std::uint32_t size);
 
 /// The last refusal of each rank and scope, for the ranks of a node and of the nodes below it. A
-/// node sends them to a new parent, so that none is lost with a root. For one thread.
+/// node sends the refusals to a new parent, so that no refusal is lost when a root ends. Not
+/// thread-safe.
 class Refusals {
  public:
   using Key = std::pair<Uuid, std::uint32_t>;  ///< the scope and the rank
@@ -54,14 +55,14 @@ class Refusals {
   bool heard(const Refusal& refusal, Time now);
   /// Forgets the refusals of communicators that have failed.
   void forget(const News& news);
-  /// For Gathering::refused.
+  /// The refused calls of `ranks` for groups, in the form of Gathering::refused.
   std::map<std::uint32_t, RankSet> numbers(const RankSet& ranks) const;
   /// Handles the end of a gathering. Returns the changed refusals of this node's ranks, `own`.
   std::vector<Refusal> over(const Gatherings::Answer& answer, const RankSet& own);
   /// Compares the calls for groups that two ranks have refused since they last made a group
   /// together. Returns the error for an awaited rank with more refusals than an arrived rank. Skips
-  /// refusals after `until`. If all ranks make the same wrong call, all refuse it, and none waits.
-  /// `gone`: ranks that only gatherings with kAwaitsAll wait for.
+  /// refusals after `until`. Equal numbers are no error: if all ranks make the same wrong call, all
+  /// refuse it, and none waits. `gone`: ranks that only gatherings with kAwaitsAll wait for.
   std::optional<Status> find(const Gathering& sum, Time until = Time::max(),
                              const RankSet& gone = {}) const;
 

@@ -9,13 +9,15 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kAskAgain{300};  // an orphan dials silent nodes again
+constexpr milliseconds kAskAgain{300};  // then an orphan dials silent nodes again
 constexpr milliseconds kAskSoon{20};    // the same, after a failed dial
-constexpr milliseconds kGiveUp{800};    // an orphan without an answer passes over the root
+constexpr milliseconds kGiveUp{800};    // then an orphan without an answer passes over the root
 constexpr milliseconds kSoon{5};
-// The root runs every kRootRuns. After kStopped without running, others may have passed it over.
+// The root runs every kRootRuns. After kStopped without running, other nodes may have passed over
+// the root.
 constexpr milliseconds kRootRuns{100}, kStopped{200};
-// A node that did not run for this long reads the frames that came before it judges others.
+// A node that did not run for this long first reads the frames that have come, and then judges
+// other nodes.
 constexpr milliseconds kAwake{20};
 
 }  // namespace
@@ -68,7 +70,7 @@ void Relay::settle() {
   if (state_ == State::kOrphan) seek();
   if (state_ == State::kRoot) rule();
   tell_ranks();
-  say_below();  // before parts: the parent sends their answers to known nodes only
+  say_below();  // before parts, as the parent sends answers only to nodes that it knows
   answer_due();
   std::erase_if(step_.late, [this](const auto& each) {
     return gatherings_.open().count(each.key) == 0;  // the ranks have got the answer meanwhile
@@ -194,7 +196,7 @@ void Relay::watch() {
   }
 }
 
-// The child does not answer, so the nodes below it get a place here.
+// The child does not answer, so this node offers a place to the nodes below the child.
 void Relay::offer_below(const Line& child) {
   const RankSet others = child.below - RankSet{child.node};
   for (const std::uint32_t node : others.ranks()) {
@@ -261,8 +263,8 @@ Relay::Step Relay::summon(const Uuid& scope, Time now) {
   });
 }
 
-// A root may stop before any node has its decisions. So its own ranks get a decision only when all
-// children have acknowledged it or do not answer, or after at most kGrace.
+// The root may end before any other node has its decisions. So the root's own ranks get a decision
+// only when each child has acknowledged the decision or does not answer, or after kGrace.
 void Relay::tell_ranks() {
   const auto& lines = neighbours_.lines();
   const auto waits = [](const auto& each, Time since) {
@@ -315,7 +317,7 @@ void Relay::say_below() {
   const RankSet now = below(), doubts = nodes_in_doubt();
   if (now == said_below_ && doubts == said_doubts_) return;
   said_doubts_ = doubts;
-  // Members that are no longer below this node may have missed an answer that it sent down.
+  // Members that are no longer below this node may have missed an answer that this node sent down.
   const RankSet lost = ranks_of(std::exchange(said_below_, now) - now - tree_.gone());
   for (const auto& each : gatherings_.last()) {
     if (!(each.sum.named() & lost).empty()) say_answer(parent_, each);
@@ -333,7 +335,8 @@ void Relay::leave_if_alone() {
   static_cast<void>(hear_up(Kind::kLeave, ByteWriter().put(node_).take()));
 }
 
-// A leaving process ends once its neighbours know. If it is the root, a node that stays must know.
+// A leaving process ends once its neighbours know that it leaves. If the process is the root, a
+// node that stays must know, too.
 void Relay::go_if_told() {
   if (!news_.left.contains(node_)) return;
   if (leave_by_ == Time::max()) leave_by_ = now_ + kGrace;
@@ -377,7 +380,8 @@ void Relay::seek() {
   }
 }
 
-// Passes over the root, or the successor that should have taken over: it does not answer.
+// Passes over the node that does not answer: the root, or the successor that should have taken
+// over.
 void Relay::give_up_asking() {
   give_up_at_ = Time::max();
   seek_at_ = now_;

@@ -1,6 +1,6 @@
-// A node of the control tree, from the end of joining until it leaves or dies: merges reports from
-// below, spreads news, finds a new parent when its parent is gone, and becomes the root when it
-// must.
+// A node of the control tree, from the end of joining until the node leaves or dies. The node
+// merges reports from below, spreads news, finds a new parent when its parent is gone, and becomes
+// the root when it must.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace hccl::control {
 
-/// Frames, ended lines and the time go in; frames, dials and news come out. Lines and nodes are
-/// numbers; ranks are those of the roster. Times never decrease. For one thread.
+/// Takes frames, ended lines and the time; returns frames, dials and news. Lines and nodes are
+/// numbers; ranks are ranks of the roster. Callers pass times that never decrease. Not thread-safe.
 class Relay {
  public:
   enum class State : std::uint8_t { kIn, kOrphan, kRoot, kOver };
@@ -32,7 +32,7 @@ class Relay {
     std::string frame;   ///< may be empty
     bool close = false;  ///< close the line once the frame is sent
   };
-  /// Work for the caller, and news for its ranks.
+  /// Work for the caller, and news for this process's ranks.
   struct Step {
     std::vector<Out> outs;
     std::vector<std::uint32_t> dials;         ///< nodes to dial; opened() or failed() follows
@@ -41,14 +41,14 @@ class Relay {
     std::vector<Gatherings::Late> late;       ///< each rank in `arrived` logs `awaited`
   };
 
-  /// Starts without lines; seated() adds those of joining. A node without a line to its parent is
-  /// an orphan.
+  /// Starts without lines; seated() adds the lines that joining has made. A node without a line to
+  /// its parent is an orphan.
   Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
         std::chrono::nanoseconds peer_timeout, Time now);
 
   /// A line that joining has made, to the parent or to a child of the roster.
   Step seated(LineId line, std::uint32_t node, Time now);
-  /// A dial has opened a line. A line that the other end opened begins with frame().
+  /// A dial has opened a line. For a line that the other end opened, frame() is the first call.
   Step opened(LineId line, std::uint32_t node, Time now);
   /// A dial has failed. `gone`: the node's host says that the process has ended.
   Step failed(std::uint32_t node, bool gone, Time now);
@@ -61,24 +61,25 @@ class Relay {
   }
   Time next() const { return next_; }
 
-  /// Reports of this process's ranks.
+  /// Reports of this process's ranks: a part of a gathering, or a call of the same function of the
+  /// root's Verdicts.
   Step gather(const Gatherings::Key& key, const Gathering& part, Time now);
   Step report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   Step waits(const Wait& wait, Time now);
   Step ends(std::uint32_t rank, const std::string& last, Time now);
-  /// The rank has left, or ended without leaving; other ranks of this process stay.
+  /// The rank has left, or has ended without leaving (rank_died). Other ranks of this process stay.
   Step rank_left(std::uint32_t rank, Time now) { return say_rank(Kind::kRankLeft, rank, now); }
   Step rank_died(std::uint32_t rank, Time now) { return say_rank(Kind::kRankDied, rank, now); }
   /// The rank has refused a call in place of the scope's operation `number`. `scope`: kEverything
-  /// for a call that would have made a group; such calls have no numbers. Without a text, the rank
+  /// for a call that would have made a group; such calls have no numbers. An empty `text`: the rank
   /// has destroyed its communicator.
   Step refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number, std::string text,
                Time now);
   /// Tells all nodes that this communicator's ranks must open connections for messages.
   Step summon(const Uuid& scope, Time now);
-  /// The process leaves, with all its ranks. First it waits a moment for leaving processes below
-  /// it, which would otherwise need new parents. state() is kOver once the process may exit, at
-  /// most kTogether plus one second later.
+  /// The process leaves, with all its ranks. First the process waits up to kTogether for processes
+  /// below it that leave, too, which would otherwise need new parents. state() is kOver once the
+  /// process may exit, at most kTogether plus one second later.
   Step leave(Time now);
 
   static constexpr std::chrono::milliseconds kTogether{300};
@@ -86,14 +87,14 @@ class Relay {
   State state() const { return state_; }
   const Root& root() const { return tree_.root(); }
   const News& news() const { return news_; }
-  /// The numbers of the nodes in this node's subtree, itself included.
+  /// The numbers of the nodes in this node's subtree, this node included.
   RankSet below() const;
   /// Whether all neighbours have acknowledged all frames of this node.
   bool is_heeded() const;
 
  private:
-  /// The longest wait of a new root for nodes with verdicts, and of a leaving node for nodes that
-  /// do not know that it leaves.
+  /// The longest time that a new root waits for nodes that may have verdicts, and that a leaving
+  /// node waits until its neighbours know that it leaves.
   static constexpr std::chrono::milliseconds kGrace{800};
   /// A node that changes parents is in the tree again within this time.
   static constexpr std::chrono::milliseconds kTurnUp{100};
@@ -104,7 +105,7 @@ class Relay {
     Why why;
     std::uint32_t skipped;  // for kOffer: the silent node above the dialed one
   };
-  // The contents of a frame that a rank sends only once, or that a node sends about another node.
+  // The contents of a frame of kind kSilent, or of one of the kinds from kReport on.
   struct Up {
     Uuid scope{};              // of a report
     std::uint32_t number = 0;  // the rank; for kSilent and kLeave: the node

@@ -22,7 +22,7 @@ void Relay::send(LineId id, Kind kind, std::string_view body) {
   step_.outs.push_back({id, neighbours_.seal(*line, kind, tree_.root(), body, now_), false});
 }
 
-// Writes everything that this node knows, so that the answer can be limited to news.
+// Writes everything that this node knows. Later frames on the line have only additions.
 void Relay::put_known(ByteWriter& out) const {
   put(out, tree_.gone());
   put(out, news_);
@@ -45,8 +45,9 @@ Relay::Step Relay::frame(LineId id, std::string_view bytes, Time now) {
     const auto head = neighbours_.unseal(*line, in, now);
     if (!head) return close(id);
     obey(head->root, id);
-    // The buffer of a node that was stopped may hold frames of a dead parent. Nodes without these
-    // frames may have another root and other news by now.
+    // After this node was stopped, its buffer may hold frames of a parent that is dead now. Nodes
+    // that did not get these frames may have another root and other news. So the frames wait until
+    // the parent has shown that it lives.
     if (id != parent_ || proof_ == 0) return digest(id, bytes);
     doubted_.emplace_back(bytes);
     if (line->heeded < proof_) return;
@@ -62,8 +63,8 @@ void Relay::digest(LineId id, std::string_view bytes) {
   if (!hear(id, *line, kind, bytes.substr(Neighbours::kHeadBytes))) close(id);
 }
 
-// Returns whether the bytes are valid. Ignores a kind that does not fit the line: its sender did
-// not know of the line's change.
+// Returns whether the bytes are valid. Ignores a kind that does not fit the line's role: the sender
+// did not know yet that the role had changed.
 bool Relay::hear(LineId id, Line& line, Kind kind, std::string_view body) {
   ByteReader in(body);
   const bool child = line.role == Role::kChild, kin = child || id == parent_;
@@ -207,7 +208,7 @@ void Relay::tell_answer(const Gatherings::Answer& answer, LineId from) {
   for (const Refusal& each : refusals_.over(answer, own)) hear_refusal(each);
 }
 
-// An error may follow from news that this node's ranks do not have. They get the news first.
+// An error may follow from news that this node's ranks do not have. The ranks get the news first.
 void Relay::tell_own(const Gatherings::Answer& answer) {
   const bool may_follow = !answer.why.ok() && !untold_.empty();
   (may_follow ? untold_.back().answers : step_.answers).push_back(answer);
@@ -270,7 +271,7 @@ void Relay::answer_due() {
   }
 }
 
-// The nodes of arrived ranks get the list of late ranks, and log it.
+// Sends the list of late ranks to the nodes of the arrived ranks, which log the list.
 void Relay::tell_late(const Gatherings::Late& late) {
   ByteWriter out;
   out.put(late.key.group).put(late.key.number);

@@ -32,8 +32,8 @@ void Relay::become_root() {
   for (const auto& [key, known] : refusals_.all()) verdicts_->refused(known.refusal);
 }
 
-// Another node is the root. Without a child, no other node has this node's last verdicts on
-// communicators: drops them.
+// Another node is the root now. If this node has no child, no other node has this node's last
+// verdicts on communicators, so this node drops the verdicts.
 void Relay::step_down() {
   const bool alone = std::ranges::none_of(
       neighbours_.lines(), [](const auto& each) { return each.second.role == Role::kChild; });
@@ -65,8 +65,9 @@ RankSet Relay::nodes_in_doubt() const {
   return all - tree_.gone();
 }
 
-// A cut that has silenced a node may silence others. Within two beats each silenced node is
-// missing, or has left a beat without an acknowledgement.
+// A cut in the network that has silenced one node may silence others. After two beats, each
+// silenced node is missing or has left a beat without an acknowledgement; until then all others are
+// in doubt.
 RankSet Relay::ranks_in_doubt() const {
   const auto all = static_cast<std::uint32_t>(roster_->node_of.size());
   if (now_ < silenced_ + 2 * neighbours_.beats()) {
@@ -76,8 +77,8 @@ RankSet Relay::ranks_in_doubt() const {
 }
 
 void Relay::rule() {
-  // An earlier root that is not below this node was passed over because it does not answer. Other
-  // nodes have the decisions that it sent.
+  // An earlier root that is not below this node does not answer, so it was passed over. There is no
+  // need to wait for it: other nodes have the decisions that it sent.
   const bool all_here = (missing() - tree_.ruled()).empty() &&
                         std::ranges::all_of(neighbours_.lines(), [](const auto& each) {
                           return each.second.role != Role::kChild || each.second.unheeded.empty();
@@ -114,7 +115,8 @@ void Relay::rule() {
   judge_gatherings();
 }
 
-// Dials the nodes that are below no node: they get a place here, or prove to be gone.
+// Dials the nodes that are missing in the tree, to offer them a place here or to learn that they
+// are gone.
 void Relay::census() {
   const RankSet all = missing();
   if (all.empty()) {
@@ -129,7 +131,7 @@ void Relay::census() {
     }
     auto nodes = (all - offered).ranks();
     if (nodes.size() > kOffers) nodes.resize(kOffers);
-    // Children of a root that was passed over may not know that.
+    // A root that was passed over may have children that still take it for the root.
     const RankSet passed = all & tree_.ruled();
     for (const std::uint32_t node : nodes) {
       dial(node, Why::kOffer, passed.empty() ? kNodesCap : passed.lowest());
@@ -137,7 +139,8 @@ void Relay::census() {
   }
 }
 
-// The arrived ranks that log the late ranks: all or, if many are late, the lowest on each host.
+// The arrived ranks that log the late ranks: all arrived ranks or, if many ranks are late, the
+// lowest arrived rank on each host.
 RankSet Relay::speakers(const Gatherings::Late& late) const {
   if (late.awaited.count() <= kMany) return late.arrived;
   std::map<std::uint32_t, std::uint32_t> first;  // by host
@@ -155,7 +158,7 @@ void Relay::judge_gatherings() {
   for (const auto& [key, open] : gatherings_.open()) {
     const bool awaits_all = open.sum.awaits_all();
     auto why = awaits_all ? verdicts_->vain(open, now_) : std::nullopt;
-    const auto known = news_.verdicts.find({key.group, Status::kNobody});  // before all came
+    const auto known = news_.verdicts.find({key.group, Status::kNobody});  // has failed
     if (known != news_.verdicts.end()) why = known->second.why;
     if (!why && now_ - open.since >= kForgiving) {
       why = refusals_.find(open.sum, now_ - kForgiving, gone);

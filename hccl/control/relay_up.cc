@@ -1,4 +1,4 @@
-// The frames of ranks and nodes to the root. Each node keeps those on which the root has not
+// The frames of ranks and nodes to the root. Each node keeps the frames on which the root has not
 // decided yet.
 #include "hccl/control/relay.h"
 #include "hccl/control/wire.h"
@@ -73,7 +73,8 @@ Relay::Step Relay::leave(Time now) {
   });
 }
 
-// Merges the waits of a short time. Keeps frames that are sent once, for the next parent or root.
+// Merges waits that come within a short time. Keeps frames that are sent only once, for the next
+// parent or for the case that this node becomes the root.
 bool Relay::hear_up(Kind kind, std::string_view body) {
   ByteReader in(body);
   if (kind == Kind::kWait) {
@@ -127,7 +128,7 @@ void Relay::forget_decided() {
   });
 }
 
-// At the root.
+// Runs only at the root.
 void Relay::decide(Kind kind, const Up& up) {
   if (kind == Kind::kReport)
     learn({}, verdicts_->report(up.number, up.scope, up.why, now_), kNoLine);

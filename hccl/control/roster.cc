@@ -33,7 +33,7 @@ std::optional<Roster::Node> get_node(ByteReader& in) {
   return node;
 }
 
-// Whether node 0 is the only one that is its own parent, and each other node is below it.
+// Whether node 0 is the only node that is its own parent, and all other nodes are below node 0.
 bool is_tree(const Roster& roster) {
   const auto& nodes = roster.nodes;
   const bool inside = std::ranges::all_of(nodes, [&](const auto& node) {

@@ -1,6 +1,6 @@
 // The roster: all hosts, processes and ranks of a world, and the tree in which the processes
 // joined. A relay collects the processes below it in a draft; the root finishes its draft, and
-// sends the roster to all once.
+// sends the roster to all processes once.
 #pragma once
 
 #include <cstdint>
@@ -50,35 +50,36 @@ struct Roster {
   std::vector<Node> nodes;             ///< node 0 is the root of the tree
   std::vector<std::uint32_t> node_of;  ///< by rank; empty in the roster of a part of the world
 
-  /// By node, in ascending order.
+  /// By node: its children, in ascending order.
   std::vector<std::vector<std::uint32_t>> children() const;
-  /// From the parent up to the root; empty for the root.
+  /// The ancestors of a node, from its parent up to the root; empty for the root.
   std::vector<std::uint32_t> ancestors(std::uint32_t node) const;
   /// For people: the address and process of a node.
   std::string name(std::uint32_t node) const;
 };
 
 void put(ByteWriter& out, const Roster& roster);
-/// Nothing if the bytes end early or pass a limit, or if the nodes are not a tree. If two nodes
-/// have one rank, node_of is empty. Uses memory in proportion to the bytes, not to the numbers in
-/// them.
+/// Returns nothing if the bytes end early or pass a limit, or if the nodes are not a tree. If a
+/// rank is missing or two nodes have it, node_of is empty. Uses memory in proportion to the number
+/// of bytes, not to the numbers that the bytes encode.
 std::optional<Roster> get_roster(ByteReader& in);
 
-/// The processes below one node that have joined so far. For one thread.
+/// One node, and the processes below it that have joined so far. Not thread-safe.
 class RosterDraft {
  public:
-  /// The node itself; `own` has one host and one node.
+  /// Begins with the node itself: `own` has one host and one node.
   explicit RosterDraft(Roster own);
-  /// Adds the processes that a child has announced: node 0 is the child, the others are below it.
-  /// The parent of a new process may be a known one. A known process may have more ranks now;
-  /// `grown` then gets its number. Two processes may claim one rank; the root decides between them.
-  /// Fails, and adds nothing, if there are too many processes.
+  /// Adds the processes that a child has announced: node 0 of `sub` is the child, the other nodes
+  /// are below the child. The parent of a new process may be a process that the draft has already.
+  /// If a known process has more ranks now, `grown` gets the number of the process. Two processes
+  /// may claim one rank; the root decides between them. Fails, and adds nothing, if there are too
+  /// many processes.
   Status add(const Roster& sub, std::vector<std::uint32_t>* grown = nullptr);
   const Roster& roster() const { return roster_; }
   const RankSet& ranks() const { return ranks_; }
-  /// The roster of a whole world of `size` ranks. Nodes are numbered by their lowest ranks, after
-  /// the root; nodes without ranks come last. An error names the ranks that are absent, or that
-  /// refused processes claim.
+  /// The roster of a whole world of `size` ranks. The root is node 0; the others follow by their
+  /// lowest ranks, nodes without ranks last. The error names the absent ranks; the ranks in
+  /// `refused`, which only refused processes claim, count as absent.
   Result<Roster> finished(std::uint32_t size, const RankSet& refused = {}) const;
 
  private:

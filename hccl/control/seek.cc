@@ -83,7 +83,7 @@ void Seek::dial(const Place& to) {
   step_.dial = to_ = to;
 }
 
-// The jitter spreads processes that failed at one time.
+// The jitter spreads processes that failed at the same time.
 void Seek::seek_later() {
   pause_ = std::clamp<std::chrono::nanoseconds>(2 * pause_, kFirstPause, kLastPause);
   seek_at_ = now_ + pause_ + pause_ * (own_.nodes[0].pid % 16) / 16;
@@ -305,7 +305,7 @@ void Seek::come_in(std::shared_ptr<const Roster> roster, bool keeps) {
   for (const auto& [id, draft] : children_) send_roster(id, draft.roster());
 }
 
-// Sends to a child, or to a process that has lost its parent and becomes an orphan.
+// Sends the roster to a child, or to a process that has lost its parent and becomes an orphan.
 void Seek::send_roster(LineId id, const Roster& process) {
   const auto node = find(*roster_, process);
   if (!node) return refuse(id, {Code::kUnavail, name_of(process) + " came when joining was over"});
@@ -342,8 +342,9 @@ Seek::Process Seek::process_of(const Roster& all, std::uint32_t node) {
   return {all.hosts[its.host].machine, its.pid, its.port, its.started};
 }
 
-// Refuses and forgets a process below this one. The processes below that process join again. Does
-// nothing if the process has gone or moved.
+// Refuses a process below this one: a child directly, another process by a frame to the child above
+// it. The processes below the refused process join again. Does nothing if the process has gone or
+// moved.
 void Seek::pass_away(const Process& process, const Status& why) {
   for (const auto& [id, draft] : children_) {
     const Roster& roster = draft.roster();

@@ -25,8 +25,8 @@ inline constexpr std::uint32_t kLastHello = 7;          ///< the last version wi
 inline constexpr std::uint8_t kFirstJoinKind = 1 << 6;  ///< frames of a Relay begin with a lower
                                                         ///< byte
 
-/// Frames, ended lines and the time go in; frames and dials come out. After joining, answers
-/// processes that come late. Times never decrease. For one thread.
+/// Takes frames, ended lines and the time; returns frames and dials. After joining, answers
+/// processes that come late. Callers pass times that never decrease. Not thread-safe.
 class Seek {
  public:
   enum class State : std::uint8_t { kSeeking, kSeated, kIn, kOver };
@@ -46,13 +46,13 @@ class Seek {
   Seek(Roster own, std::uint32_t size, std::string agreement, std::optional<Place> root,
        std::chrono::nanoseconds patience, Time now, Claimants claimants = {});
 
-  /// The dial has opened a line. A line that the other end opened begins with frame().
+  /// The dial has opened a line. For a line that the other end opened, frame() is the first call.
   Step opened(LineId line, Time now);
   /// `gone`: the process there has ended. `why`: for people.
   Step failed(bool gone, std::string why, Time now);
   Step frame(LineId line, std::string_view bytes, Time now);
-  /// One more rank of this process joins; it is below `size`. If its size or agreement differs, or
-  /// another thread has brought the same rank, nobody can join.
+  /// One more rank of this process joins; `rank` is below `size`. If the rank's size or agreement
+  /// differs from the others', or another thread has brought the same rank, no process can join.
   Step bring(std::uint32_t rank, std::uint32_t size, const std::string& agreement, Time now,
              const Attempt& attempt = {});
   /// The other end has closed the line.
@@ -62,17 +62,18 @@ class Seek {
     return step(now, [] {});
   }
   Time next() const { return next_; }
-  /// This process cannot go on; if it is the root, nobody can.
+  /// This process cannot join; if this process is the root, no process can.
   Step give_up(const Status& why, Time now) {
     return step(now, [&] { end(why); });
   }
 
-  /// The frame that tells the root that a process cannot join; then nobody can.
+  /// The frame that tells the root that a process cannot join. Then no process can join.
   static std::string cannot(const Status& why);
 
   State state() const { return state_; }
   const Status& why() const { return why_; }  ///< of kOver
-  /// In the state kIn, for the Relay: the roster, this process's node, the lines to its neighbours.
+  /// For the Relay, valid in the state kIn: roster(), this process's node() in the roster, and the
+  /// lines() to the node's neighbours.
   std::shared_ptr<const Roster> roster() const { return roster_; }
   std::uint32_t node() const { return node_; }
   const std::vector<std::pair<LineId, std::uint32_t>>& lines() const { return lines_; }
@@ -148,15 +149,15 @@ class Seek {
   std::string last_ = "no answer";
   Seats seats_;
   std::map<LineId, RosterDraft> children_;  // each child, with the processes below it
-  RosterDraft all_, fresh_;                 // processes below; those that are news for the parent
-  bool whole_ = false;                      // the parent must forget all processes below
-  RankSet went_;                            // ranks whose processes came and ended
-  Status to_tell_;                          // why nobody can join; told to the root later
-  Status wrong_, why_;                      // why this process must end; the final reason
-  bool alone_ = false;                      // this process is refused, and others go on
-  Claimants claimants_;                     // from here on, members of the root only
-  std::uint32_t judged_ = 0;                // number of nodes of all_ that were judged
-  std::map<Process, RankSet> admitted_;     // each with its judged ranks
+  RosterDraft all_, fresh_;              // processes below; processes that the parent does not know
+  bool whole_ = false;                   // the parent must replace its draft by all_
+  RankSet went_;                         // ranks whose processes came and ended
+  Status to_tell_;                       // why no process can join; told to the root later
+  Status wrong_, why_;                   // why this process must end; the reason of kOver
+  bool alone_ = false;                   // this process is refused, and others go on
+  Claimants claimants_;                  // from here on, members of the root only
+  std::uint32_t judged_ = 0;             // number of nodes of all_ that were judged
+  std::map<Process, RankSet> admitted_;  // each with its judged ranks
   // By machine and agent: the latest attempt that has sent a process.
   std::map<std::pair<std::string, std::uint32_t>, std::uint32_t> attempts_;
   std::map<Process, Status> refused_;  // processes that were refused alone

@@ -1,4 +1,5 @@
-// The part of a Seek about ranks: this process brings some, and all processes must agree.
+// The part of a Seek that handles ranks: this process brings its ranks, and all processes must name
+// the same size and agreement.
 #include "hccl/control/seek.h"
 
 namespace hccl::control {

@@ -43,7 +43,7 @@ Status Seek::other_version(const std::string& name, std::uint32_t version) {
                            std::to_string(version) + ", the root " + std::to_string(kJoinVersion)};
 }
 
-// Answers a rank of an old version. The rank understands the answer.
+// Answers a rank of an old version in the form that the rank understands.
 bool Seek::hear_hello(LineId id, ByteReader& in) {
   const auto version = in.get<std::uint32_t>();
   static_cast<void>(in.get<std::uint32_t>());  // the size
@@ -65,8 +65,8 @@ std::vector<std::uint32_t> Seek::admitted() const {
   return nodes;
 }
 
-// Recomputes the admitted processes after some have gone or were refused, which takes a moment. A
-// process that comes again is admitted again.
+// Recomputes the admitted processes after processes have gone or were refused. A refused process
+// stays in all_ for a moment. A process that comes again is admitted again.
 void Seek::recount() {
   const Roster& all = all_.roster();
   std::map<Process, RankSet> here;
@@ -82,8 +82,9 @@ void Seek::recount() {
   admitted_ = std::move(here);
 }
 
-// All processes that one agent has started must belong to one attempt, and no two may claim one
-// rank. The newcomer is refused, or earlier processes are; or the world ends.
+// All processes that one agent has started must belong to one attempt, and no two processes may
+// claim one rank. Otherwise the newcomer is refused, earlier processes are refused, or the world
+// ends.
 void Seek::admit(std::uint32_t node) {
   const Roster& all = all_.roster();
   const Process process = process_of(all, node);
@@ -122,8 +123,8 @@ void Seek::admit(std::uint32_t node) {
   for (const auto& [each, why] : away) send_away(each, why);
 }
 
-// A process that is left over from an earlier attempt is refused alone. Otherwise the ranks of two
-// jobs may have met already, and none of them can go on.
+// A process that is left over from an earlier attempt is refused alone. In other cases the ranks of
+// two jobs may have met already, and neither job can go on.
 Seek::Goes Seek::who_goes(const Claim& first, const Claim& second) const {
   const Roster& all = all_.roster();
   const Claim root = claim_of(all, 0);
@@ -143,8 +144,8 @@ void Seek::end_contested(const Status& why) {
   end(why);
 }
 
-// All ranks have come. A process that has not come yet may claim a place, too: then the world waits
-// for that process, or ends. Returns whether the world begins.
+// All ranks have come. But a process that has not come yet may claim a rank, too: then the world
+// waits for that process, ends, or begins without it. Returns whether the world begins.
 bool Seek::stands() {
   if (!claimants_.find) return true;
   const Roster& all = all_.roster();

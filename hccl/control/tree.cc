@@ -15,7 +15,7 @@ std::optional<int> Seats::seat(int newcomer) {
   return fewest->first;
 }
 
-// Newcomers on their way are not in the number yet.
+// The announced number can be lower, because it does not include newcomers on their way.
 void Seats::announced(int child, std::size_t nodes) {
   const auto at = nodes_.find(child);
   if (at != nodes_.end()) at->second = std::max(at->second, nodes);

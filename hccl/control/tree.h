@@ -17,26 +17,27 @@ namespace hccl::control {
 
 inline constexpr std::size_t kFanOut = 8;  ///< children that join at one node
 
-/// The children of one node while processes join. For one thread.
+/// The children of one node while processes join. Not thread-safe.
 class Seats {
  public:
-  /// Seats a newcomer. Nothing: the newcomer is a child of this node now. Else: the child that the
-  /// newcomer must ask, which is the one with the fewest nodes below.
+  /// Seats a newcomer. Returns nothing if the newcomer is a child of this node now, else the child
+  /// that the newcomer must ask: the child with the fewest nodes below it.
   std::optional<int> seat(int newcomer);
-  /// A child has announced the number of nodes in its subtree, itself included.
+  /// A child has announced the number of nodes in its subtree, the child included.
   void announced(int child, std::size_t nodes);
   void gone(int child) { nodes_.erase(child); }
   std::size_t children() const { return nodes_.size(); }
 
  private:
-  std::map<int, std::size_t> nodes_;  // by child: nodes in its subtree, and newcomers on their way
+  std::map<int, std::size_t> nodes_;  // by child: nodes in its subtree, with newcomers on their way
 };
 
-/// The root that a node obeys. Each root that takes over has a higher epoch than the one before.
+/// The root that a node obeys. Each later root has a higher epoch.
 struct Root {
   std::uint32_t epoch = 1;
   std::uint32_t node = 0;
-  /// Of two roots all nodes obey the later one: the higher epoch, then the lower node.
+  /// All nodes obey the later of two roots: the root with the higher epoch or, if the epochs are
+  /// equal, with the lower node number.
   bool is_later_than(const Root& other) const {
     return epoch != other.epoch ? epoch > other.epoch : node < other.node;
   }
@@ -44,35 +45,35 @@ struct Root {
 };
 
 /// The tree after joining, as one node knows it. Nodes become the root in the order of their
-/// numbers, and the lowest follows the highest. So a root determines its successor. A node's parent
-/// is an ancestor by the roster, or a node that is or was the root. A node that was the root may
-/// have its own ancestors below it, so it asks only the new root. Therefore parents make no circle,
-/// no matter how many nodes end. For one thread.
+/// numbers; the lowest number follows the highest. So each root has one successor, which all nodes
+/// can compute. A node's parent is an ancestor in the roster, or a node that is or was the root.
+/// The ancestors of a former root may be below that node now, so a former root asks only the new
+/// root. So the parents never form a circle, however many nodes end. Not thread-safe.
 class Tree {
  public:
   explicit Tree(std::shared_ptr<const Roster> roster) : roster_(std::move(roster)), ruled_{0} {}
 
-  /// Nodes that died or left; the set only grows. RankSet holds numbers of nodes here.
+  /// Nodes that died or left; the set only grows. Here a RankSet holds numbers of nodes.
   void gone(const RankSet& nodes) { gone_ |= nodes; }
   const RankSet& gone() const { return gone_; }
   /// Nodes that are or were the root.
   const RankSet& ruled() const { return ruled_; }
   bool lives(std::uint32_t node) const { return !gone_.contains(node); }
   const Root& root() const { return root_; }
-  /// Another node obeys `root`. If `root` is later than this node's root, obeys it and returns
-  /// true.
+  /// Another node obeys `root`. If `root` is later than this node's root, this node obeys `root`,
+  /// too, and the call returns true.
   bool heard(const Root& root);
-  /// Passes over the root, which does not answer. The root stays a plain node.
+  /// Passes over the root, which does not answer. The root stays in the tree as a plain node.
   void pass_over() { passed_ = true; }
   /// Whether the root lives and was not passed over.
   bool rules() const { return lives(root_.node) && !passed_; }
   /// The next living node after the root, if there is one.
   std::optional<std::uint32_t> successor() const;
-  /// Whether the node must take over from the root; if so, obeys the node as the new root.
+  /// Whether `node` must take over from the root. If so, makes `node` the new root.
   bool succeeds(std::uint32_t node);
   /// The nodes that an orphan asks, all at once: living ancestors, the nearest first, then the root
-  /// or, if the root is gone or was passed over, its successor. Never the node itself. A node that
-  /// was the root asks only the last of these.
+  /// or, if the root is gone or was passed over, its successor. Never `node` itself. If `node` was
+  /// the root, only the root or its successor.
   std::vector<std::uint32_t> asks(std::uint32_t node) const;
   /// Whether a node may become the parent of another node.
   bool adopts(std::uint32_t parent, std::uint32_t child) const;
@@ -80,7 +81,7 @@ class Tree {
  private:
   std::shared_ptr<const Roster> roster_;
   Root root_;
-  RankSet gone_, ruled_;  // died or left; is or was the root
+  RankSet gone_, ruled_;  // nodes that died or left; nodes that are or were the root
   bool passed_ = false;
 };
 

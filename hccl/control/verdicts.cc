@@ -8,7 +8,7 @@
 namespace hccl::control {
 namespace {
 
-// A connection may end because of a death. The root learns of a death in this time.
+// A connection may end because of a death. The root learns of a death within this time.
 constexpr std::chrono::seconds kDeathIsKnown{2};
 // A rank's part of a gathering, sent before the rank left, arrives within this time.
 constexpr std::chrono::milliseconds kPartsArrive{500};
@@ -88,7 +88,7 @@ News Verdicts::report(std::uint32_t rank, const Uuid& scope, const Status& why, 
 }
 
 // Names the absent ranks, which only the root knows. If data was lost, ranks wait in different
-// operations, so the text has these, too.
+// operations, so the text names these operations, too.
 News Verdicts::timed_out(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
   RankSet absent = waits_.missing(scope, rank);
   std::string text = why.message();
@@ -124,8 +124,8 @@ void Verdicts::refused(const Refusal& refusal) {
 }
 
 // The error for an awaited rank that has refused more calls in place of the operation than a
-// waiting rank. If all ranks make the same wrong call, all refuse it, and none waits. A right call
-// after the refused one does not change that.
+// waiting rank. Equal numbers are no error: all ranks made the same wrong call, all refused it, and
+// each may make the right call afterwards.
 std::optional<Status> Verdicts::refused_one(const Wait& wait) const {
   const auto at = refusals_.find(wait.scope);
   if (at == refusals_.end()) return std::nullopt;
@@ -155,8 +155,8 @@ std::optional<Status> Verdicts::refused_one(const Wait& wait) const {
   return std::nullopt;
 }
 
-// The error for a rank that is awaited and that will never come: it has left, or its program is
-// ending. Data that it sent before may still be on the way. So the witness must have reported its
+// The error for an awaited rank that will never come, because it has left or its program is ending.
+// Data that the rank sent before may still be on the way, so a waiting rank must have reported its
 // wait twice since then.
 std::optional<Status> Verdicts::gone_one(const Wait& wait) const {
   const Waits::Operation& operation = *waits_.at(wait.scope, wait.number);

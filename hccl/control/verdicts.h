@@ -19,8 +19,8 @@
 
 namespace hccl::control {
 
-/// Reports and the time go in, verdicts for all ranks come out. Times never decrease. Ranks are
-/// those of the roster. For one thread.
+/// Takes reports and the time, and returns verdicts for all ranks. Callers pass times that never
+/// decrease. Ranks are ranks of the roster. Not thread-safe.
 class Verdicts {
  public:
   Verdicts(std::shared_ptr<const Roster> roster, std::uint32_t epoch)
@@ -28,31 +28,32 @@ class Verdicts {
 
   std::uint32_t epoch() const { return epoch_; }
   /// A rank reports that a communicator has failed. Only the root declares deaths, so a report
-  /// about kEverything is not heeded.
+  /// about kEverything is ignored.
   News report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   News waits(const Wait& wait, Time now);
-  /// A rank has refused calls in the place of an operation; this is its last refusal.
+  /// A rank has refused calls in place of an operation; `refusal` is the rank's last refusal.
   void refused(const Refusal& refusal);
-  /// The rank's program ends without HcclCommDestroy; `last` is its last operation.
+  /// The rank's program ends without HcclCommDestroy; `last` is the rank's last operation.
   void ends(std::uint32_t rank, std::string last, Time now);
   /// Ranks have left in good order.
   void left(const RankSet& ranks, Time now);
   /// Ranks have died. `how`: the circumstances if known, such as " was cut off".
   News died(const RankSet& ranks, const std::string& how = {});
-  /// The error of a gathering that waits for a rank which has left; nothing if it waits for no such
-  /// rank.
+  /// The error of a gathering that waits for a rank which has left. Nothing if the gathering waits
+  /// for no such rank.
   std::optional<Status> vain(const Gatherings::Open& gathering, Time now) const;
   /// Makes the decisions that are due.
   News tick(Time now);
   /// When tick() next has something to do.
   Time next() const;
 
-  /// Takes verdicts of an earlier root from a node that has them. Returns the new ones.
+  /// Adds the verdicts of an earlier root, which another node has sent. Returns the verdicts that
+  /// are new here.
   News heard(const News& news);
   /// All verdicts, for ranks that may not have heard them.
   const News& known() const { return told_; }
-  /// The root's thread was late, so another root may have taken its place. Until release(), or for
-  /// ever, withholds all decisions. Verdicts that come meanwhile take precedence.
+  /// Withholds all decisions until release(), because another root may have decided or may decide.
+  /// Verdicts that come meanwhile take precedence over the withheld decisions.
   void hold() { held_ = true; }
   News release();
 
@@ -82,8 +83,8 @@ class Verdicts {
   std::vector<Verdict> withheld_;
   News told_;
   RankSet absent_;                             // dead, or left in good order
-  std::map<std::uint32_t, Time> gone_;         // when the rank left, or its program began to end
-  std::map<std::uint32_t, std::string> ends_;  // the last operation of each such rank
+  std::map<std::uint32_t, Time> gone_;         // by rank: when it left, or its program began to end
+  std::map<std::uint32_t, std::string> ends_;  // by rank: its last operation, if its program ended
   Waits waits_;
   std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;  // by rank
   std::map<Uuid, Broken> broken_;

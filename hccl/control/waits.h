@@ -1,5 +1,5 @@
-// The calls in which ranks wait, as they report every 0.4 s. Relays merge reports of equal calls,
-// so a report names sets of ranks, and calls are compared by digest.
+// The calls in which ranks wait. A waiting rank reports its call every 0.4 s. Relays merge reports
+// of equal calls, so a report names sets of ranks. Equal calls have equal digests.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct Wait {
   RankSet waiting, awaited;
 };
 void put(ByteWriter& out, const Wait& wait);
-/// Nothing if the bytes end early or pass a limit. All ranks are below `size`.
+/// Returns nothing if the bytes end early, pass a limit or have a rank that is not below `size`.
 std::optional<Wait> get_wait(ByteReader& in, std::uint32_t size);
 
-/// The last report of each rank. For one thread.
+/// The last report of each rank. Not thread-safe.
 class Waits {
  public:
   struct Report {
@@ -36,22 +36,23 @@ class Waits {
   struct Operation {
     Uuid digest{};
     std::string call;
-    std::vector<Report> reports;  ///< each waiting rank is in one of them
+    std::vector<Report> reports;  ///< each waiting rank is in one report
     RankSet waiting() const;
     RankSet awaited() const;  ///< without the ranks that wait
   };
   using Place = std::pair<const std::uint64_t, Operation>;  ///< with the operation's number
 
-  /// Returns the error of ranks that made other calls in the operation; then forgets the scope.
+  /// Adds a report. If ranks made different calls in the operation, returns the error and forgets
+  /// the scope.
   Status add(const Wait& wait, Time now);
   /// The operation of the rank's last report of a wait; null: no report.
   const Place* of(const Uuid& scope, std::uint32_t rank) const;
   /// The operation of this number; null if nobody waits in it.
   const Operation* at(const Uuid& scope, std::uint64_t number) const;
-  /// The ranks that the witness waits for and that do not wait in the same operation.
+  /// The ranks that are awaited in the operation in which the witness waits, but do not wait there.
   RankSet missing(const Uuid& scope, std::uint32_t witness) const;
-  /// The call in which the rank waits, if that comes after the witness's call or was reported just
-  /// now; else empty.
+  /// The call in which the rank waits, if its operation comes after the witness's operation or its
+  /// report is new; else empty.
   std::string elsewhere(const Uuid& scope, std::uint32_t witness, std::uint32_t rank,
                         Time now) const;
   void forget(const Uuid& scope) { scopes_.erase(scope); }

@@ -1,4 +1,4 @@
-// Parts that several frames of the control tree have.
+// Writes and reads the parts that several kinds of frames of the control tree have.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace hccl::control {
 
 inline constexpr std::size_t kTextCap = 4096;  ///< bytes of a text for people
 
-/// A failure; its text is cut off at the limit.
+/// Writes a failure, with at most kTextCap bytes of its text.
 inline void put(ByteWriter& out, const Status& why) {
   out.put(static_cast<std::int32_t>(why.code())).put(static_cast<std::int32_t>(why.culprit()));
   out.put_text(std::string_view(why.message()).substr(0, kTextCap));

@@ -9,7 +9,8 @@
 namespace hccl::core {
 namespace {
 
-/// The status of the exception being handled. It names this rank if there is memory for that.
+/// Returns the status of the exception that is being handled. The text names this rank if there is
+/// memory for the name.
 Status caught_by(int rank, int world_rank) noexcept {
   Status why = caught();
   try {
@@ -80,9 +81,9 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
   return made;
 }
 
-// The root's answer, which is the same for all living ranks, alone decides the members. So no rank
-// has the new communicator while another rank tries again. listen() receives the failures after the
-// answer.
+// The root's answer alone decides the members, and all living ranks get the same answer. So no rank
+// gets the new communicator while another rank must try again. listen() receives failures that
+// happen after the answer.
 Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
                                                            const std::vector<int>& kept,
                                                            std::uint64_t number,
@@ -139,7 +140,7 @@ void Communicator::abort(const std::string& reason) {
   failure_.abort(why);
 }
 
-// Works even if there is no memory for a text.
+// Does its work even if there is no memory for an error text.
 Communicator::~Communicator() {
   operations_.requests()->end(false);
   Status over;
@@ -168,7 +169,7 @@ void Communicator::end_opening() {
 
 void Communicator::leave() try {
   if (!is_.has_groups())
-    return operations_.refused({});  // the ranks of a group stay in their world
+    return operations_.refused({});  // a rank that leaves a group stays in the world
   const bool last = is_.control->goes();
   end_opening();
   if (!last) return operations_.refused({});

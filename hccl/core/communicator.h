@@ -1,5 +1,5 @@
-// A communicator as one rank sees it: an ordered set of world ranks, the operations and messages
-// between them, and a failure state.
+// A communicator as one rank sees it: an ordered set of world ranks, the operations and messages of
+// these ranks, and a failure state.
 #pragma once
 
 #include <chrono>
@@ -18,9 +18,9 @@ namespace hccl::core {
 
 class Communicator {
  public:
-  /// Makes the communicator of all ranks behind `control`. Collective. `heap`: this process's
-  /// device heap, which the other ranks of its host can then reach; may be null. `siblings`: those
-  /// of this process.
+  /// Makes the communicator of all ranks of the world `control`. Collective. `heap` is this
+  /// process's device heap, or null; afterwards the other ranks of the host can reach its memory.
+  /// `siblings` is shared by all ranks of this process.
   static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<join::World> control,
                                                      std::string name, const Config& config,
                                                      Logger log,
@@ -28,21 +28,21 @@ class Communicator {
                                                      std::shared_ptr<memory::Heap> heap = nullptr);
   /// Makes a communicator of some ranks of this communicator, in the given order. Exactly these
   /// ranks make the call, with the same arguments. `instance` distinguishes successive groups of
-  /// one name. `config`: must agree among the ranks; null: that of this communicator. `patience`:
-  /// the longest wait for the ranks that have not made the call; 0: the config's connect_timeout.
-  /// `idle`: the group takes no connections and no memory of the host before its first operation.
-  /// `own_name`: other ranks may give another name, and `instance` distinguishes the groups of
-  /// these ranks.
+  /// one name. `config` must agree among the ranks; null means the config of this communicator.
+  /// `patience` is the longest wait for ranks that have not made the call; 0 means the config's
+  /// connect_timeout. If `idle`, the group takes no connections and no shared memory before its
+  /// first operation. If `own_name`, each rank may give another name, and `instance` distinguishes
+  /// all such groups of the same ranks.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
                                               std::uint64_t instance,
                                               const Config* config = nullptr,
                                               std::chrono::nanoseconds patience = {},
                                               bool idle = false, bool own_name = false) const;
   /// Makes a communicator of the ranks in `kept` (ranks of this communicator, in its order) that
-  /// live and make this call with the same arguments. This communicator may have failed. It stays
-  /// as it is, and may end before the new communicator, which keeps this rank in the world.
-  /// `number` distinguishes the calls for this communicator. `config`: as in group(). The new
-  /// communicator is idle, as in group().
+  /// live and make this call with the same arguments. This communicator may have failed. The call
+  /// does not change this communicator, which may end first: the new communicator keeps this rank
+  /// in the world. `number` distinguishes the calls for this communicator. `config`: as in group().
+  /// The new communicator is idle, as in group().
   Result<std::shared_ptr<Communicator>> shrink(std::string name, const std::vector<int>& kept,
                                                std::uint64_t number, const Config* config) const;
   ~Communicator();
@@ -53,12 +53,12 @@ class Communicator {
   int rank() const { return is_.rank; }
   int size() const { return is_.size(); }
 
-  /// The operations of the communicator, in the order of their issue.
+  /// Runs the communicator's operations in the order in which they are issued.
   Operations& operations() { return operations_; }
   const Operations& operations() const { return operations_; }
 
-  /// A call that would have made a group of this world's ranks was refused. Tells the ranks that
-  /// wait for this rank in such a call. `text` has the function and the reason.
+  /// Tells the other ranks, which may wait for this rank to make a group, that this rank's call was
+  /// refused. `text` has the function and the reason.
   void refused_group(const std::string& text);
 
   /// Success in the state READY; in the state FAILED the reason. Never blocks.
@@ -67,16 +67,17 @@ class Communicator {
   RunSettings& settings() { return settings_; }
   const RunSettings& settings() const { return settings_; }
 
-  /// Ends the communicator and its running operations on all ranks. Any thread.
+  /// Ends the communicator and its running operations on all ranks. Any thread may call.
   void abort(const std::string& reason);
 
   /// Messages with tags, independent of all operations.
   Mailbox& mailbox() { return *mailbox_; }
 
-  /// The program ends without leave(): tells the other ranks that this rank did not die.
+  /// Tells the other ranks that the program ends without leave(), so that they do not take this
+  /// rank for dead.
   void end_of_program();
-  /// Leaves in good order. In the world, waits a moment for the ranks of other processes to leave,
-  /// too. Ranks that wait for this rank in an operation get an error that says that this rank has
+  /// Leaves the communicator. In the world, waits a moment for the ranks of other processes to
+  /// leave, too. Ranks that wait for this rank in an operation get the error that this rank has
   /// left.
   void leave();
 

@@ -13,13 +13,13 @@
 namespace hccl::core {
 namespace {
 
-// A closed connection may be a consequence of another rank's death or mistake. At a timeout one
-// rank alone does not know which ranks are absent. The root sees all ranks, so all ranks use its
-// verdict. The verdict takes two seconds if a connection between living ranks broke and only one of
-// these ranks noticed.
+// The longest wait for the root's verdict. A connection may close because of another rank's death
+// or mistake, and at a timeout a single rank does not know which ranks are absent. The root sees
+// all ranks, so all ranks use the root's verdict. The verdict takes two seconds if a connection
+// between living ranks broke and only one of these ranks noticed.
 constexpr std::chrono::seconds kVerdictTime{4};
-// The number of this user's records in the directory: enough for a job with many ranks, or for a
-// few jobs.
+// The most records of this user that stay in the directory: enough for a job with many ranks, or
+// for a few jobs.
 constexpr std::size_t kRecordsKept = 256;
 
 }  // namespace
@@ -77,8 +77,8 @@ void Failure::on_summons(const Uuid& scope) {
 Status Failure::fail(Status why) {
   const NotCancelled not_cancelled;
   if (!raised()) {
-    // Culprits are sent as world ranks. The text has rank numbers of this communicator, so it names
-    // the communicator.
+    // The culprit is sent as a world rank. The text has rank numbers of this communicator, so the
+    // text names the communicator.
     const int culprit = why.culprit() >= 0 ? is_.of_world(why.culprit()) : -1;
     why = Status(why.code(), is_.name + ": " + why.message(), culprit);
     const bool known_alone = why.code() != Code::kRemote && why.code() != Code::kTimeout;

@@ -1,5 +1,5 @@
-// The failure state of one communicator on one rank: READY, then FAILED for good. The first reason
-// stays, on this rank and, through the root, on all ranks.
+// The failure state of one communicator on one rank: READY, then FAILED for good. Every rank keeps
+// the first reason; the root sends it to all ranks.
 #pragma once
 
 #include <functional>
@@ -21,40 +21,42 @@ class Failure final : public join::FailureListener {
   explicit Failure(const Membership& is) : is_(is), messages_(messages_of(is.id)) {}
   ~Failure() override { stop_listening(); }
 
-  /// From now on receives the failures of other ranks, and at once the deaths so far.
+  /// From now on receives the failures of other ranks. Deaths that have already happened arrive at
+  /// once.
   void listen() { is_.control->add(this); }
-  /// After this neither on_failure() nor the interrupt runs.
+  /// After this call neither on_failure() nor the interrupt runs.
   void stop_listening() { is_.control->remove(this); }
   /// Sets the function that ends the running operation when another rank fails. Its arguments are
   /// the reason, and the rank of this communicator that the root has declared dead, or
-  /// Status::kNobody. The function must not block. The thread of the control line calls it; if the
-  /// communicator has failed already, interrupt_with() itself calls it at once.
+  /// Status::kNobody. The function must not block. The thread of the control line calls the
+  /// function; if the communicator has failed already, interrupt_with() itself calls the function
+  /// at once.
   using Interrupt = std::function<void(const Status&, int dead)>;
   void interrupt_with(Interrupt interrupt);
 
   /// Sets two functions for messages. The first runs when another rank of the communicator summons
   /// its ranks to open connections for messages, or at once if a summons has come before. The
-  /// second runs when a rank ends the communicator while it opens them, and when the communicator
-  /// fails. Same rules as for the interrupt.
+  /// second runs when the communicator fails, or when a rank ends the communicator while that rank
+  /// opens connections for messages. The rules for the interrupt hold for both functions.
   void messages_with(std::function<void()> start, std::function<void(const Status&)> end);
 
-  /// Ends the communicator on all its ranks. Any thread may call. Blocks at most for a message to
-  /// the root.
+  /// Ends the communicator on all its ranks. Any thread may call. Blocks at most until a message to
+  /// the root is sent.
   void abort(const Status& why);
 
   const AbortFlag& flag() const { return flag_; }
   bool raised() const { return flag_.raised(); }
   Status reason() const { return flag_.reason(); }
 
-  /// The operations, which a failure writes to a file.
+  /// The record of the operations. A failure writes the record to a file.
   FlightRecorder& recorder() { return recorder_; }
 
-  // The rest is for the thread that runs the communicator's operations.
+  // Only the thread that runs the communicator's operations may call the functions below.
 
-  /// Ends the communicator with this reason, unless it has failed already, and writes the record.
-  /// Returns the first reason.
+  /// Ends the communicator with this reason, unless the communicator has failed already, and writes
+  /// the record. Returns the first reason.
   Status fail(Status why);
-  /// As fail(why), for an operation; the reason names it.
+  /// As fail(why), for an operation; the reason names the operation.
   Status fail(Status why, const Envelope& call);
   /// As fail(), for the exception that is being handled. If even the report is impossible, only
   /// this rank fails.

@@ -95,7 +95,7 @@ Status FlightRecorder::dump(const std::string& path, const std::string& communic
   const std::string text =
       document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const FilesWithinLimit within;
-  // Other users may be able to write to the directory, so no link is followed.
+  // Other users may be able to put links into the directory, so open() must not follow a link.
   const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid() ||
       ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {

@@ -15,7 +15,7 @@
 
 namespace hccl::core {
 
-/// For the thread that runs the operations.
+/// Only the thread that runs the operations may use a recorder.
 class FlightRecorder {
  public:
   static constexpr std::size_t kOps = 2048;
@@ -25,7 +25,7 @@ class FlightRecorder {
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  /// Takes the memory now, so that no operation waits for it.
+  /// Touches the memory now, so that no operation waits for page faults.
   void take_memory();
 
   /// Notes that an operation begins, and returns its number for end(). `algorithm` is a short name
@@ -44,8 +44,9 @@ class FlightRecorder {
     record.ended = true;
     record.result = result;
   }
-  /// For operations that choose their algorithm while they run. `brief`: the operation is very
-  /// short; reuses its start time as its end, which saves reading the clock.
+  /// As end() above, for operations that choose their algorithm while they run. If `brief`, the
+  /// operation was very short: the recorder uses the start time as the end time, which saves
+  /// reading the clock.
   void end(std::uint64_t number, Code result, std::string_view algorithm, bool brief) {
     Record& record = records_[number % kOps];
     if (!brief) record.end = ticks();
@@ -55,13 +56,13 @@ class FlightRecorder {
     will_write(reinterpret_cast<std::byte*>(&records_[begun_ % kOps]), sizeof(Record));
   }
 
-  /// A text that describes the last operation; "no operation" if there is none.
+  /// Returns a text that describes the last operation, or "no operation".
   std::string last() const {
     return begun_ == 0 ? "no operation" : to_string(records_[(begun_ - 1) % kOps].call);
   }
-  /// The beginning of the files' names.
+  /// The names of the files begin with this text.
   static constexpr std::string_view kPrefix = "hccl-flight-";
-  /// Removes the oldest of this user's records in the directory until this many are left.
+  /// Removes this user's oldest records from the directory until `number` are left.
   static void keep_latest(const std::string& directory, std::size_t number);
   /// Writes the recorded operations as JSON, oldest first. kOpenFileFailure names the path.
   Status dump(const std::string& path, const std::string& communicator, int rank, int size,
@@ -83,13 +84,13 @@ class FlightRecorder {
     std::uint8_t algorithm_size = 0;
     bool ended = false;
   };
-  /// The time of this count of ticks, in microseconds since 1970.
+  /// Converts a count of ticks to microseconds since 1970.
   std::int64_t microseconds(std::uint64_t at) const;
 
   Clock::time_point began_;
   std::uint64_t began_ticks_;
-  // Mapped pages go back to the system when the communicator ends. An allocator would keep them,
-  // and fragment its memory.
+  // Mapped pages go back to the system when the communicator ends. An allocator would keep this
+  // memory, and its heap would become fragmented.
   Pages pages_;
   Record* records_;
   std::uint64_t begun_ = 0;

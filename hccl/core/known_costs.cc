@@ -11,7 +11,8 @@
 namespace hccl::core {
 namespace {
 
-/// The most bytes of an offer. The rest of rank 0's blob is for paths and the configuration.
+/// The most bytes of an offer. The offer is part of a blob; the rest of the blob is for paths and
+/// the configuration.
 constexpr std::size_t kOfferBytes = join::World::kBlobCap - 16384;
 constexpr std::size_t kPathCap = 4096;
 
@@ -28,7 +29,7 @@ std::string KnownCosts::offer(const Config& config, const Logger& log) {
         "file to measure again",
         there.status().message());
   } else if (there.value()) {
-    // Entries of other machines stay in the file.
+    // Entries of other machines and other versions are not sent to the ranks.
     select::CostTable table = *there.value();
     std::erase_if(table.entries, [&](const select::CostEntry& each) {
       return each.key.cpu != cpu || each.key.library != HCCL_VERSION_TEXT;

@@ -1,5 +1,6 @@
-// The costs that the communicators of one tree know: rank 0 reads the table from HCCL_TUNE_FILE and
-// sends it to all ranks, so that all ranks choose alike, even if some ranks cannot see the file.
+// The costs that a world and its groups know: rank 0 reads the table from HCCL_TUNE_FILE and sends
+// the table to all ranks. So all ranks choose the same algorithms, even if some ranks cannot see
+// the file.
 #pragma once
 
 #include <memory>
@@ -22,17 +23,20 @@ class KnownCosts {
   /// kInternal: the data does not come from offer(). kNotSupport: the plugin for files is missing.
   static Result<std::shared_ptr<KnownCosts>> accept(std::string_view offer);
 
-  /// The key under which measurements on these ranks are stored. `hosts`: of each rank.
+  /// The key under which measurements on these ranks are stored. `hosts`: the number of each rank's
+  /// host.
   select::CostKey key(const std::vector<int>& hosts, std::string_view transport, bool shared_cores,
                       bool kernel_copies) const;
   /// Null if the key has no entry.
   const select::CostEntry* find(const select::CostKey& key) const { return table_.find(key); }
-  /// Whether a file is named and usable, and lacks costs of this kind for the key.
+  /// Whether a usable file is named that lacks costs for the key: costs inside a host if `local`,
+  /// else costs of messages.
   bool wants(const select::CostKey& key, bool local) const;
-  /// Adds the entry here. Rank 0 also writes it to the file, or warns.
+  /// Adds the entry to this table. Rank 0 also writes the entry to the file, or logs a warning.
   void add(const select::CostEntry& entry, bool is_root, const Logger& log);
 
-  /// The costs of messages that were measured for the key, or else for the nearest key, if any.
+  /// The costs of messages that a communicator uses: those measured for its key, or else for the
+  /// nearest key.
   struct Use {
     const select::MessageCosts* messages = nullptr;
     std::string source;  ///< "default table", or "from /path (…)"

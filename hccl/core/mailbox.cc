@@ -1,4 +1,5 @@
-// The life of a mailbox: its thread, its callers, its end. mailbox_wire.cc has the messages.
+// Runs a mailbox's thread, serves its callers, and ends the mailbox. mailbox_wire.cc moves the
+// messages.
 #include "hccl/core/mailbox.h"
 
 #include <unistd.h>
@@ -12,11 +13,11 @@
 namespace hccl::core {
 namespace {
 
-// The bytes that all peers together may send to a rank before its receives.
+// The most bytes that all peers together may send to a rank before the rank posts its receives.
 constexpr std::uint64_t kEagerTotal = std::uint64_t{4} << 20;
 constexpr std::uint64_t kLeastWindow = std::uint64_t{32} << 10;
 constexpr std::uint64_t kMostWindow = std::uint64_t{512} << 10;
-// In this time ranks that are all there open the mesh.
+// If all ranks are present, the mesh opens within this time.
 constexpr std::chrono::seconds kOpensIn{1};
 
 std::uint64_t window_among(int size) {
@@ -126,7 +127,7 @@ void Mailbox::post(const MessagePtr& message) {
 }
 
 // For the handler of an exception. The state of messages is unknown after the exception, so the
-// caller must fail all messages before it unlocks.
+// caller must fail all messages before the mutex is unlocked.
 void Mailbox::give_up() noexcept {
   Status why = caught();
   try {
@@ -149,7 +150,7 @@ void Mailbox::start() {
 
 Status Mailbox::open() {
   HCCL_ASSIGN_OR_RETURN(Opened opened, open_(ended_));
-  // All allocations come first, so that mesh_ is never set while a peer's record is missing.
+  // All allocations come first, so that mesh_ is set only when all peers have a record.
   auto sleeper = std::make_unique<MailboxSleeper>(opened.mesh->sleeper(), mutex_);
   std::vector<std::unique_ptr<PeerRecord>> peers;
   for (int peer = 0; peer < size_; ++peer) {
@@ -177,9 +178,10 @@ Status Mailbox::open() {
   return {};
 }
 
-// Without memory all messages fail, on all ranks. The other ranks may have no link to this rank
-// yet, so the end of links cannot inform them. Therefore the root informs them, before this rank's
-// callers get the failure and may leave the communicator.
+// If this rank lacks memory, all messages of the communicator fail, on all ranks. Other ranks may
+// have no link to this rank yet, so closing links is not enough to inform them. Therefore broken_
+// tells the root, which informs all ranks. This happens before this rank's callers get the failure,
+// because they may then leave the communicator.
 void Mailbox::run() {
   try {
     serve();
@@ -203,8 +205,8 @@ void Mailbox::serve() {
   if (const Status opened = open(); !opened.ok()) {
     ended_.raise(opened);
   } else {
-    // Aborts and new data end a nap. The deadline of a peer's verdict ends no nap, because naps are
-    // short.
+    // Aborts and new data end a nap. A verdict's deadline does not end a nap; naps are short enough
+    // for that.
     constexpr std::chrono::milliseconds kNap{250};
     const Waiter waiter{.policy = {.spin = std::chrono::nanoseconds(0), .longest_nap = kNap}};
     static_cast<void>(waiter.until(
@@ -223,7 +225,7 @@ void Mailbox::end(const Status& why) {
   MutexLock lock(mutex_);
   if (mesh_ != nullptr) mesh_->abort(ended_.reason());
   if (sleeper_ != nullptr) sleeper_->ring();
-  // The thread, if there is one, calls the callbacks, because this caller may hold locks.
+  // If the thread runs, the thread calls the callbacks, because this caller may hold locks.
   if (!running_) poll(lock);
 }
 
@@ -280,7 +282,8 @@ bool Mailbox::poll(MutexLock& lock) {
   return moved;
 }
 
-// One thread at a time runs callbacks, because a callback may post messages that are done at once.
+// Only one thread at a time runs callbacks. A callback may post messages that are done at once; the
+// loop runs their callbacks, too.
 void Mailbox::run_callbacks(MutexLock& lock) {
   if (settled_.empty()) return;
   bell_.ring();
@@ -304,9 +307,9 @@ void Mailbox::settle(const MessagePtr& message, Status status) noexcept {
   settled_.splice(settled_.end(), live_, message->place_);
 }
 
-// Parts of messages may be in transfer in callers' memory, so the mesh ends them first. After that,
-// nothing is allocated. After an exception, the results of the transfers are unknown and are not
-// read.
+// Transfers may still use callers' memory, so first the mesh ends the transfers. After that,
+// nothing is allocated. After an exception, the results of the transfers are unknown, so they are
+// not read.
 void Mailbox::fail_all() {
   if (failed_) return;
   const Status why = ended_.reason();
@@ -326,8 +329,8 @@ void Mailbox::fail_all() {
   if (sleeper_ != nullptr) sleeper_->ring();  // wakes the thread, which then ends
 }
 
-// A closed link may be a consequence of another rank's death. The root gets time to name the
-// culprit, which ends the mailbox. Otherwise the peer has left.
+// A link may have closed because another rank died. Until the deadline `verdict` the root may name
+// that rank, which ends the mailbox. Otherwise the peer has left, and the message fails with `why`.
 void Mailbox::fail_later(const MessagePtr& message, const Status& why, Deadline verdict) {
   delayed_failures_.push_back({message, why, verdict});
 }

@@ -1,11 +1,12 @@
 // Messages between the ranks of a communicator, matched by tag. Any thread may send or receive at
-// any time: messages have no place in the order of operations, and have a mesh of their own. The
-// mesh is opened when some rank has the first message. From then on, one thread on each rank moves
+// any time: messages are independent of the order of operations, and use a mesh of their own. The
+// mesh is opened when any rank posts its first message. From then on, one thread on each rank moves
 // messages.
 //
-//   eager        a header, and the bytes with or right behind it, while the receiver has room:
-//                the sender has credit for bytes that wait there for a receive
-//   rendezvous   a header that asks; the receiver answers when the receive is posted; the bytes
+//   eager        for short messages: the sender sends a header with the bytes in it or right after
+//                it. The bytes may wait at the receiver, so the sender must have credit for them.
+//   rendezvous   for others: the sender sends a header that asks, the receiver answers when its
+//                program has posted the receive, and the sender sends the bytes.
 #pragma once
 
 #include <sys/types.h>
@@ -64,11 +65,11 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     std::unique_ptr<transport::Mesh> mesh;
     std::map<int, Status> absent;  ///< the ranks that the mesh does not connect, and why
   };
-  /// Opens the mesh, together with the other ranks; ends early if the flag is raised.
+  /// Opens the mesh, together with the other ranks. Returns early if the flag is raised.
   using Open = std::function<Result<Opened>(const AbortFlag&)>;
-  /// The mailbox's thread calls it if this rank lacks the memory to go on.
+  /// The mailbox's thread calls this function if this rank lacks the memory to go on.
   using Broken = std::function<void(const Status&)>;
-  /// `name`: of the communicator, for texts. `policy`: how callers wait.
+  /// `name` is the communicator's name, for texts. `policy` says how callers wait.
   Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log,
           Broken broken = {});
   Mailbox(const Mailbox&) = delete;
@@ -84,12 +85,13 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   MessagePtr recv(int source, std::int32_t tag, void* data, std::uint64_t bytes,
                   Message::Done done);
 
-  /// Opens the mesh on a thread of its own, once.
+  /// At the first call, starts the mailbox's thread, which opens the mesh.
   void start();
-  /// Fails all messages, now and from now on. Any thread; does not block.
+  /// Fails all present and future messages. Any thread may call. Does not block.
   void end(const Status& why);
-  /// As end(), but has no effect once the mesh is open. First gives an opening that is under way a
-  /// second to succeed. True if this rank was opening the mesh: the other ranks wait for this rank.
+  /// As end(), but has no effect once the mesh is open. If the mesh is being opened, first waits up
+  /// to a second for the result. Returns true if this rank was still opening the mesh: then the
+  /// other ranks wait for this rank.
   bool end_opening();
   /// After end(): ends the thread and the mesh.
   void stop() HCCL_UNCHECKED;  // a forked child takes no lock
@@ -102,7 +104,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   struct Header {
     HeaderKind kind = HeaderKind::kEager;
     std::int32_t tag = 0;
-    std::uint64_t bytes = 0;  // of the message; kRefuse: of the receive; kCredit: returned
+    std::uint64_t bytes = 0;  // size of the message; kRefuse: the receive's; kCredit: the credit
     std::uint64_t id = 0;     // number of the send that asks
     std::array<std::byte, kInline> data{};
   };
@@ -113,13 +115,13 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     Header header;
     std::function<void(Status)> then;
   };
-  /// A message that has come before its receive.
+  /// A message from a peer that has reached this rank.
   struct Arrival {
     int source = 0;
     std::int32_t tag = 0;
     std::uint64_t bytes = 0;
     std::uint64_t id = 0;                 // for rendezvous: number of the send
-    MessagePtr sender;                    // for a message of this rank to itself
+    MessagePtr sender;                    // the send, for a message of this rank to itself
     std::unique_ptr<std::byte[]> buffer;  // for eager messages
     bool eager = false;
     bool here = false;     // the bytes are in the buffer

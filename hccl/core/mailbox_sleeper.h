@@ -31,14 +31,16 @@ class MailboxSleeper final : public Sleeper {
     both_ = std::move(both).value();
   }
 
-  /// A caller has begun a transfer: naps become short. A sleep on the mesh's descriptors needs no
-  /// ring, because the mesh's events end it. For callers with the mutex.
+  /// Says that a caller has begun a transfer, so that naps become short. A sleep on the mesh's
+  /// descriptors needs no ring, because events of the mesh end the sleep. The caller holds the
+  /// mutex.
   void begun() {
     if (both_ == nullptr) nap_.ring();
   }
   /// Any thread may call.
   void ring() { both_ != nullptr ? both_->ring() : nap_.ring(); }
-  /// Data has moved, so naps become short again. For the thread that sleeps.
+  /// Says that data has moved, so that naps become short again. Only the thread that sleeps calls
+  /// this.
   void moved() { nap_.moved(); }
 
   std::uint32_t prepare() override {

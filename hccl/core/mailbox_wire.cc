@@ -1,4 +1,5 @@
-// The messages of a mailbox: matching, eager and rendezvous, credit. mailbox.h has the protocol.
+// Moves the messages of a mailbox: matching, eager and rendezvous messages, credit. mailbox.h
+// describes the protocol.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -12,11 +13,11 @@ constexpr std::uint32_t kHeaders = 0, kEagerBytes = 1, kAskedBytes = 2;  // lane
 constexpr std::uint64_t kEagerLimit = std::uint64_t{16} << 10;
 // An eager message takes this many bytes of the sender's credit, besides its own size.
 constexpr std::uint64_t kCost = 64;
-// The limits of the transports are higher.
+// The most bytes of one transfer. Every transport can move more at once.
 constexpr std::uint64_t kPiece = std::uint64_t{256} << 20;
 constexpr std::chrono::seconds kPeerVerdictTime{2};
-// The most rendezvous messages from one rank that may wait on another rank for their receives. So
-// many messages need 40 MB.
+// The most rendezvous messages from one rank that may wait on another rank for their receives. This
+// number of messages needs 40 MB.
 constexpr std::size_t kAskCap = std::size_t{1} << 18;
 
 }  // namespace
@@ -88,7 +89,7 @@ void Mailbox::post_recv(const MessagePtr& message) {
   receives_[message->tag_].push_back(message);
 }
 
-// If all other ranks are gone, the record of one of them; else null.
+// If all other ranks are gone, returns the record of one of them; otherwise null.
 const Mailbox::PeerRecord* Mailbox::last_gone() const {
   const PeerRecord* last = nullptr;
   for (const auto& each : peers_) {
@@ -126,7 +127,7 @@ Status Mailbox::too_many(int dest) const {
                                     std::to_string(dest) + " wait for their receives already");
 }
 
-// Matches a message that came with its receive.
+// Matches a message that has come with the receive for the message.
 void Mailbox::match(const ArrivalPtr& arrival, const MessagePtr& receive) {
   receive->peer_ = arrival->source;
   const bool fits = arrival->bytes == receive->bytes_;
@@ -229,8 +230,8 @@ void Mailbox::listen(int peer) {
 
 void Mailbox::take(int peer) {
   const Header header = peers_[static_cast<std::size_t>(peer)]->header;
-  // Posts the receive of the peer's next header before it asks for bytes of this message: the
-  // header follows those bytes.
+  // Posts the receive of the peer's next header first. That header follows the bytes of this
+  // message, so the receive is ready when the header arrives.
   listen(peer);
   switch (header.kind) {
     case HeaderKind::kEager:
@@ -268,7 +269,8 @@ void Mailbox::take_eager(int peer, const Header& header) {
   if (receive == nullptr) arrivals_[header.tag].push_back(arrival);
 }
 
-// Receives into the receive's buffer, if the receive is posted and fits; else into a new buffer.
+// Receives the bytes of an eager message: into the buffer of `receive` if there is one of the right
+// size, otherwise into a new buffer.
 void Mailbox::take_payload(const ArrivalPtr& arrival, const MessagePtr& receive) {
   const bool direct = receive != nullptr && receive->bytes_ == arrival->bytes;
   if (direct) {

@@ -1,4 +1,4 @@
-// A communicator and this rank's place in it: all that stays the same while the communicator lives.
+// The constant data of a communicator: its ranks, this rank's number among them, and its settings.
 #pragma once
 
 #include <memory>
@@ -21,10 +21,10 @@ class Siblings;
 
 namespace hccl::core {
 
-/// The identity of something that belongs to `parent`; the same on all ranks.
+/// Derives an identity for the part `what` of `parent`. All ranks get the same identity.
 Uuid identity(const Uuid& parent, std::string_view what);
-/// The scope of the messages with tags of a communicator: the key by which its ranks find who opens
-/// connections for these messages.
+/// The scope of a communicator's messages with tags. Ranks use the scope as a key to summon each
+/// other when one rank opens connections for these messages.
 Uuid messages_of(const Uuid& communicator);
 
 struct Membership {
@@ -46,7 +46,8 @@ struct Membership {
   int of_world(int peer) const { return ranks[static_cast<std::size_t>(peer)]; }
   /// Whether this is the communicator of all ranks that joined, not a group.
   bool is_world() const { return id == identity(control->info().id, "world"); }
-  /// Whether groups of the ranks can be made: this is the world, or shrink() made it.
+  /// Whether groups of the ranks can be made. Only the world and communicators from shrink() have
+  /// groups.
   bool has_groups() const { return shrunk || is_world(); }
 };
 

@@ -72,7 +72,7 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
   auto mesh = transport::open(is_.config.transport, args);
   if (mesh.ok()) return mesh;
   // If a process lacks memory or descriptors, the transport has told all ranks, and some ranks may
-  // have ended because of that. Their end does not replace the reason.
+  // have ended because of that. The error must report the lack, not the end of these ranks.
   const Status& failed = mesh.status();
   const bool lack = failed.code() == Code::kSyscall || failed.code() == Code::kOom;
   const bool own = failed.culprit() == Status::kNobody || failed.culprit() == is_.rank;
@@ -85,8 +85,8 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
   return why;
 }
 
-// Opens shared memory of the ranks of a host. On one host the ranks decide alone. On several hosts
-// all ranks must agree, because a mesh opens for all ranks of a host or for none.
+// Opens the memory that the ranks of a host share. With one host, each rank decides by itself. With
+// several hosts, all ranks must agree on whether all hosts have such memory.
 Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh, Waiter waiter,
                                                           Deadline deadline) {
   std::unique_ptr<exec::LocalEngine> engine;
@@ -131,7 +131,7 @@ Result<Mailbox::Opened> Opening::mailbox(const AbortFlag& abort) const {
   }
   args.abort = &abort;
   args.key = derive(is_.control->info().secret, "mailbox " + std::string(view(is_.id)));
-  args.all_links = true;  // a mailbox waits for messages of any rank, and must see each rank's end
+  args.all_links = true;  // any rank may send a message, and each rank's end must be noticed
   args.exchange = [&, number = 1](const std::string& mine, Deadline until) mutable {
     return gather("mailbox exchange " + std::to_string(number++), here, mine, until, abort);
   };

@@ -1,4 +1,4 @@
-// Opens the parts that a communicator needs, together with its other ranks.
+// Opens the parts of a communicator, such as its mesh. All ranks open them together.
 #pragma once
 
 #include <functional>
@@ -18,25 +18,26 @@ namespace hccl::core {
 /// All steps are collective, and all ranks take them in this order. Used by one thread at a time.
 class Opening {
  public:
-  /// Both must outlive the object.
+  /// Both arguments must outlive the object.
   Opening(const Membership& is, Failure& failure) : is_(is), failure_(failure) {}
 
-  /// Compares the configurations of all ranks; kPara: they differ. Finds absent ranks before a
-  /// transport waits for them in exchanges of its own. Rank 0 of the world adds its costs.
+  /// Compares the configurations of all ranks; kPara: they differ. The comparison finds absent
+  /// ranks early, before a transport waits for them. Rank 0 of the world adds its costs.
   Status compare_configurations(Selection& selection, Deadline deadline);
-  /// `waits` is called every 0.4 s while other ranks are late.
+  /// Opens the mesh for operations. `waits` is called every 0.4 s while other ranks are late.
   Result<std::unique_ptr<transport::Mesh>> mesh(Deadline deadline, std::function<void()> waits);
-  /// Opens the engine for the ranks of this host. Null if they share no memory, or if there are
-  /// several hosts and some host's ranks share no memory. `waiter`: for each of its operations.
+  /// Opens the engine for the ranks of this host. Returns null if the ranks of any host share no
+  /// memory, or if there are several hosts and Placement::even_hosts is the number of ranks. The
+  /// engine uses `waiter` in each operation.
   Result<std::unique_ptr<exec::LocalEngine>> local(transport::Mesh& mesh, Waiter waiter,
                                                    Deadline deadline);
-  /// Opens the mailbox's own mesh, which shares no memory of the host, without the ranks that have
-  /// left. A rank that needs the mesh summons the others. May run beside the other steps.
+  /// Opens the mailbox's own mesh, which uses no shared memory, among the ranks that have not left.
+  /// A rank that needs the mesh summons the other ranks. May run at the same time as other steps.
   Result<Mailbox::Opened> mailbox(const AbortFlag& abort) const;
 
  private:
   transport::OpenArgs arguments(Deadline deadline) const;
-  /// Exchanges one text of each of these world ranks through the root.
+  /// Exchanges texts through the root: one text from each of these world ranks.
   Result<std::vector<std::string>> gather(const std::string& what, const std::vector<int>& ranks,
                                           const std::string& mine, Deadline deadline,
                                           const AbortFlag& abort,

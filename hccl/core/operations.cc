@@ -13,9 +13,8 @@ namespace {
 
 constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
 
-// The longest time from the deadline of an operation, or a failure of the communicator, to the
-// operation's end, even on a busy machine. The time includes the wait for the root's
-// verdict.
+// Even on a busy machine an operation ends within these times after its deadline, or after a
+// failure of the communicator. The times include the wait for the root's verdict.
 constexpr std::chrono::seconds kEndAfterDeadline{5};
 constexpr std::chrono::seconds kEndAfterFailure{2};
 
@@ -37,7 +36,7 @@ Operations::Operations(const Membership& is, const RunSettings& settings, Openin
 Status Operations::run(const Call& call) {
   if (const WorkQueue::Turn turn(queue_); turn) return execute(call);
   if (queue_.runs_here()) return refused_inside();
-  // A copy, because the thread may leave the call by longjmp.
+  // The function gets a copy of the call, because the thread may leave run() by longjmp.
   return queue_.wait(queue_.defer([this, call] { return execute(call); }));
 }
 
@@ -114,8 +113,8 @@ Status Operations::execute(const Call& call, bool scaled) try {
   recorder_.end(number, status.code(), choice == nullptr ? "local" : choice->algorithm->name,
                 local_->quick());
   if (!status.ok()) {
-    // All ranks know of the refusal and no longer use each other's buffers, so the communicator
-    // goes on.
+    // If only the kernel has refused to copy, all ranks know this and no longer use each other's
+    // buffers, so the communicator goes on.
     if (!selection_.lost_kernel_copies(*local_) || failure_.raised()) {
       return failure_.fail(std::move(status), envelope);
     }
@@ -147,8 +146,8 @@ Status Operations::execute_remotely(const Call& call, std::uint64_t sequence, bo
   return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
 }
 
-// Opens the group at its first operation. While other ranks are late, the root compares a
-// collective (`all`) with their calls, as for a running collective.
+// Opens the group at its first operation. If `all`, the call is a collective. While other ranks are
+// late, the root compares this call with their calls, as for a running collective.
 Status Operations::open_for(const Envelope& call, bool all) {
   const NotCancelled not_cancelled;
   std::vector<int> others = is_.ranks;
@@ -273,8 +272,9 @@ void Operations::stalled(const WaitingCall& pending) {
   is_.control->stalled(is_.id, pending.sequence, pending.call, awaited);
 }
 
-// Each order of messages has its own scope, made from the pair of ranks, the direction, and which
-// of the two ranks waits. The first half of each scope is that of the communicator (see Failure).
+// Each ordered sequence of messages has its own scope. The scope depends on the pair of ranks, the
+// direction, and on which of the two ranks waits. Its first half equals the first half of the
+// communicator's id (see Failure).
 Uuid Operations::scope_of(const exec::Transfer& message, bool receiver_waits) const {
   const auto me = static_cast<std::uint32_t>(is_.rank);
   const auto peer = static_cast<std::uint32_t>(message.peer);
@@ -300,8 +300,8 @@ void Operations::refused(std::vector<exec::Transfer> messages, const std::string
     for (const exec::Transfer& each : messages) {
       if (each.peer == is_.rank) continue;
       const auto& numbers = each.sending ? sends_ : recvs_;
-      // Either end may be the one that waits. If both ranks have refused equally often, there is no
-      // error.
+      // The peer or this rank may be the rank that waits, so both scopes are told. If both ranks
+      // have refused equally often, there is no error.
       for (const bool receiver_waits : {false, true}) {
         is_.control->refused(scope_of(each, receiver_waits),
                              numbers[static_cast<std::size_t>(each.peer)] + 1, text);

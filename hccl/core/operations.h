@@ -26,17 +26,17 @@ namespace hccl::core {
 
 class Operations {
  public:
-  /// All but `parent` must outlive the object. `parent`: as for Selection.
+  /// All arguments except `parent` must outlive the object. `parent`: as for Selection.
   Operations(const Membership& is, const RunSettings& settings, Opening& opening, Failure& failure,
              const Selection* parent);
 
   /// Opens the meshes and engines. Collective. `waits` is called while other ranks are late.
   Status open(Deadline deadline, const std::function<void()>& waits = {});
-  /// Whether the communicator has everything that operations need. A group may get it with its
-  /// first operation. Any thread.
+  /// Whether the communicator has everything that operations need. An idle group opens only with
+  /// its first operation. Any thread may call.
   bool is_open() const { return open_.load(std::memory_order_acquire); }
-  /// The possible algorithms of an operation, the chosen one, and predicted times; see Selection.
-  /// May be called once the communicator is open.
+  /// The choices of algorithms, and predicted times. See Selection. May be called once the
+  /// communicator is open.
   Selection& selection() { return selection_; }
   const Selection& selection() const { return selection_; }
   /// The name of the transport; "" before the communicator is open.
@@ -47,31 +47,32 @@ class Operations {
   Status run(const Call& call);
 
   /// The queue that keeps operations in order. An operation on a stream takes its place in the
-  /// queue when it is issued, and runs when its stream comes to it.
+  /// queue when the operation is issued, and runs when the stream reaches the operation.
   WorkQueue& queue() { return queue_; }
   /// As run(call), at the reserved place.
   Status run(const Call& call, const WorkQueue::Ticket& place);
 
-  /// Runs `before`, the call and, if the call succeeded, `after` on the communicator's worker
-  /// thread, or, if `deferred`, inside wait().
+  /// Runs `before`, then the call, then, if the call succeeded, `after`. They run on the
+  /// communicator's worker thread or, if `deferred`, inside wait().
   WorkQueue::Ticket submit(const Call& call, bool deferred, std::function<void()> before,
                            std::function<void()> after);
 
-  /// Runs sends and receives together: those with one peer in one direction in their order, the
+  /// Runs sends and receives together. Those with the same peer and direction run in order, all
   /// others concurrently. exec::pair_self() must hold. Fills in the sequence numbers of the
   /// transfers.
   Status exchange(std::span<exec::Transfer> transfers);
   /// As exchange(transfers), at the reserved place.
   Status exchange(std::span<exec::Transfer> transfers, const WorkQueue::Ticket& place);
 
-  /// A call in place of the next collective was refused, before it took a number. Tells the other
-  /// ranks if they wait for this rank. `text` has the function and the reason.
+  /// Tells the other ranks, if they wait for this rank, that this rank's call in place of the next
+  /// collective was refused. The refused call took no number. `text` has the function and the
+  /// reason.
   void refused(const std::string& text);
-  /// As refused(text), for messages, which have an order of their own. Tells each peer that waits
-  /// for the next message from, or to, this rank.
+  /// As refused(text), for sends and receives, which have a separate order. Tells each peer that
+  /// waits for the next message from or to this rank.
   void refused(std::vector<exec::Transfer> messages, const std::string& text);
 
-  /// The queue of submitted calls; the calls run the operations.
+  /// The queue of the calls of HcclSubmit, which in turn run operations.
   const std::shared_ptr<WorkQueue>& requests() { return requests_; }
 
   /// Ends the running operation and all later operations with this reason.
@@ -82,7 +83,7 @@ class Operations {
  private:
   // ---- Running, on the thread whose turn it is in the queue ----
   Status open_for(const Envelope& call, bool all);
-  /// `scaled`: the inputs have been multiplied by scale.before.
+  /// `scaled` is true if the inputs have already been multiplied by scale.before.
   Status execute(const Call& call, bool scaled = false);
   Status execute_scaled(Call call);
   Status execute_remotely(const Call& call, std::uint64_t sequence, bool strict);
@@ -102,7 +103,7 @@ class Operations {
   Opening& opening_;
   Failure& failure_;
   FlightRecorder& recorder_;
-  std::chrono::milliseconds local_timeout_;  // the timeout that local_ has now
+  std::chrono::milliseconds local_timeout_;  // the timeout that local_ uses now
 
   // Parts that run operations.
   std::atomic<bool> open_ = false;  // set by the thread that runs operations

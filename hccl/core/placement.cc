@@ -42,8 +42,8 @@ Placement::Placement(const std::vector<join::Member>& members, const std::vector
     return members[static_cast<std::size_t>(world_rank)];
   };
   const auto machine = join::machine_of(member(ranks[static_cast<std::size_t>(rank)]).host);
-  // Containers are separate hosts but share the machine's cores, so their ranks count, too. All
-  // ranks of a machine get the same numbers.
+  // Containers on one machine are separate hosts but share its cores, so the ranks of all its
+  // containers count. All ranks of a machine get the same numbers.
   std::vector<std::string> masks;
   for (const int each : ranks) {
     if (join::machine_of(member(each).host) == machine) masks.push_back(member(each).cores);
@@ -60,8 +60,8 @@ Placement::Placement(const std::vector<join::Member>& members, const std::vector
   crowded = masks.size() > kCrowd * cores;
   if (policy.shared_cores && masks.size() == ranks.size()) order = join::cores_in_turn(masks);
   policy.spin = spin.value_or(kSpin);
-  // The worker spins only if worker and caller each have a core. Otherwise the worker would take
-  // the core from the caller, which computes.
+  // A worker thread spins only if every worker and every caller has a core. Otherwise a spinning
+  // worker would take the core from a caller that computes.
   worker_policy = policy;
   if (!spin && 2 * masks.size() > cores) worker_policy.spin = std::chrono::nanoseconds(0);
 }

@@ -16,13 +16,13 @@ namespace hccl::core {
 namespace {
 
 constexpr std::chrono::milliseconds kLocalBudget{50};
-/// The time for measuring messages for HCCL_TUNE_FILE, once for a machine. With joining and the
-/// last operation the measurement takes less than a second.
+/// The time limit for measuring messages for HCCL_TUNE_FILE, once for a machine. The measurement,
+/// with joining and the last operation, takes less than a second.
 constexpr std::chrono::milliseconds kMessagesBudget{600};
 
-/// The first number of the trials of a probe. Each scope has a range of numbers, because each host
-/// makes as many trials as its time permits. `scope` is the index of the host for a probe inside a
-/// host, and the number of ranks, which is no host's index, for a probe between hosts.
+/// The first sequence number of a probe's trials. Hosts make different numbers of trials, so each
+/// scope has a separate range of numbers. For a probe inside a host, `scope` is the host's index.
+/// For a probe between hosts, `scope` is the number of ranks, which is no host's index.
 std::uint64_t trials_of(int scope) { return kTrials + (static_cast<std::uint64_t>(scope) << 32); }
 
 std::uint32_t mark_of(const schedule::Choice& choice) {
@@ -95,7 +95,8 @@ Status Selection::accept(std::string_view offer) {
 Status Selection::open(const Engines& engines, const Waiter& limits) {
   if (known_ == nullptr) known_ = std::make_shared<KnownCosts>();
   const bool alone = engines.local != nullptr && engines.two_level == nullptr;
-  // kernel_copies counts only on one host, where all ranks know the same value.
+  // The key uses kernel_copies only if there is one host, because only the ranks of one host know
+  // the same value.
   const select::CostKey key =
       known_->key(is_.placement.hosts, engines.transport, is_.placement.any_shared_cores,
                   alone && engines.local->topology().kernel_copies);
@@ -151,7 +152,8 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
     return select::fit(select::local_preset(topology, far),
                        select::local_preset(measured_->topology, far), measured_->costs.curves);
   }
-  // If many ranks share a core, a probe takes long and measures only how the kernel schedules them.
+  // If many ranks share a core, a probe takes long and measures only how the kernel schedules the
+  // ranks.
   const bool wanted = is_.is_world() && known_->wants(key, engines.two_level == nullptr);
   if (topology.ranks == 1 || (is_.placement.crowded && !wanted)) {
     return select::local_preset(topology, false);
@@ -209,8 +211,8 @@ const schedule::Choice& Selection::choose(const Call& call, bool strict) {
   schedule::Choice& choice = chosen.choice;
   const bool rounds = select::rounds(call);
   if (chosen.bytes != bytes || chosen.strict != strict || chosen.rounds != rounds) {
-    // Direct exchange alone folds all contributions at once and in rank order, as local algorithms
-    // do.
+    // Strict mode needs all contributions folded at once and in rank order. Local algorithms do
+    // that; of the remote algorithms only "direct" does.
     choice = choose_remote(
         call.op, bytes, strict ? "direct" : is_.config.algorithm_for(to_string(call.op)), rounds);
     if (strict) choice.reason = "HCCL_DETERMINISTIC is strict";
@@ -250,8 +252,8 @@ void Selection::ran_between(const Call& call, const schedule::Choice& choice) {
                 choice.algorithm->name, choice.depth, choice.reason, source_);
 }
 
-// Whether this choice differs from the last choice logged for similar sizes. Records the choice as
-// logged.
+// Returns whether this choice differs from the choice that was last logged for similar sizes.
+// Records this choice as logged.
 bool Selection::is_news(std::array<std::uint32_t, 65>& told, std::uint64_t bytes,
                         std::uint32_t mark) {
   return std::exchange(told[static_cast<std::size_t>(std::bit_width(bytes))], mark) != mark;
@@ -264,8 +266,8 @@ std::string Selection::algorithm(Op op) const {
 
 // ---- predictions and descriptions ----
 
-// For an allgather the vector is all inputs. For other operations its length is that of the longest
-// input.
+// For an allgather the vector consists of all inputs. For other operations the vector is as long as
+// the longest input.
 std::uint64_t Selection::vector_bytes(Op op, std::uint64_t input) const {
   return op == Op::kAllGather ? input * static_cast<std::uint64_t>(is_.size()) : input;
 }

@@ -1,5 +1,5 @@
-// The algorithms that a communicator runs: the choices of its selectors, remembered and logged with
-// HCCL_LOG=info, and the costs behind them.
+// Chooses the algorithms that a communicator runs: remembers the choices of its selectors, logs
+// them with HCCL_LOG=info, and holds the costs on which they depend.
 #pragma once
 
 #include <array>
@@ -50,23 +50,23 @@ class Selection {
 
   // ---- choosing; by the thread that runs operations ----
 
-  /// Whether the ranks run the operation by load and store. An algorithm that HCCL_ALGO names at
-  /// level 1 is a remote one.
+  /// Whether the ranks run the operation by load and store. They do not if HCCL_ALGO names an
+  /// algorithm at level 1, because such algorithms are remote.
   bool is_local(Op op) const { return local_ops_[index(op)]; }
   const schedule::Choice& choose(const Call& call, bool strict);
-  /// Records the algorithm of a finished local operation, or of the local part of an operation
-  /// between hosts.
+  /// Records the local algorithm of a finished operation, which may be the local part of an
+  /// operation between hosts.
   void ran(const Call& call, std::uint64_t sequence, const select::LocalChoice& choice);
   void ran_between(const Call& call, const schedule::Choice& choice);
-  /// Whether the kernel has refused, on all ranks of this host, to copy between the ranks in the
-  /// last operation. Later operations do without these copies.
+  /// Returns true if the kernel refused in the last operation to copy between the ranks of this
+  /// host. All ranks of the host return the same, and later operations avoid such copies.
   bool lost_kernel_copies(exec::LocalEngine& engine);
 
-  // ---- any thread, once it is open ----
+  // ---- any thread, once the selection is open ----
 
   /// The algorithm of the last collective of this kind; "" before the first.
   std::string algorithm(Op op) const;
-  /// Whether predict_ns() rests on measurements on ranks of this machine.
+  /// Whether predict_ns() uses costs that were measured on this machine.
   bool is_measured(Op op) const {
     return is_local(op) ? measured_.has_value() : messages_.has_value();
   }
@@ -125,7 +125,7 @@ class Selection {
   // does not repeat the choice.
   static constexpr std::size_t kRemembered = 8;
   std::array<std::array<Chosen, kRemembered>, select::kOps> chosen_;
-  // Names of algorithms. Each ends with a zero byte, as literals do.
+  // Names of the last algorithms. Each ends with a zero byte, as literals do.
   std::array<std::atomic<const char*>, select::kOps> last_{};
   // The last choice that was logged for each operation and power of two of bytes.
   std::array<std::array<std::uint32_t, 65>, select::kOps> told_{};

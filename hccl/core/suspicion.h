@@ -1,5 +1,6 @@
-// Logs a wait that goes on: the operation, and the ranks that it waits for. The first line comes
-// after two seconds, then one every half minute, so the log names late ranks long before a timeout.
+// Logs a long wait: the operation, and the ranks for which the operation waits. The first line
+// comes after two seconds, then one every half minute, so the log names late ranks long before a
+// timeout.
 #pragma once
 
 #include <string>
@@ -14,11 +15,12 @@ namespace hccl::core {
 /// For one thread at a time.
 class Suspicion {
  public:
-  /// `name`: of the communicator. `rank`: this rank's number in it.
+  /// `name` is the communicator's name, `rank` this rank's number in the communicator.
   Suspicion(Logger log, std::string name, int rank)
       : log_(std::move(log)), name_(std::move(name)), rank_(rank) {}
 
-  /// For Waiter::stalled: reports that the wait goes on. Another call starts another wait.
+  /// For Waiter::stalled: reports that the wait goes on. If `pending` names another call than
+  /// before, a new wait has begun.
   void report(const WaitingCall& pending, Deadline::Clock::time_point now = Deadline::Clock::now());
 
  private:

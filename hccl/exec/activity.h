@@ -16,11 +16,11 @@ class Activity {
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  /// Makes progress without blocking. A failure is final. Requests may still be under way after a
-  /// failure; Mesh::abort() ends them.
+  /// Makes progress without blocking. A failure is final. After a failure requests may still be
+  /// under way; Mesh::abort() ends these requests.
   virtual Status advance() = 0;
   virtual bool done() const = 0;
-  /// Adds the peers whose envelope has not arrived.
+  /// Adds to `peers` the peers whose envelope has not arrived.
   virtual void late(std::set<int>& peers) const = 0;
 };
 

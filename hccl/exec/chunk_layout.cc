@@ -34,7 +34,8 @@ ChunkLayout::ChunkLayout(const Call& call, int rank, int size, int chunks, bool 
       length_(length),
       parts_(std::max(1, chunks / blocks_of(call.op, size))),
       one_block_(blocks_of(call.op, size) == 1),
-      // All slots are as long as the longest chunk, so shorter chunks are not contiguous in slots.
+      // Every slot is as long as the longest chunk, so shorter chunks in adjacent slots are not
+      // contiguous.
       merge_chunks_(one_block_ && (!slots || length % static_cast<std::uint64_t>(parts_) == 0)),
       merge_blocks_(first == 0 && length == call.count && parts_ == 1) {
   const auto own = static_cast<std::uint64_t>(rank) * block_;

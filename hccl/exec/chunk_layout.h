@@ -1,9 +1,9 @@
-// The addresses of the chunks of one slice of a collective.
+// Computes the addresses of the chunks of one slice of a collective.
 //
 // The vector of a collective is `blocks` blocks of `block` elements: one block for allreduce,
 // reduce and broadcast, one block for each rank for other operations. The operation runs in slices.
-// A slice takes elements [first, first + length) of every block, and a schedule cuts each of those
-// parts into chunks / blocks chunks.
+// A slice takes elements [first, first + length) of every block. A schedule with `chunks` chunks
+// cuts each of these parts into chunks / blocks chunks.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,21 @@ namespace hccl::exec {
 
 class ChunkLayout {
  public:
-  /// `chunks`: chunks of the schedule, a multiple of the number of blocks (0 for a barrier).
-  /// `slots`: whether the schedule of some rank uses scratch slots.
+  /// `chunks` is the schedule's number of chunks, a multiple of the number of blocks (0 for a
+  /// barrier). `slots` is true if the schedule of any rank uses scratch slots.
   ChunkLayout(const Call& call, int rank, int size, int chunks, bool slots, std::uint64_t first,
               std::uint64_t length);
 
-  /// The length in bytes of a run of chunks. The chunks must lie in one block or be whole slices of
-  /// adjacent blocks.
+  /// The length in bytes of `count` chunks from `chunk` on. The chunks must lie in one block or be
+  /// whole slices of adjacent blocks.
   std::size_t bytes(int chunk, int count) const;
   /// The first byte of a chunk in the caller's buffers.
   const std::byte* in(int chunk) const;
   std::byte* out(int chunk) const;
 
-  /// How many of `count` adjacent chunks are contiguous in the vector and therefore travel as one
-  /// message. The number is the same on all ranks and does not depend on their buffers.
+  /// The number of chunks, of `count` adjacent chunks, that travel as one message because they are
+  /// contiguous in the vector. The number is the same on all ranks and does not depend on their
+  /// buffers.
   int run(int count) const;
 
   /// Bytes of the longest chunk.
@@ -51,7 +52,7 @@ class ChunkLayout {
   int parts_;  // chunks of one block
   bool one_block_;
   bool merge_chunks_;  // chunks of one block may travel together
-  bool merge_blocks_;  // a slice is the whole block, so blocks are contiguous
+  bool merge_blocks_;  // a slice is a whole block, so its parts are contiguous
 };
 
 /// Number of blocks of the operation's vector for this many ranks.

@@ -123,8 +123,8 @@ Status DirectV::check_hellos() {
   bool all = true;
   for (auto& peer : peers_) {
     const Status heard = check_hello(*peer);
-    // A peer with another call may break a connection. Then the different call is the cause, so
-    // report it first.
+    // A peer whose call differs may also break a connection. The different call is then the cause,
+    // so it is reported first.
     if (heard.code() == Code::kPara) return heard;
     if (broken.ok()) broken = heard;
     if (broken.ok() && peer->hello_out.done()) broken = peer->hello_out.status();
@@ -134,7 +134,8 @@ Status DirectV::check_hellos() {
   return broken;
 }
 
-// A slot is free for the next piece when its last piece has been folded.
+// Posts receives of further pieces. A slot is free for a new piece when the slot's previous piece
+// has been folded.
 void DirectV::post_pieces() {
   while (posted_ < pieces_ && posted_ < folded_ + kPieces) {
     for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -185,8 +186,8 @@ Status DirectV::advance() {
     for (auto& peer : peers_) {
       for (Flow* flow : {&peer->in, &peer->out}) {
         if (Status moved = flow->advance(mesh_); !moved.ok()) {
-          // A peer that made another call sends other sizes. Its envelope explains the failure
-          // better, so check it first.
+          // A peer that made another call sends other sizes. The peer's envelope explains the
+          // failure better, so check the envelopes first.
           HCCL_RETURN_IF_ERROR(check_hellos());
           return moved;
         }

@@ -1,5 +1,5 @@
-// Operations whose blocks differ in length, by direct exchange: every rank sends a block to every
-// other rank, all at once.
+// Runs operations whose blocks differ in length by direct exchange: every rank sends a block to
+// every other rank, all at once.
 #pragma once
 
 #include <memory>
@@ -13,17 +13,17 @@
 namespace hccl::exec {
 
 /// One run of reducescatterv, allgatherv or alltoallv. A reducing rank folds a piece of its block
-/// when the piece has arrived from all ranks. It folds all inputs at once in rank order, so the
+/// when the piece has arrived from all ranks. One fold takes all inputs in rank order, so the
 /// result does not depend on how the block is cut into pieces.
 class DirectV final : public Activity {
  public:
   explicit DirectV(transport::Mesh& mesh) : mesh_(mesh), agreement_(mesh) {}
 
-  /// Bytes of a piece that reducing ranks receive, chosen so that all staging stays within the
-  /// budget (except with so many ranks that pieces would be tiny). The result is the same on all
-  /// ranks.
+  /// Returns the length in bytes of the pieces that a reducing rank receives. All staging stays
+  /// within `staging_bytes`, except with so many ranks that pieces would be tiny. The result is the
+  /// same on all ranks.
   static std::size_t piece_bytes(std::size_t staging_bytes, int size);
-  /// Bytes of `staging` that begin() needs.
+  /// The number of bytes of `staging` that begin() needs.
   static std::size_t staging_wanted(const Call& call, std::size_t piece, int size);
 
   /// Starts a new run. The call's blocks and `barrier`, a schedule of this rank, must outlive the
@@ -35,7 +35,7 @@ class DirectV final : public Activity {
   void late(std::set<int>& peers) const override;
 
  private:
-  /// Pieces of one peer's input that are under way or wait to be folded.
+  /// The most pieces of one peer's input that may be under way or wait to be folded.
   static constexpr std::size_t kPieces = 2;
 
   struct PeerExchange {
@@ -66,7 +66,7 @@ class DirectV final : public Activity {
   std::size_t piece_ = 0;
   std::byte* staging_ = nullptr;
   const schedule::Schedule* barrier_ = nullptr;
-  // In rank order, beginning after this rank; kept between runs.
+  // In rank order, beginning with the rank after this rank; kept between runs.
   std::vector<std::unique_ptr<PeerExchange>> peers_;
   std::vector<const std::byte*> inputs_;
   std::size_t pieces_ = 0;  // pieces of this rank's block

@@ -14,9 +14,9 @@ namespace hccl::exec {
 
 namespace {
 
-// How a vector is cut into slices, and slices are spread over lanes.
+// How a vector is cut into slices, and how the slices are spread over lanes.
 struct Cut {
-  std::size_t message;  // most bytes of a message that is folded
+  std::size_t message;  // the most bytes of a message that is folded
   std::size_t folded;   // bytes of a lane's received messages that wait to be folded
   std::size_t lanes;
   std::uint64_t slices;
@@ -99,9 +99,9 @@ Status Executor::drive(std::span<Activity* const> activities,
   // Sends start before the links are polled.
   if (advance()) return failure;
   const auto ready = [&] {
-    // Repeat until nothing moves. A wait may sleep after any check, and data that the mesh already
-    // holds does not end the sleep. A wait may also check its condition once more before it
-    // returns, so after a failure no activity may advance again.
+    // Repeat until nothing moves. The waiter may sleep after this check, and data that the mesh
+    // already holds does not end the sleep. The waiter may also check once more before it returns,
+    // so no activity may advance after a failure.
     for (bool moved = true; failure.ok() && moved;) {
       moved = mesh_.progress();
       if (advance()) return true;
@@ -134,7 +134,7 @@ Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const W
 
 Status Executor::end(Status status) {
   if (!status.ok()) {
-    // Requests may be under way in the caller's memory, so they are aborted.
+    // Requests may still use the caller's memory, so abort the requests.
     mesh_.abort(status);
     mesh_.progress();
   }
@@ -192,7 +192,8 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     lanes_[s % lanes]->add(steps, layout(s), staging + stride * (s % lanes));
   }
   if (agree) {
-    // Data flows one way only. Without the barrier the first ranks would never learn of a mismatch.
+    // In this schedule data flows in one direction only. Without the barrier the first senders
+    // would never learn of a mismatch.
     const Call nothing;
     lanes_[lanes]->begin(kAgreementLane, nothing, mine);
     lanes_[lanes]->add(barrier_steps(),

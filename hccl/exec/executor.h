@@ -23,24 +23,24 @@ namespace hccl::exec {
 class DirectV;
 class Lane;
 
-/// Belongs to one communicator and is used by one thread at a time. It allocates staging memory, at
-/// most `staging_bytes`, in the first operation of a kind, and keeps it for the slots of schedules
-/// and for received messages that wait to be folded.
+/// Belongs to one communicator and is used by one thread at a time. The first operation of a kind
+/// allocates staging memory, at most `staging_bytes`, for the slots of schedules and for received
+/// messages that wait to be folded. The executor keeps this memory.
 class Executor {
  public:
-  /// `order`: as for make_rank_schedule(); the same on all ranks.
+  /// `order` is as for make_rank_schedule() and must be the same on all ranks.
   Executor(transport::Mesh& mesh, std::size_t staging_bytes, std::vector<int> order);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   /// Runs a collective to its end. kPara: the ranks' calls differ; kRemote: a rank died; kTimeout.
-  /// A failure aborts the mesh, so that no request touches the buffers any more. After a failure no
-  /// further run is possible.
+  /// A failure aborts the mesh, so that no request uses the buffers any more. After that no further
+  /// run is possible.
   Status run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
              const Waiter& waiter);
 
-  /// As run(), for an operation whose blocks differ in length: no schedule exists for such
+  /// As run(), for an operation whose blocks differ in length. No schedules exist for such
   /// operations.
   Status run_blocks(const Call& call, std::uint64_t sequence, const Waiter& waiter);
 
@@ -52,7 +52,8 @@ class Executor {
 
  private:
   Status run_agreement(std::uint32_t lane, const Envelope& mine, const Waiter& waiter);
-  /// Advances the activities until all are done. `call` describes the call for reports.
+  /// Advances the activities until all are done. `call` returns a description of the call for
+  /// reports.
   Status drive(std::span<Activity* const> activities, const std::function<WaitingCall()>& call,
                const Waiter& waiter);
   Status drive_lanes(std::size_t lanes, const Envelope& mine, const Waiter& waiter);
@@ -69,7 +70,8 @@ class Executor {
   std::vector<int> order_;
   std::map<std::tuple<const void*, int, int, int>, RankSchedule> schedules_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<Activity*> active_;  // the activities of the run, a member only to keep its memory
+  std::vector<Activity*>
+      active_;  // the activities of the current run; a member so that its memory is kept
   std::unique_ptr<DirectV> direct_;
   Batch batch_;
   std::unique_ptr<std::byte[]> scratch_;

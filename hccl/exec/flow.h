@@ -1,5 +1,5 @@
-// The data of one step from one rank to another. A flow cuts the data into messages and keeps
-// several of them under way at once. A reducing receive folds each message when it arrives.
+// Transfers the data of one step between two ranks. A flow cuts the data into messages and keeps
+// several messages under way at once. A reducing receive folds each message when it arrives.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace hccl::exec {
 
-/// A run of bytes of a transfer. `with` is the other operand of a reducing receive.
+/// Contiguous bytes of a transfer. In a reducing receive, `with` is the other operand of the fold.
 struct Piece {
   std::byte* data = nullptr;  ///< a send only reads it
   const std::byte* with = nullptr;
@@ -26,29 +26,31 @@ class Flow {
 
   /// The most bytes of one message, unless begin() sets another limit.
   static constexpr std::size_t kMessage = std::size_t{512} << 10;
-  /// Messages of one transfer that are under way at once.
+  /// The most messages of one transfer that are under way at once.
   static constexpr std::size_t kWindow = 4;
 
-  /// The most bytes of a message with which this many concurrent reducing receives fit into `bytes`
-  /// of staging memory, but at least a useful minimum. Without reducing receives: kMessage.
+  /// Returns the largest message length with which `receives` concurrent reducing receives fit into
+  /// `bytes` of staging memory, but at least a useful minimum. If `receives` is 0, returns
+  /// kMessage.
   static std::size_t message_within(std::size_t bytes, std::size_t receives);
 
-  /// Starts a new transfer and keeps the memory of the last one. Add pieces, then call advance()
-  /// until done(). `message` is the most bytes of one message and must be the same on both sides;
-  /// receives are folded, by `fold`, in units of this size.
+  /// Starts a new transfer, which uses the memory of the last transfer again. The caller then adds
+  /// pieces, and calls advance() until done(). `message` is the most bytes of one message and must
+  /// be the same on both sides; receives are folded, by `fold`, in units of this size.
   void begin(Direction direction, int peer, std::uint32_t lane, const kernels::Folding& fold = {},
              std::size_t message = kMessage);
   Direction direction() const { return direction_; }
   int peer() const { return peer_; }
-  /// Memory for kWindow messages that wait to be folded. Set it before the first piece that needs
-  /// it.
+  /// Sets the memory for kWindow messages that wait to be folded. Must be called before add() gets
+  /// the first piece that needs this memory.
   void set_staging(std::byte* staging) { staging_ = staging; }
   bool has_staging() const { return staging_ != nullptr; }
   void add(Piece piece);
   /// Starts and completes as many messages as possible. A failure is final; requests may still be
-  /// under way after it.
+  /// under way after the failure.
   Status advance(transport::Mesh& mesh);
-  /// Messages that are done, in the order in which they were added.
+  /// The number of messages that are done. Messages become done in the order in which they were
+  /// added.
   std::size_t finished() const { return finished_; }
   bool done() const { return posted_ == pieces_.size() && finished_ == posted_; }
 

@@ -35,8 +35,8 @@ Lane::Hello& Lane::hello(int peer) {
   return fresh;
 }
 
-// One flow carries all data of a step in one direction to one peer. Messages match in the order in
-// which they start; the messages of two flows would start in an arbitrary order.
+// Returns the only flow of a step for this direction and peer. Messages match in the order in which
+// they start, and the messages of two flows would start in an arbitrary order.
 Flow& Lane::flow(Flow::Direction direction, int peer) {
   for (std::size_t i = 0; i < flows_used_; ++i) {
     if (flows_[i]->peer() == peer && flows_[i]->direction() == direction) return *flows_[i];
@@ -147,8 +147,8 @@ Status Lane::check_hellos() {
   };
   for (std::size_t i = 0; i < hellos_used_; ++i) {
     const Hello& opening = *hellos_[i];
-    // A peer with another call may break a connection. Then the different call is the cause, so
-    // report it first.
+    // A peer whose call differs may also break a connection. The different call is then the cause,
+    // so it is reported first.
     if (opening.receiving && opening.recv.done() && opening.recv.status().ok() &&
         !(opening.received == mine_)) {
       return mismatch(mesh_.rank(), mine_, opening.peer, opening.received);
@@ -174,14 +174,14 @@ Status Lane::advance() {
       continue;
     }
     if (!started_) start_step();
-    // Envelopes come before data: a peer's data counts only after the calls were compared.
+    // Envelopes come before data: a step is done only when the calls have been compared.
     if (hellos_pending_ > 0) HCCL_RETURN_IF_ERROR(check_hellos());
     bool done = true;
     for (std::size_t i = 0; i < flows_used_; ++i) {
       Status status = flows_[i]->advance(mesh_);
       if (!status.ok()) {
-        // A peer that made another call sends other sizes. Its envelope explains the failure
-        // better, so check it first.
+        // A peer that made another call sends other sizes. The peer's envelope explains the failure
+        // better, so check the envelopes first.
         HCCL_RETURN_IF_ERROR(check_hellos());
         return status;
       }

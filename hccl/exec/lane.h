@@ -15,21 +15,22 @@
 
 namespace hccl::exec {
 
-/// The lane of the mesh for agreements, apart from the data.
+/// The lane of the mesh that agreements use; data uses other lanes.
 inline constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
 
 class Lane final : public Activity {
  public:
   explicit Lane(transport::Mesh& mesh);
 
-  /// Prepares a run on transport lane `number`, to which slices are then added. Keeps the memory of
-  /// earlier runs. `message` and `staging` are for the lane's flows (flow.h); `staging` has room
-  /// for kWindow messages of each reducing receive of a step. `fold` is the fold of steps; reducing
-  /// receives use its partial form.
+  /// Prepares a run on transport lane `number`; add() then adds slices to the run. Keeps the memory
+  /// of earlier runs. `message` and `staging` are for the lane's flows (flow.h); `staging` has room
+  /// for kWindow messages of each reducing receive of a step. `fold` is the fold of the schedule's
+  /// steps; reducing receives use the partial form of `fold`.
   void begin(std::uint32_t number, const Call& call, const Envelope& mine,
              const kernels::Folding& fold = {}, std::size_t message = Flow::kMessage,
              std::byte* staging = nullptr);
-  /// `schedule` must outlive the run. `scratch` holds its slots, each layout.longest() bytes.
+  /// `schedule` must outlive the run. `scratch` has the schedule's slots, of layout.longest() bytes
+  /// each.
   void add(const schedule::Schedule& schedule, const ChunkLayout& layout, std::byte* scratch);
   Status advance() override;
   void late(std::set<int>& peers) const override;
@@ -68,7 +69,7 @@ class Lane final : public Activity {
   Envelope mine_;
   std::size_t message_ = Flow::kMessage;
   std::byte* staging_ = nullptr;
-  std::size_t staging_used_ = 0;  // bytes in use by the receives of the step
+  std::size_t staging_used_ = 0;  // bytes that the receives of the step use
   std::vector<Slice> slices_;
   std::size_t slice_ = 0;
   std::size_t step_ = 0;

@@ -71,9 +71,9 @@ void LocalEngine::begin(const Call& call, const Envelope& envelope,
   choice_->algorithm->announce(region_, op);
 }
 
-// An eager algorithm sends data before ranks know in which memory the buffers of their peers lie.
-// So the choice assumes the memory of the last operation of this kind and size, which all ranks
-// have seen. A wrong assumption costs time once.
+// An eager algorithm sends data before a rank knows in which memory its peers' buffers lie. So the
+// choice assumes the memory that the last operation of this kind and size used, which all ranks
+// know. A wrong assumption costs time in one operation only.
 void LocalEngine::choose_eager() {
   const Call& call = op_->call;
   expectation_ = nullptr;
@@ -91,8 +91,8 @@ void LocalEngine::choose_eager() {
     before.of = here;
     before.choice = selector_.choose(here);
     here.inputs_reachable = here.outputs_reachable = !one_process_;
-    // An input that fits into the slot leaves no room for the memory flags. The slot is the fastest
-    // way for such an input, in any memory.
+    // A short input may fill the slot and leave no room for the memory flags. The slot is the
+    // fastest way for such an input, whatever its memory.
     before.depends = !one_process_ && here.bytes > local::Slot::kPayload &&
                      selector_.choose(here).algorithm != before.choice.algorithm;
   }
@@ -121,10 +121,10 @@ Status LocalEngine::finish() {
   return algorithm.run(region_, *op_);
 }
 
-// After its announcement, peers may use this rank's buffers; after a failure, the caller may reuse
-// them. So the rank withdraws its announcement, for peers that come later, and gives the other
-// ranks time to notice. If calls differ, the announcement stays, so that all ranks can see the
-// difference.
+// Once this rank has announced the operation, peers may use its buffers. After a failure the caller
+// may reuse the buffers. So the rank withdraws its announcement, which stops peers that come later,
+// and gives the other peers time to notice. If calls differ, the announcement stays, so that all
+// ranks can see the difference.
 Status LocalEngine::rendezvous() {
   Status status;
   try {
@@ -191,7 +191,8 @@ void LocalEngine::describe() {
   }
 }
 
-// Sends the memory flags with an eager announcement: one byte, if the slot has room.
+// Puts the memory flags, one byte, into the slot, so that the peers get them with an eager
+// announcement.
 void LocalEngine::put_memory_flags() {
   const local::Operation& op = *op_;
   const auto private_memory = [&](const void* at, std::uint64_t elements, bool used) {
@@ -252,7 +253,7 @@ std::byte* LocalEngine::mapped(int local_rank, std::uint64_t address, std::uint6
     // The address is valid in this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<std::byte*>(address);
   }
-  // Takes all page faults of this rank's first access at once.
+  // Faults in the pages of each block at this rank's first access, all at once.
   constexpr std::size_t kBlock = std::size_t{64} << 10;
   auto& touched = touched_[static_cast<std::size_t>(local_rank)];
   if (touched.empty()) touched.resize(peer.heap_bytes / kBlock + 1);
@@ -267,8 +268,8 @@ std::byte* LocalEngine::mapped(int local_rank, std::uint64_t address, std::uint6
   return peer.heap + heap_at;
 }
 
-// In alltoallv each pair of ranks has to agree. All ranks check all pairs, so that all ranks fail
-// before one of them touches the buffer of another rank.
+// In alltoallv the counts of each pair of ranks must agree. All ranks check all pairs, so if a pair
+// differs, all ranks fail before any rank uses another rank's buffer.
 Status LocalEngine::check_pairs() const {
   const local::Operation& op = *op_;
   if (op.call.op != Op::kAllToAllV) return {};

@@ -16,31 +16,32 @@
 
 namespace hccl::exec {
 
-/// Belongs to one communicator; all its ranks on this host take part. Used by one thread at a time,
-/// except lost() and waits().wake(). Allocates nothing in an operation.
+/// Belongs to one communicator; all ranks of the communicator on this host take part. One thread at
+/// a time may use the engine, except that any thread may call lost() and waits().wake(). Operations
+/// allocate nothing.
 class LocalEngine {
  public:
   /// `memory` must outlive the engine. `heap`: this process's device heap, or null. `streams`
-  /// decides when a result is stored past the caches; it may differ between ranks. The other
+  /// decides when a result is stored past the caches; ranks may have different rules. The other
   /// arguments are those of Region.
   LocalEngine(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
               const kernels::StoreRule& streams, Waiter waiter, WaitPolicy background);
 
   /// Maps the memory that the ranks share. If `kernel_copies`, finds out whether the kernel may
-  /// copy between the ranks' memory. Collective: all ranks call it after they have created their
-  /// engines. Returns the errors of a wait.
+  /// copy between the ranks' memory. Collective: all ranks call open() after they have created
+  /// their engines. The errors are those of a wait.
   Status open(bool kernel_copies);
-  /// The same on all ranks after open().
+  /// After open() the topology is the same on all ranks.
   const local::Topology& topology() const { return topology_; }
-  /// Applies from the next operation on. All ranks must set the same selector between the same
-  /// operations.
+  /// Sets the selector for the next operations. All ranks must set the same selector between the
+  /// same operations.
   void set_selector(select::LocalSelector selector);
   const select::LocalSelector& selector() const { return selector_; }
   /// Overrides the selector's tuning, for a probe that compares tunings.
   void set_tuning(const local::Tuning& tuning) { tuning_ = tuning; }
 
-  /// Runs a collective to its end. `envelope` describes the call. The algorithm is `forced`, if
-  /// given and able to run the case, otherwise the selector's choice. kPara: the ranks' calls
+  /// Runs a collective to its end. `envelope` describes the call. The algorithm is `forced` if that
+  /// is not null and can run the call, otherwise the selector's choice. kPara: the ranks' calls
   /// differ; kTimeout; or the reason of the abort. After a failure the engine cannot be used again.
   Status run(const Call& call, const Envelope& envelope, const local::Algorithm* forced = nullptr) {
     begin(call, envelope, forced);
@@ -52,16 +53,16 @@ class LocalEngine {
   Status finish();
 
   local::HostWaits& waits() { return region_.waits(); }
-  /// Says that `rank` is dead and uses no buffers any more. Ranks of other hosts are ignored. Any
-  /// thread.
+  /// Tells the engine that `rank` is dead and uses no buffers any more. Ranks of other hosts are
+  /// ignored. Any thread may call.
   void lost(int rank) { region_.lost(rank); }
   int ranks() const { return region_.size(); }
   /// The algorithm of the last operation and the reason for it; null if the operation failed before
   /// the choice.
   const select::LocalChoice* last_choice() const { return choice_; }
-  /// Whether the last operation took at most a few microseconds: its input was short and its peers
-  /// had arrived. Always false where ranks share cores, because the rank that gets the core keeps
-  /// it.
+  /// Whether the last operation took at most a few microseconds, because its input was short and
+  /// its peers had arrived. Always false if ranks share cores: there the rank that gets the core
+  /// keeps the core.
   bool quick() const;
 
  private:
@@ -109,10 +110,10 @@ class LocalEngine {
   bool one_process_;
   select::LocalSelector selector_;
   local::Tuning tuning_;
-  // By kind and size: the choice for the memory that the last such operation used.
+  // By operation and size: the choice for the memory that the last such operation used.
   Recent<Expectation> expected_;
-  Recent<Remembered> known_;            // choices by the descriptors of the ranks
-  Expectation* expectation_ = nullptr;  // of this operation; null if memory does not matter
+  Recent<Remembered> known_;            // choices that the ranks' descriptors led to
+  Expectation* expectation_ = nullptr;  // for this operation; null if memory does not matter
   const select::LocalChoice* choice_ = nullptr;
   const local::Algorithm* forced_ = nullptr;  // of this operation
   select::LocalChoice by_force_;

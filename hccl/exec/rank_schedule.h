@@ -13,17 +13,17 @@ namespace hccl::exec {
 /// so they cut the vector in the same way.
 struct RankSchedule {
   schedule::Schedule schedule;
-  int most_slots = 0;             ///< scratch slots of the rank that has the most
+  int most_slots = 0;             ///< the most scratch slots of any rank
   std::size_t most_reducing = 0;  ///< the most reducing receives in one step
-  bool folds_at_once = true;      ///< every fold has the inputs of all ranks
+  bool folds_at_once = true;      ///< every fold takes the inputs of all ranks
 };
 
-/// `order` gives the rank at each position of the schedule, for algorithms with any_order. If it is
-/// empty, ranks are in rank order.
+/// `order` gives the rank at each position of the schedule, for algorithms with any_order. If
+/// `order` is empty, ranks are in rank order.
 RankSchedule make_rank_schedule(const schedule::Algorithm& algorithm, const schedule::Shape& shape,
                                 std::span<const int> order = {});
 
-/// Lets the mesh open the links of all sends at once, before the first of them.
+/// Lets the mesh open the links for all sends of the schedule at once, before the first send.
 void open_links(transport::Mesh& mesh, const RankSchedule& rank_schedule);
 
 }  // namespace hccl::exec

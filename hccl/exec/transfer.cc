@@ -5,12 +5,12 @@
 namespace hccl::exec {
 namespace {
 
-// Data and the sender's envelope travel on one lane, the receiver's envelope on another. So a send
-// and a receive between the same two ranks can cross.
+// The sender's envelope and the data use one lane, the receiver's envelope uses the other. So two
+// ranks can send to each other at the same time without mixing envelopes and data.
 constexpr std::uint32_t kDataLane = transport::Mesh::kLanes - 2;
 constexpr std::uint32_t kAnswerLane = transport::Mesh::kLanes - 3;
 
-// Returns the sends, or the receives, of a rank to itself, in order.
+// Returns the sends (if `sending`) or the receives of a rank to itself, in order.
 std::vector<const Transfer*> own(std::span<const Transfer> transfers, int self, bool sending) {
   std::vector<const Transfer*> out;
   for (const Transfer& each : transfers) {
@@ -86,7 +86,7 @@ void Batch::begin(std::span<const Transfer> transfers) {
   running_ = used_;
 }
 
-// Exchanges the envelopes and the data in one step.
+// Starts to exchange the envelopes and the data, all at the same time.
 void Batch::start(Chain& c) {
   const Transfer& transfer = *c.transfers[c.at];
   c.started = true;
@@ -113,7 +113,8 @@ Status Batch::advance(Chain& c) {
     if (!c.started) start(c);
     HCCL_RETURN_IF_ERROR(check_hello(c));
     if (Status moved = c.flow.advance(mesh_); !moved.ok()) {
-      // A peer that made another call sends other sizes. Its envelope explains the failure better.
+      // A peer that made another call sends other sizes. The peer's envelope explains the failure
+      // better.
       HCCL_RETURN_IF_ERROR(check_hello(c));
       return moved;
     }

@@ -1,4 +1,4 @@
-// Sends and receives between two ranks. An envelope precedes the data of each.
+// Sends and receives between two ranks. Each send and receive exchanges envelopes before its data.
 #pragma once
 
 #include <memory>
@@ -18,18 +18,18 @@ struct Transfer {
   void* data = nullptr;  ///< a send only reads it
   std::uint64_t count = 0;
   DataType type = DataType::kFp32;
-  /// Number of this transfer among the transfers of the same direction between the two ranks.
+  /// The number of this transfer among all transfers in the same direction between the two ranks.
   std::uint64_t sequence = 0;
 };
 
 Envelope envelope(const Transfer& transfer);
 
-/// Checks that the transfers of the caller to itself pair: the k-th send goes to the k-th receive,
-/// which must have the same count and type.
+/// Checks the transfers of the caller to itself: the k-th send must have the same count and type as
+/// the k-th receive.
 Status pair_self(std::span<const Transfer> transfers, int self);
 
 /// Transfers that run together. Transfers with the same peer and direction run in their order, all
-/// others concurrently. Transfers of the caller to itself are copies.
+/// others concurrently. A transfer of the caller to itself is a copy.
 class Batch final : public Activity {
  public:
   explicit Batch(transport::Mesh& mesh) : mesh_(mesh) {}
@@ -39,11 +39,11 @@ class Batch final : public Activity {
   Status advance() override;
   bool done() const override { return running_ == 0; }
   void late(std::set<int>& peers) const override;
-  /// The transfers under way whose peer has not joined them.
+  /// The transfers under way that the peer has not joined.
   std::vector<const Transfer*> late_transfers() const;
 
  private:
-  // The transfers of one direction with one peer. At most one of them runs at a time.
+  // The transfers of one direction with one peer. At most one transfer of a chain runs at a time.
   struct Chain {
     int peer = 0;
     bool sending = false;

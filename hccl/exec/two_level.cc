@@ -12,12 +12,13 @@ namespace hccl::exec {
 
 namespace {
 
-// A slice must be long enough to make its synchronizations cheap, and there must be enough slices
-// to keep the network busy while the first one is summed and the last one is exchanged.
+// A slice must be long enough to make its synchronizations cheap. There must be enough slices,
+// because the network idles while the first slice is summed and while the ranks of a host exchange
+// the last slice.
 constexpr std::uint64_t kSliceBytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t kFewSlices = 8;
 constexpr std::uint64_t kShortestSlice = std::uint64_t{256} << 10;
-// Staging for received parts that wait to be folded, for all lanes together.
+// Bytes of staging, for all lanes together, for received parts that wait to be folded.
 constexpr std::size_t kFoldedBytes = std::size_t{2} << 20;
 
 }  // namespace
@@ -38,7 +39,7 @@ Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Waiter& wai
   Status status = run_slices(call, sequence, waiter);
   local_.waits().set_progress(nullptr);
   if (!status.ok()) {
-    // Requests may be under way in the caller's memory, so they are aborted.
+    // Requests may still use the caller's memory, so abort the requests.
     mesh_.abort(status);
     mesh_.progress();
   }
@@ -54,7 +55,8 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Wait
                                              {static_cast<std::uint64_t>(chosen_->choice.depth),
                                               static_cast<std::uint64_t>(hosts_), slices_}));
 
-  // Between hosts all work is in place: the sum of a host lies in its ranks' outputs.
+  // Between hosts all work is in place, because each host's sum lies in the output buffers of its
+  // ranks.
   Call between = call;
   between.in = call.out;
   const kernels::Folding fold = kernels::Folding::of(call, mesh_.size());
@@ -200,8 +202,8 @@ Status TwoLevel::advance() {
 Status TwoLevel::await_lane(std::size_t lane, const Envelope& mine, const Waiter& waiter) {
   Status failure;
   const auto ready = [&] {
-    // A wait may check its condition once more before it returns: after a failure no lane may
-    // advance again. The loop ends when nothing moves any more, as in Executor::drive().
+    // The waiter may check once more before it returns, so no lane may advance after a failure. The
+    // loop repeats until nothing moves, for the reason that Executor::drive() gives.
     for (bool moved = true; failure.ok() && moved && !lanes_[lane]->done();) {
       moved = mesh_.progress();
       failure = advance();

@@ -26,15 +26,15 @@
 namespace hccl::exec {
 
 /// Belongs to one communicator and is used by one thread at a time. The first run allocates memory
-/// for the parts that travel between hosts; later runs use it again.
+/// for the parts that travel between hosts; later runs use this memory again.
 class TwoLevel {
  public:
   /// Ranks must be numbered host by host. `local` connects the ranks of this rank's host. `mesh`
   /// and `local` must outlive this object.
   TwoLevel(transport::Mesh& mesh, LocalEngine& local, int hosts);
 
-  /// Runs an allreduce to its end. kPara: the ranks' calls differ; kRemote: a rank died; kTimeout.
-  /// A failure aborts the mesh: no further run is possible.
+  /// Runs an allreduce to its end. kPara: the ranks' calls differ; kRemote: a rank died; kTimeout:
+  /// the time limit is over. A failure aborts the mesh: no further run is possible.
   Status run(const Call& call, std::uint64_t sequence, const Waiter& waiter);
 
   /// Sets the costs, measured among all ranks of the communicator, that choose the schedule between
@@ -47,21 +47,22 @@ class TwoLevel {
   }
 
  private:
-  /// Slices whose parts may travel at once.
+  /// The most slices whose parts travel at once.
   static constexpr std::size_t kLanes = 3;
 
-  /// Choices for a few lengths of parts, so that operations that alternate need no new choice.
+  /// The number of remembered choices, one for each length of parts, so that operations that
+  /// alternate need no new choice.
   static constexpr std::size_t kRemembered = 8;
 
   struct Part {
     std::uint64_t slice_at;     // first element of the slice in the vector
-    std::vector<Block> blocks;  // of all local ranks, from the start of the slice
+    std::vector<Block> blocks;  // one for each local rank, from the start of the slice
   };
   struct Chosen {
     std::size_t part_bytes = 0;
     bool round_once = false;
     schedule::Choice choice;
-    // The peers in the plan are ranks of the communicator. Null before the first choice.
+    // The peers in `plan` are ranks of the communicator. Null before the first choice.
     const RankSchedule* plan = nullptr;
   };
 
@@ -82,13 +83,13 @@ class TwoLevel {
   int host_;
   int place_;
   std::vector<Part> parts_;
-  std::size_t slices_ = 0;     // elements of parts_ in use
+  std::size_t slices_ = 0;     // number of elements of parts_ in use
   std::uint64_t longest_ = 0;  // longest part, in elements
   std::optional<select::MessageCosts> costs_;
   // By algorithm and depth.
   std::map<std::pair<const schedule::Algorithm*, int>, RankSchedule> plans_;
   std::array<Chosen, kRemembered> remembered_;
-  const Chosen* chosen_ = nullptr;  // of the last run
+  const Chosen* chosen_ = nullptr;  // the choice of the last run
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<std::byte[]> scratch_;
   std::size_t scratch_bytes_ = 0;

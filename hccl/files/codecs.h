@@ -1,6 +1,6 @@
 // Reads and writes values of this library as Protobuf messages, for files. This header does not
-// know Protobuf. The plugin libhccl_files.so links it, is loaded at the first use, and hides its
-// symbols, because frameworks bring another Protobuf into the process.
+// include Protobuf. Only the plugin libhccl_files.so links Protobuf; it is loaded at the first use
+// and hides Protobuf's symbols, because frameworks bring another Protobuf into the process.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,9 @@ namespace hccl::files {
 
 enum class Form { kBinary, kJson };
 
-/// Receives a value that the other side made, and copies it. Each side frees the memory that it
-/// allocated: if a program replaces the usual allocator, the plugin does not see the new one.
+/// The side that needs a value passes this function; the function copies the value that the other
+/// side made. Library and plugin each free only memory that they allocated, because the plugin
+/// keeps the usual allocator even if the program replaces it.
 template <class T>
 using Take = std::function<void(const Result<T>&)>;
 
@@ -42,12 +43,12 @@ struct Codecs {
   Codec<select::CostTable> costs;
 };
 
-/// Values cross as C++ structs, so both sides must have the same version and compiler.
+/// C++ structs pass between library and plugin, so both must have the same version and compiler.
 inline constexpr const char* kBuild = HCCL_VERSION_TEXT ", " __VERSION__;
 
 /// Returns the table, which is never freed. The first call loads the plugin from the library's
-/// directory, or from `directory` if that is not empty. kNotSupport, naming the file and the
-/// reason. Any thread may call.
+/// directory, or from `directory` if that is not empty. kNotSupport: the plugin cannot be loaded;
+/// the text names the file and the reason. Any thread may call.
 Result<const Codecs*> codecs(std::string_view directory = {});
 
 /// A copy that shares no memory with the original.

@@ -1,5 +1,5 @@
 // Replaces load.cc in programs that link the plugin's code. Such a program lists this file among
-// its own sources; the linker then leaves load.cc in its archive.
+// its own sources, so the linker does not take load.cc from the library's archive.
 #include "hccl/files/codecs.h"
 
 namespace hccl::files {

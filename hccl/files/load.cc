@@ -8,8 +8,8 @@
 namespace hccl::files {
 namespace {
 
-// Without RTLD_DEEPBIND the plugin would bind a Protobuf that another library has loaded globally.
-// The run time of sanitizers does not support RTLD_DEEPBIND.
+// RTLD_DEEPBIND keeps the plugin from binding to another Protobuf that is loaded globally in the
+// process. The sanitizers' run time does not support RTLD_DEEPBIND.
 int isolation() {
   return ::dlsym(RTLD_DEFAULT, "__sanitizer_print_stack_trace") == nullptr ? RTLD_DEEPBIND : 0;
 }

@@ -1,5 +1,6 @@
-// Names that one process of a host holds at a time: abstract Unix sockets, which the kernel frees
-// with the process. Processes see each other's names within a network namespace.
+// Names that only one process of a host can hold at a time. Each name is an abstract Unix socket,
+// which the kernel frees when the process ends. Processes of one network namespace see each other's
+// names.
 #pragma once
 
 #include <functional>
@@ -10,11 +11,12 @@
 
 namespace hccl::join {
 
-/// Opens a descriptor by `make`, and makes forked children close their copies: the lock or the name
-/// must end with this process.
+/// Opens a descriptor by `make`. Forked children close their copies of the descriptor, because its
+/// lock or name must end with this process.
 using OpenUnshared = std::function<std::shared_ptr<Fd>(const std::function<Fd()>& make)>;
 
-/// Holds the name as long as the descriptor is open. Invalid if another descriptor holds it.
+/// Holds the name as long as the returned descriptor is open. Returns an invalid descriptor if
+/// another descriptor holds the name.
 Fd claim(const std::string& name);
 bool is_claimed(const std::string& name);
 

@@ -74,9 +74,9 @@ bool has(const std::vector<Process>& line, pid_t pid) {
   return std::ranges::any_of(line, [pid](const Process& each) { return each.pid == pid; });
 }
 
-// The processes among similar_processes() that run the rank's script, and whose job_id() is `id`.
-// Leaves out processes that a rank has started or that have started a rank. `members`: all ranks,
-// in order.
+// The processes of `similar` that claim a rank, run the script of that rank, and have the job_id()
+// `id`. Leaves out processes that a rank has started or that have started a rank. `members`: the
+// claims of all ranks, in order.
 std::vector<Claim> find_claimants(const std::vector<Claim>& members, const RankOf& rank_of,
                                   const std::string& id, const HostIdentity& host,
                                   const std::vector<pid_t>& similar) {
@@ -134,7 +134,7 @@ Status expect_newest(int rank, const RankOf& rank_of, const std::string& id,
   std::vector<Claim> members(self.rank + 1);  // nothing is known of the other ranks
   members.back() = self;
   const RankOf same = [&](const Launch& other) { return rank_of(other) == rank ? rank : -1; };
-  // There may be hundreds of similar processes: looks closely only at those of this rank.
+  // There may be hundreds of similar processes, so examines only processes of this rank.
   std::vector<pid_t> similar = similar_processes();
   const char* const variable = rank_variable(launch->kind);
   std::erase_if(similar, [&, own = variable_of(::getpid(), variable)](pid_t pid) {

@@ -1,5 +1,5 @@
-// Processes of this host that a launcher started as ranks of a job, but that have not joined yet.
-// If another process has the rank of such a process, two jobs have one name, or one of the two
+// Finds processes of this host that a launcher started as ranks of a job, but that have not joined
+// yet. If another process has the rank of such a process, two jobs have one name, or one of the two
 // processes is left over from an earlier attempt.
 #pragma once
 
@@ -13,15 +13,17 @@
 
 namespace hccl::join {
 
-/// The rank of a process that was started in this way; -1 if it is not of the job.
+/// Returns the rank of the process that a launcher started in this way; -1 if the process is not of
+/// the job.
 using RankOf = std::function<int(const Launch&)>;
 
-/// For a root. If ranks of two jobs came, remembers that, so that later ranks join neither job.
+/// The callbacks for a root. If ranks of two jobs came, `remember` records that, so that later
+/// ranks join neither job.
 control::Claimants claimants_of(const std::string& job, const RankOf& rank_of,
                                 const Config& config);
 
-/// Success, unless a launcher has started a younger process of this host, `host`, as the same rank.
-/// Then this process is left over from an earlier attempt.
+/// Fails if a launcher has started a younger process of this host, `host`, as the same rank: then
+/// this process is left over from an earlier attempt.
 Status expect_newest(int rank, const RankOf& rank_of, const std::string& id,
                      const HostIdentity& host);
 

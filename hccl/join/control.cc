@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kEvents = 64;   // events in one turn
 constexpr int kTagBits = 32;  // bits for a node's own tags
-// The program may have closed the descriptor that wakes the thread.
+// Naps are short, because the program may have closed the descriptor that wakes the thread.
 constexpr WaitPolicy kSleepUntilDue{.spin = std::chrono::nanoseconds(0),
                                     .longest_nap = std::chrono::seconds(1)};
 constexpr const char* kClosed = "the program has closed a descriptor of the library";
@@ -144,7 +144,7 @@ Status Control::work() {
     return rung_.load(std::memory_order_acquire) || ::poll(&events, 1, 0) > 0;
   };
   for (;;) {
-    rung_.store(false, std::memory_order_seq_cst);  // before the checks of all that rings
+    rung_.store(false, std::memory_order_seq_cst);  // before the checks, so that no ring is lost
     if (stopping_.load(std::memory_order_seq_cst)) return {};
     control::Time next;
     {

@@ -19,16 +19,16 @@
 
 namespace hccl::join {
 
-/// Any thread may call, but hold(), release() and abandon() belong around a fork. Descriptors and
-/// the thread come with the first node.
+/// Any thread may call, but hold(), release() and abandon() are only for use around a fork. The
+/// first node creates the descriptors and the thread.
 class Control {
  public:
   using NodeId = std::uint32_t;
-  /// Makes a node with lines in this epoll set, and with tags from the given one on.
+  /// Makes a node. The node's lines use this epoll set, and tags from `tags` on.
   using Make = std::function<std::unique_ptr<ControlNode>(int epoll, std::uint64_t tags)>;
 
   Control() = default;
-  /// Ends the thread at once. Nodes that have not left have died.
+  /// Ends the thread at once. The other processes take nodes that have not left for dead.
   ~Control();
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
@@ -38,12 +38,12 @@ class Control {
   void post(NodeId node, std::function<void(ControlNode&)> what);
   /// The node closes its lines now, and its owner gets the reason.
   void fail(NodeId node, const Status& why) noexcept HCCL_UNCHECKED;
-  /// Waits until the thread has handled all posts, so that their frames are in the sockets; a
-  /// second at most. Returns at once in the thread itself.
+  /// Waits until the control thread has handled all posts, so that their frames are in the sockets,
+  /// but a second at most. Returns at once in the control thread itself.
   void await();
   /// After this call the node's owner gets no more calls. The node closes its lines when all frames
-  /// are sent, at most after kLastWords; with `lingers`, not before that time is over. Never call
-  /// it in the control thread.
+  /// are sent, at the latest after kLastWords. With `lingers`, the node stays for that time
+  /// instead, but at least for kLastWords. Never call it in the control thread.
   void remove(NodeId node, std::chrono::nanoseconds lingers = {});
   /// Waits until the neighbours of the node have acknowledged all its frames, or for `at_most`.
   void flush(NodeId node, std::chrono::nanoseconds at_most);
@@ -59,7 +59,7 @@ class Control {
   struct Entry {
     std::unique_ptr<ControlNode> node;
     control::Time due{};                        // when the next turn of the node is
-    control::Time ends = control::Time::max();  // the end of a removed node
+    control::Time ends = control::Time::max();  // when a removed node ends
     bool lingers = false;
   };
   using Post = std::pair<NodeId, std::function<void(ControlNode&)>>;

@@ -62,8 +62,8 @@ void ControlNode::handle(const Lines::Event& event, Time now) {
   }
 }
 
-// The first byte tells frames of joining from frames of a Relay. While a node joins, its Seek
-// closes the line of a Relay, and the Relay dials again.
+// The first byte shows whether a frame is of a Seek or of a Relay. While this node joins, its Seek
+// closes a line on which the frame of a Relay comes, and that Relay dials again.
 void ControlNode::take(const Lines::Event& frame, Time now) {
   const auto kind = static_cast<std::uint8_t>(frame.text.front());
   if (kind >= control::kFirstJoinKind || !relay_) {
@@ -106,7 +106,8 @@ void ControlNode::apply(const Relay::Step& step) {
   for (const auto& late : step.late) owner_->late(late);
 }
 
-// A root that has refused all ranks also refuses ranks that come later.
+// The end of the Seek does not end the node: a root that has refused all ranks also refuses ranks
+// that come later.
 void ControlNode::settle() {
   if (seek_.state() == Seek::State::kOver && !std::exchange(told_, true)) {
     owner_->failed(seek_.why());

@@ -14,11 +14,12 @@
 
 namespace hccl::join {
 
-/// This process as a part of a roster: its host and itself, with these ranks. `boot`: of this host.
+/// This process as a part of a roster: its host and itself, with these ranks. `boot`: this host's
+/// boot id.
 control::Roster own_part(const std::string& address, std::uint16_t port, control::RankSet ranks,
                          const std::string& boot, const control::Attempt& attempt = {});
 
-/// Nothing blocks. For the thread of Control only; in a forked child, only abandon() may be called.
+/// No function blocks. Only the control thread may call; a forked child may call only abandon().
 class ControlNode {
  public:
   using Time = control::Time;
@@ -28,16 +29,18 @@ class ControlNode {
     virtual ~Owner() = default;
     /// The roster, and the number of this node in it.
     virtual void joined(const std::shared_ptr<const control::Roster>&, std::uint32_t) {}
-    /// The node has not joined, and only refuses others that come later; or it cannot go on.
+    /// The node could not join, and now only refuses processes that come later. Or the node has
+    /// joined, but cannot go on.
     virtual void failed(const Status&) {}
-    /// brought(): bring() took effect for this rank's owner. refused(): bring() came too late: the
-    /// others had joined (success), or could not join (the reason).
+    /// bring() took effect for the rank with this owner.
     virtual void brought(const Owner*) {}
+    /// bring() came too late for the rank with this owner: the other ranks had joined (success), or
+    /// could not join (the reason).
     virtual void refused(const Owner*, const Status&) {}
     virtual void heard(const control::News&) {}
     virtual void answered(const control::Gatherings::Answer&) {}
     virtual void late(const control::Gatherings::Late&) {}
-    /// The node has left, or all others believe that it has died. It does nothing more.
+    /// The node has left, or all other nodes believe that it has died. The node does nothing more.
     virtual void over() {}
   };
   /// `own`, `size`, `agreement`, `root`, `patience`, `claimants`: see Seek.
@@ -59,9 +62,9 @@ class ControlNode {
   Time next() const;
   Lines& lines() { return *lines_; }
 
-  /// Calls one of Relay's functions for a rank, once the node is in.
+  /// Calls one of Relay's functions for a rank. No effect unless is_in().
   void say(const std::function<control::Relay::Step(control::Relay&, Time)>& what);
-  /// This process cannot join; if it is the root, nobody can.
+  /// This process cannot join; if this process is the root, no process can.
   void give_up(const Status& why);
   /// The node does nothing more, and closes its lines.
   void fail(const Status& why) noexcept;
@@ -70,8 +73,8 @@ class ControlNode {
   }
   /// Whether the neighbours have acknowledged all frames of this node.
   bool is_heeded() const;
-  /// One more rank of this process joins; see Seek. `its` identifies the rank to the node's owner,
-  /// and may have ended.
+  /// One more rank of this process joins; see Seek. `its` only identifies the rank to the node's
+  /// owner; the object may have ended.
   void bring(const Owner* its, std::uint32_t rank, std::uint32_t size, const std::string& agreement,
              const control::Attempt& attempt);
   /// Ends the calls to the owner.

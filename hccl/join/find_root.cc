@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kProofTime{5};
-// Between the first tries of two ports: mostly the root is at the first port.
+// The time between the first attempts at two ports. Mostly the root is at the first port.
 constexpr milliseconds kHeadStart{20};
 
 // The search at one port. It begins again after a failure.
@@ -43,7 +43,7 @@ struct Seeker {
   Deadline soon = Deadline::after(std::chrono::seconds(1));
   bool warned = false;
 
-  // Goes on without blocking. True once both ends have proved themselves.
+  // Continues an attempt without blocking. True once both ends have proved themselves.
   Result<bool> advance(Attempt& each) const {
     if (each.idle()) {
       if (!each.begin.expired()) return false;
@@ -66,8 +66,8 @@ struct Seeker {
     return each.line->proved();
   }
 
-  // Ends an attempt after a failure. Returns the failure if the search has to end with it. Else
-  // sets the time of the next attempt at this port, and returns success.
+  // Ends an attempt after a failure. Returns the failure if it must end the search. Else sets the
+  // time of the next attempt at this port, and returns success.
   Status judge(Attempt& each, const Status& failure) {
     const std::string where = endpoint_text(info.address, each.port);
     last = failure;
@@ -80,8 +80,8 @@ struct Seeker {
     each.line.reset();
     each.begin = Deadline::after(each.pause);
     each.pause = std::min(2 * each.pause, milliseconds(info.ports == 1 ? 200 : 640));
-    // A system error of this process ends the search: a second try would fail, too. While other
-    // attempts run, they may hold the descriptors that are missing.
+    // A system error of this process ends the search, because a second attempt would fail, too. But
+    // not while other attempts run: they may hold the descriptors that are missing.
     if (last.code() == Code::kSyscall &&
         std::all_of(attempts.begin(), attempts.end(), [](const Attempt& a) { return a.idle(); })) {
       return last.with_context("joining");

@@ -35,7 +35,8 @@ std::string file_of(std::string_view prefix, const std::string& job) {
   return std::string(prefix) + digest_name("net " + own_namespace("net") + " job " + job);
 }
 
-// These locks belong to an open file, not to a process, because ranks may be threads.
+// A lock on a whole file. The lock belongs to an open file, not to a process, because ranks may be
+// threads.
 struct flock whole_file() {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
@@ -160,8 +161,8 @@ Result<HostRoot> HostRoot::create(const std::vector<std::string>& places, const 
     status = folder.status();
     if (!status.ok()) return true;
     auto file = open_unshared([&] {
-      // The folder's lock lets one rank 0 at a time sweep and create: a new file is not locked yet,
-      // and the sweep of another rank 0 would remove it.
+      // The folder's lock lets one rank 0 at a time sweep and create, because a new file is not
+      // locked yet, and the sweep of another rank 0 would remove the file.
       if (::flock(folder->fd.get(), LOCK_EX | LOCK_NB) != 0) return Fd();
       auto created = create_file(*folder, name);
       ::flock(folder->fd.get(), LOCK_UN);
@@ -171,8 +172,8 @@ Result<HostRoot> HostRoot::create(const std::vector<std::string>& places, const 
     if (!status.ok()) return true;
     if (!file->valid()) return false;
     root.emplace(HostRoot(std::move(folder->fd), name, std::move(file)));
-    // Two ranks 0 that create a folder each at the same time look for the other's file after they
-    // have created their own. When they try again, both see the same folders.
+    // Two processes of rank 0 may create a folder each at the same time. So each looks for the
+    // other's file after it has created its own. When they try again, both see the same folders.
     if (count_held(places, name) <= 1) return true;
     root.reset();
     return false;
@@ -229,7 +230,7 @@ Result<RootInfo> find_host_root(const std::vector<std::string>& places, const st
   Deadline listed = Deadline::after({});
   Result<RootInfo> info = Status(Code::kTimeout, "");
   const auto look = [&] {
-    if (listed.expired()) {  // a place may have very many names: a twentieth of the time is enough
+    if (listed.expired()) {  // listing many names is slow, so list in 1/20 of the time
       const auto began = Deadline::Clock::now();
       folders = user_folders(places);
       listed = Deadline::after(std::min<Deadline::Clock::duration>(

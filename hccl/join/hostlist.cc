@@ -26,7 +26,7 @@ bool host_character(char c) {
          c == ':';
 }
 
-// Expands "03-05,9" to 03, 04, 05, 9: numbers keep the width of the first end.
+// Expands "03-05,9" to 03, 04, 05, 9: numbers are padded to the width of the range's first number.
 bool expand_bracket(std::string_view text, std::vector<std::string>& out) {
   for (const std::string_view part : split_at(text, ',')) {
     const auto dash = part.find('-');
@@ -44,7 +44,8 @@ bool expand_bracket(std::string_view text, std::vector<std::string>& out) {
   return true;
 }
 
-// Removes one name with its brackets from the front of `text`, up to a comma outside brackets.
+// Removes one name with its brackets from the front of `text`, up to a comma outside brackets, and
+// appends the hosts that it names.
 bool expand_name(std::string_view& text, std::vector<std::string>& hosts) {
   std::vector<std::string> names = {""};
   while (!text.empty() && text.front() != ',') {

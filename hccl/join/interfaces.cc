@@ -24,7 +24,8 @@ namespace {
 
 using Bytes = std::array<unsigned char, 16>;
 
-// An address in binary, IPv4 as ::ffff:a.b.c.d, so that all spellings of an address are equal.
+// Converts an address to bytes, IPv4 as ::ffff:a.b.c.d, so that all spellings of it give equal
+// bytes.
 bool to_bytes(std::string_view text, Bytes& out) {
   const std::string host(text.substr(0, text.find('%')));
   if (host.find('\0') != std::string::npos) return false;
@@ -109,8 +110,8 @@ int group(const Interface& at) {
 
 bool is_link_local(const Interface& at) { return at.address.starts_with("169.254."); }
 
-// The first address of the preferred family, else the first of all. Addresses that a router does
-// not forward come last.
+// The first address of the preferred family, else the first address. Addresses that routers do not
+// forward come last.
 const Interface* pick(const std::vector<const Interface*>& from, int family) {
   for (const bool link_local : {false, true}) {
     for (const bool preferred : {true, false}) {
@@ -255,7 +256,7 @@ Result<std::string> resolve(const std::string& host, const Config& config) {
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
   const int wanted = config.socket_family == AF_INET6 ? AF_INET6 : AF_INET;
-  // Addresses that are not loopback, then those of the wanted family.
+  // Prefers addresses that are not loopback and, among equals, the wanted family.
   const auto worth = [&](const addrinfo* at) {
     return (is_loopback(at->ai_addr) ? 0 : 2) + (at->ai_family == wanted ? 1 : 0);
   };

@@ -14,7 +14,7 @@ struct Interface {
   std::string name;
   std::string address;         ///< numeric, in its shortest form, without a zone
   int family = 0;              ///< AF_INET or AF_INET6
-  bool default_route = false;  ///< of the family
+  bool default_route = false;  ///< the default route of `family` uses it
   bool carrier = true;
 };
 
@@ -22,18 +22,19 @@ struct Interface {
 /// addresses that need a zone (IPv6 link-local). kSyscall if the system does not report them.
 Result<std::vector<Interface>> local_interfaces();
 
-/// The address to bind to: CM_WORKER_IP or HCCL_IF_IP; else that of HCCL_SOCKET_IFNAME; else the
-/// first with a carrier that is neither docker* nor lo*, then docker*, then lo*. The interface of
-/// the default route comes first, and then the name decides. The address is of the family that
-/// HCCL_SOCKET_FAMILY prefers (IPv4), or else of the other family. Pure. kNotFound if nothing
-/// matches.
+/// Chooses the address to bind to: CM_WORKER_IP or HCCL_IF_IP; else an address of an interface that
+/// matches HCCL_SOCKET_IFNAME; else an address of an interface with a carrier. In the last case
+/// docker* comes after the other names, and lo* last; among these the default route comes first,
+/// and then the name decides. The family that HCCL_SOCKET_FAMILY prefers (IPv4) comes before the
+/// other family. Makes no system calls. kNotFound if nothing matches.
 Result<Interface> choose_interface(const std::vector<Interface>& all, const Config& config);
 
 /// choose_interface() over local_interfaces().
 Result<std::string> local_address(const Config& config);
 
 /// For the text of a failure: says that the root listens at this address of this host, and lists
-/// the addresses that may be chosen instead. Empty if there are none, and for a loopback address.
+/// the addresses that may be chosen instead. Empty if there are no such addresses, and for a
+/// loopback address.
 std::string alternatives_to(std::string_view address);
 
 /// Whether hosts on the internet cannot reach the address: loopback, private IPv4 (RFC 1918),
@@ -43,9 +44,9 @@ bool is_private(std::string_view address);
 /// Whether the address belongs to this host.
 bool is_local(std::string_view address);
 
-/// The numeric address of a host's name or address, of the preferred family or else of the other.
-/// Blocks for as long as the system's resolver does. kNotFound if there is none. On the host
-/// itself, its name may resolve to a loopback address only (Debian writes 127.0.1.1 to /etc/hosts),
+/// The numeric address of a host's name or address, if possible of the preferred family. Blocks for
+/// as long as the system's resolver does. kNotFound if there is no address. On the host itself, the
+/// host's name may resolve only to a loopback address (Debian writes 127.0.1.1 to /etc/hosts),
 /// which no other host can use: then the result is local_address().
 Result<std::string> resolve(const std::string& host, const Config& config);
 

@@ -126,8 +126,8 @@ Result<Launch> from_torchrun(const Environment& env) {
   launch.root_port = static_cast<std::uint16_t>(port + 1);
   launch.job = "torchrun " + env.get("TORCHELASTIC_RUN_ID").value_or("") + " " +
                launch.root_address + " " + std::to_string(port);
-  // The agents of a job count their restarts separately: only ranks of one agent compare the
-  // numbers.
+  // The agents of a job count their restarts separately: only the numbers of one agent's ranks are
+  // compared.
   HCCL_ASSIGN_OR_RETURN(const auto number,
                         env.number_or("TORCHELASTIC_RESTART_COUNT", 0, 0, kMost32Bits));
   if (env.has("TORCHELASTIC_RESTART_COUNT") && env.has("GROUP_RANK")) {
@@ -138,8 +138,8 @@ Result<Launch> from_torchrun(const Environment& env) {
   return launch;
 }
 
-// Steps and jobs that share a root host get ranges of kPortsEach ports, so that a root may try
-// several ports. A user seldom has more jobs at once than there are ranges.
+// Jobs and steps that share a root host get a range of kPortsEach ports each, so that a root can
+// try several ports. A user seldom has more jobs at once than there are ranges.
 std::uint16_t slurm_port(std::uint16_t base, std::int64_t job, std::int64_t step) {
   constexpr std::int64_t kPortsEach = 32;
   const std::int64_t places = std::max<std::int64_t>(1, (65536 - base) / kPortsEach);
@@ -216,11 +216,11 @@ Status name_hydra_job(const Process* proxy, Launch& launch) {
 }
 
 struct Launcher {
-  const char* present;  // two variables, either of which shows the launcher
+  const char* present;  // this variable or `too` shows the launcher
   const char* too;      // Slurm needs both: a batch script has SLURM_PROCID, too, but no step
   LauncherKind kind;
-  // The variables that the launcher sets, the rank first. The nearest ancestor in which one of them
-  // has another value has set them.
+  // The variables that the launcher sets, the rank first. The nearest ancestor in which one of
+  // these variables has another value has set all of them.
   std::array<const char*, 6> given;
 };
 
@@ -246,8 +246,8 @@ bool is_present(const Environment& env, const Launcher& launcher) {
   return env.has(launcher.present) || too;
 }
 
-// The index of the process that gave the variables; the length of the line if none of its processes
-// did.
+// The index in `line` of the process that gave the variables; the size of `line` if none of its
+// processes gave them.
 std::size_t giver(const Environment& env, const Launcher& launcher,
                   const std::vector<Process>& line) {
   const auto at = std::ranges::find_if(line, [&](const Process& each) {

@@ -1,5 +1,5 @@
-// Finds the launcher that started this process, and the job that it describes. Pure: reads only the
-// variables of this process and of the processes that it descends from.
+// Finds the launcher that started this process, and the job that it describes. Reads only the
+// variables of this process and of its ancestors.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,12 @@ struct Launch {
   int local_rank = 0;  ///< among the job's ranks on this host; -1 when unknown
   int local_size = 1;  ///< 0 when unknown
   /// The address or host name where rank 0 listens (see resolve()). Empty for kAlone, kRankTable
-  /// and kPmix: those get the address in other ways.
+  /// and kPmix: their ranks get the address in other ways.
   std::string root_address = {};
   std::uint16_t root_port = 0;
-  /// Names the job, the same on all its ranks. If there is no secret, an id is derived from it.
-  /// Empty for kAlone, and for kRankTable, where RankTable::digest_text has this role.
+  /// The name of the job, equal on all its ranks. Between hosts, the job's secret and id are
+  /// derived from the name and from the secret file, if there is one. Empty for kAlone, and for
+  /// kRankTable, where RankTable::digest_text has this role.
   std::string job = {};
   std::string rank_table_path = {};  ///< RANK_TABLE_FILE
   std::string identify = {};         ///< RANK_ID
@@ -36,15 +37,16 @@ struct Launch {
 
 /// Finds the launcher. Variables of several launchers may be present: RANK_TABLE_FILE, PMIx
 /// (mpirun), torchrun, Slurm (srun), hydra (mpiexec of MPICH and Intel). The innermost launcher
-/// counts. `line` is this process and its ancestors (see line_of()): the launcher is the nearest
-/// process whose variables have other values. If one process gave the variables of several
-/// launchers, they must agree, and the first in this order counts. If the launcher is not among the
-/// ancestors, as in a container, they are not compared, and the first in this order counts.
+/// counts. `line` is this process and its ancestors (see line_of()). The nearest process of `line`
+/// in which a launcher's variables have other values gave these variables. If one process gave the
+/// variables of several launchers, the launchers must agree, and the first in this order counts. If
+/// the process that gave them is not in `line`, as in a container, the launchers are not compared,
+/// and the first in this order counts.
 ///
 /// Without any launcher the process is alone, unless a variable shows that a launcher of another
 /// kind has started it as one of several. `base_port` is Config::base_port. kPara: a value is
 /// malformed, missing or contradicts another; the text names the variable. kNotSupport: HCCL's
-/// start with CM_CHIEF_*, launchers that cannot be read, and hydra between hosts.
+/// start with CM_CHIEF_*, launchers of other kinds, and hydra between hosts.
 Result<Launch> detect_launcher(std::uint16_t base_port,
                                const Config::GetEnv& variables = environment,
                                const std::vector<Process>& line = {});
@@ -52,13 +54,13 @@ Result<Launch> detect_launcher(std::uint16_t base_port,
 /// The variable in which this launcher gives a process its rank; null for kAlone.
 const char* rank_variable(LauncherKind kind);
 
-/// Whether torchrun has started both as the same rank of a job, in the same attempt or in two
-/// attempts.
+/// Whether torchrun has started both processes as the same rank of a job, in the same attempt or in
+/// two attempts.
 bool is_same_rank(const Launch& one, const Launch& other);
 
-/// A part of the job's name, the same on all its ranks: HCCL_JOB_ID. Without it and inside one
-/// host, the scheduler's job and its number of restarts (ssh would not carry these variables to
-/// another host). Empty without either.
+/// A part of the job's name, equal on all ranks of the job: HCCL_JOB_ID or, if that is not set and
+/// all ranks are on one host, the scheduler's job and the number of its restarts (ssh would not
+/// carry these variables to another host). Empty if none of these variables is set.
 std::string job_id(bool one_host, const Config::GetEnv& variables = environment);
 
 }  // namespace hccl::join

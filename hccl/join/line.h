@@ -14,7 +14,7 @@
 
 namespace hccl::join {
 
-/// Nothing blocks. One thread at a time may call, except fd().
+/// No function blocks. One thread at a time may call, but any thread may call fd().
 class Line {
  public:
   using Side = TlsStream::Side;
@@ -22,11 +22,11 @@ class Line {
   Line(Fd fd, Side side, std::shared_ptr<const TlsContext> context, const RootInfo& info);
 
   int fd() const { return fd_.get(); }
-  /// In a forked child: closes its copy of the socket. No other call may follow.
+  /// In a forked child: closes the child's copy of the socket. No other call may follow.
   void abandon() { fd_.reset(); }
 
-  /// Continues the proofs. Poll for wants() and call it again, until proved(). A silent stranger
-  /// costs only a descriptor.
+  /// Continues the proofs. Until proved(), poll for wants() and call prove() again. A stranger that
+  /// sends nothing costs only a descriptor.
   Status prove();
   short wants() const;
   bool proved() const;
@@ -39,11 +39,11 @@ class Line {
   Status flush();
   bool unsent() const { return !out_.empty(); }
 
-  /// Reads a part of the arrived bytes, and returns its size. Only after 0 will poll report the
-  /// next bytes; after any other size, read again.
+  /// Reads a part of the arrived bytes, and returns the size of the part. Call it until it returns
+  /// 0: only then does poll report later bytes.
   Result<std::size_t> fill();
-  /// The next complete frame. kTcpTransfer for a frame that is empty or longer than `cap`, before
-  /// it is read.
+  /// The next complete frame, if there is one. kTcpTransfer if the next frame is empty or longer
+  /// than `cap`, even before all its bytes have come.
   Result<std::optional<std::string>> next(std::size_t cap);
 
  private:
@@ -54,7 +54,7 @@ class Line {
   Uuid id_;
   std::optional<TlsStream> tls_;
   std::string in_;
-  std::deque<std::string> out_;  // with their lengths
+  std::deque<std::string> out_;  // each frame with its length
   std::size_t sent_ = 0;         // sent bytes of the first frame in out_
 };
 

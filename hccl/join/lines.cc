@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kSteps = 4;         // steps of handshakes in one turn
 constexpr milliseconds kSure{100};        // a stranger keeps its descriptor for this long
-constexpr milliseconds kSureNamed{1000};  // a stranger that has named the job
+constexpr milliseconds kSureNamed{1000};  // the same for a stranger that has named the job
 constexpr milliseconds kShort{1000};      // a lack of descriptors counts after this time
 constexpr Lines::LineId kKnock = 0;       // the listener's tag
 
@@ -45,7 +45,8 @@ Result<Fd> Lines::open_spare() {
 
 Lines::~Lines() { close_all(); }
 
-// A descriptor that has a copy, as in a child, would stay in the epoll set.
+// Takes each descriptor out of the epoll set: if a forked child has a copy, closing alone would
+// leave the descriptor in the set.
 void Lines::close_all() {
   hear_knocks(false);
   listener_.fd.reset();
@@ -167,8 +168,8 @@ void Lines::accept_some(Time now) {
   }
 }
 
-// No descriptor is free: accepts with the spare one and closes the connection. The caller tries
-// again.
+// No descriptor is free: accepts with the spare descriptor and closes the connection. The caller
+// tries again.
 void Lines::turn_away(const Status& why, Time now) {
   if (why_short_.ok()) {
     log_->warn("control: {}", why.message());
@@ -237,7 +238,7 @@ void Lines::close(LineId id) {
   flush(id, at->second);
 }
 
-// The other end may have closed the line after it sent frames: these are still read.
+// The other end may have sent frames and then closed the line: these frames are still read.
 void Lines::flush(LineId id, Connection& connection) {
   if (!connection.deaf && connection.open) {
     const Status sent = connection.line->flush();

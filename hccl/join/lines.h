@@ -18,8 +18,8 @@
 
 namespace hccl::join {
 
-/// Nothing blocks. No frame reaches the caller before its sender has proved itself. For one thread;
-/// in a forked child only abandon().
+/// No function blocks. No frame reaches the caller before its sender has proved itself. Not
+/// thread-safe. A forked child may call only abandon().
 class Lines {
  public:
   using LineId = control::LineId;
@@ -29,7 +29,7 @@ class Lines {
     What what;
     LineId line;        ///< kFailed: the number that dial() returned
     std::string text;   ///< the frame, or the reason for people
-    bool gone = false;  ///< kFailed: nobody listens there, so that the process has ended
+    bool gone = false;  ///< kFailed: nobody listens there, so the process has ended
   };
   static constexpr std::size_t kStrangers = 32;  ///< for a node that is not the first root
   static constexpr std::size_t kFrameCap = std::size_t{8} << 20;   ///< bytes of a frame
@@ -41,7 +41,7 @@ class Lines {
   /// `strangers`: the most descriptors that strangers take. `spare`: from open_spare().
   Lines(RootInfo key, Listener listener, std::shared_ptr<const TlsContext> context, int epoll,
         std::uint64_t tags, Logger log, Fd spare, std::size_t strangers = kStrangers);
-  /// Opens the spare descriptor. With it, callers are turned away while no other descriptor is
+  /// Opens the spare descriptor, with which callers are turned away while no other descriptor is
   /// free.
   static Result<Fd> open_spare();
   ~Lines();
@@ -60,19 +60,22 @@ class Lines {
 
   /// The descriptor with this tag is ready.
   void ready(std::uint64_t tag, std::uint32_t events);
-  /// Everything that has happened since the last call. Established lines come before strangers.
+  /// Does the work that is due, established lines before strangers. Returns all events since the
+  /// last call.
   std::vector<Event> turn(Time now);
   /// When turn() next has something to do even if no event comes.
   Time next() const;
   /// Whether frames still wait to be sent.
   bool unsent() const;
-  /// Why callers are turned away, if no descriptor has been free for them for a second.
+  /// If no descriptor has been free for callers for a second: why they are turned away. Else
+  /// success.
   Status lacks(Time now) const;
-  /// Gives up the spare descriptor, so that callers get the reason one after the other.
+  /// Frees the spare descriptor for callers: one after the other, they connect and get the reason
+  /// of their refusal.
   void use_spare() { spare_.reset(); }
   /// Closes everything at once; nothing more happens.
   void close_all();
-  /// In a forked child: closes its copies.
+  /// In a forked child: closes the child's copies.
   void abandon();
 
  private:
@@ -82,8 +85,8 @@ class Lines {
     bool open = false;           // both ends have proved themselves
     bool dialed = false;         // this node dialed
     bool closing = false;        // closes once all frames are sent
-    bool deaf = false;           // takes no more bytes; its earlier bytes are still read
-    std::size_t queued = 0;      // bytes queued since the queue was last empty
+    bool deaf = false;       // the other end takes no more bytes; its earlier bytes are still read
+    std::size_t queued = 0;  // bytes queued since the queue was last empty
     Time since{};
     std::uint32_t watched = 0;  // the events that epoll watches
   };
@@ -110,7 +113,7 @@ class Lines {
   int epoll_;
   std::uint64_t tags_;
   Logger log_;
-  Fd spare_;  // to turn a caller away while no descriptor is free
+  Fd spare_;  // for turning a caller away while no descriptor is free
   const std::size_t cap_;
   Status why_short_;  // why the last caller was turned away
   Time short_since_{};

@@ -1,4 +1,4 @@
-// One rank of a world, as the others know it.
+// One rank of a world, as the other ranks know it.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@ namespace hccl::join {
 struct Member {
   std::uint32_t rank = 0;
   std::uint32_t pid = 0;
-  std::string cores = {};    ///< cores it may run on: one bit each, as from core_mask()
-  std::string host = {};     ///< host identity: ranks with the same one may share memory
-  std::string address = {};  ///< local address for peers
+  std::string cores = {};    ///< cores that the rank may run on: one bit each, as from core_mask()
+  std::string host = {};     ///< host identity: ranks with the same identity may share memory
+  std::string address = {};  ///< address for connections from peers
 };
 
 }  // namespace hccl::join

@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::seconds kGrace{5};  // added to the time for finding the root
 constexpr std::chrono::seconds kLeaves{1};
 
-// Connections without a proof. The process needs most of its descriptors for other uses.
+// The most connections without a proof. The process needs most of its descriptors for other uses.
 std::size_t strangers_cap() {
   constexpr rlim_t kMost = 1024;
   rlimit limit{};
@@ -172,7 +172,7 @@ void Node::bring(const Owner& owner, const Rank& rank, const Config& config) {
   });
 }
 
-// Tells the other ranks not to wait for a rank whose process lacks something.
+// Tells the root that this rank cannot join, so that the other ranks do not wait for it.
 void Node::cannot(std::uint32_t rank, const Status& why) {
   const MutexLock lock(mutex_);
   if (!to_root_) return;
@@ -279,7 +279,8 @@ void Node::refused(const Owner* its, const Status& why) {
   });
 }
 
-// If the others take this process for dead, over() follows.
+// If the others take this process for dead, its ranks do not get the verdicts on their own deaths,
+// because over() follows.
 void Node::heard(const control::News& all) {
   others_ -= all.dead | all.left;
   if (others_.empty()) over_at_ = control::Time{};

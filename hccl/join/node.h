@@ -24,24 +24,24 @@ namespace hccl::join {
 /// this process began as the root.
 class Node final : private ControlNode::Owner {
  public:
-  /// For one of the ranks.
+  /// The owner of one of the ranks.
   using Owner = ControlNode::Owner;
   struct Rank {
     std::uint32_t number = 0, size = 0;
     control::Attempt attempt = {};
   };
 
-  /// The node that begins as the root, without a rank. Listens on info.address, at info.port or one
-  /// of the ports after it (info.ports). Port 0 means any free port. Sets info.port. `claimants`:
-  /// see Seek. `boot`: of this host.
+  /// Makes the node that begins as the root, without a rank. The node listens on info.address, at
+  /// the first free port of the info.ports ports from info.port on. Port 0 means any free port.
+  /// Sets info.port and info.ports. `claimants`: see Seek. `boot`: this host's boot id.
   static Result<std::shared_ptr<Node>> root(std::shared_ptr<Control> control, RootInfo& info,
                                             const Config& config, Logger log,
                                             control::Claimants claimants = {},
                                             Result<std::string> boot = boot_id());
   Node(std::shared_ptr<Control> control, const RootInfo& info)
       : control_(std::move(control)), info_(info) {}
-  /// A node that has not left has died. A root that has refused all ranks also refuses later ranks,
-  /// for the time in which ranks join.
+  /// The other processes take a node that has not left for dead. A root that has refused all ranks
+  /// stays to refuse later ranks, for the time in which ranks join.
   ~Node() override;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -50,29 +50,31 @@ class Node final : private ControlNode::Owner {
   /// Whether no further rank can join, because an earlier rank could not join.
   bool is_over();
   /// A rank joins; `owner` gets all later calls until remove(). `check` is called when the root is
-  /// found, before the root knows of the rank. An error of `check` ends joining; if this rank is
-  /// the first one, also for ranks that join meanwhile. `config` and `boot` are those of the first
-  /// rank.
+  /// found, before the root knows of the rank. If `check` fails, the rank does not join; if this is
+  /// the first rank, ranks that join meanwhile do not join either. The node uses the `config` and
+  /// `boot` of the first rank.
   Status add(Owner& owner, const Rank& rank, const Config& config, const Logger& log,
              const std::function<Status()>& check, const Result<std::string>& boot);
-  /// The rank leaves. Returns whether it is the last rank of this process: then the node leaves,
-  /// too, and calls over() of the owner.
+  /// The rank leaves. Returns whether the rank is the last rank of this process: then the node
+  /// leaves, too, and calls over() of the owner.
   bool leave(const Owner& owner);
-  /// Ends the calls to the owner. A rank that has joined, and has not left, has died. Without
-  /// memory to report this, all ranks of this process have died.
+  /// Ends the calls to the owner. The other processes take a rank that has joined and has not left
+  /// for dead. If there is no memory to report this, they take all ranks of this process for dead.
   void remove(const Owner& owner) noexcept;
 
-  /// The others take all ranks of this process for dead; these ranks get the reason.
+  /// Closes the node's lines, so the other processes take all ranks of this process for dead. These
+  /// ranks get the reason.
   void fail(const Status& why) noexcept { control_->fail(node_, why); }
   /// Calls one of Relay's functions in the control thread, soon.
   void say(std::function<control::Relay::Step(control::Relay&, control::Time)> what);
   /// Waits until all frames so far are in the sockets; see Control::await().
   void await() { control_->await(); }
 
-  /// For a root without a rank: whether all ranks have gone, or all have had the time to learn that
+  /// For a root without a rank: whether all ranks have gone, or have had the time to learn that
   /// they cannot join.
   bool finished() const;
-  /// For a forked child: closes its copies of the sockets that the control thread does not have.
+  /// For a forked child: closes the child's copies of sockets that the control thread has not taken
+  /// over.
   void abandon() HCCL_UNCHECKED;
 
  private:
@@ -109,7 +111,7 @@ class Node final : private ControlNode::Owner {
 
   std::shared_ptr<const control::Roster> roster_;  // from here on, for the control thread only
   std::uint32_t number_ = 0;                       // of this node
-  control::RankSet others_;                        // nodes that have not gone
+  control::RankSet others_;                        // other nodes that have not gone
 
   Mutex mutex_{LockLevel::kNode};
   Doorbell bell_;

@@ -17,8 +17,9 @@ namespace hccl::join {
 struct RankEntry {
   int rank = 0;
   std::string server_id;  ///< node_addr in version 1.1
-  /// host_ip, else server_id if it is an address, else the first device_ip (1.1: rank_ip, else
-  /// node_addr), in its shortest form. May be empty if the table has none.
+  /// The shortest form of host_ip, else of server_id if that is an address, else of the first
+  /// device_ip (version 1.1: of rank_ip, else of node_addr). Empty if the table has no address for
+  /// the rank.
   std::string address;
   int device = -1;         ///< -1: a host process without a device (1.1)
   std::uint16_t port = 0;  ///< host_port, else device_port; 0: no port
@@ -37,7 +38,7 @@ struct RankTable {
 /// The largest number of ranks in a table.
 inline constexpr std::size_t kRankTableRanks = 32768;
 
-/// Reads a table from text. Its status may have any value, but must exist. kPara with EI0004 for
+/// Reads a table from text. The item "status" must exist, with any value. kPara with EI0004 for
 /// text that is not JSON, EI0017 for an item that is missing or of a wrong type, EI0014 for a wrong
 /// value; kNotSupport for version 2.0 and unknown versions. Throws nothing.
 Result<RankTable> parse_rank_table(std::string_view json);

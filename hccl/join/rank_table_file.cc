@@ -1,4 +1,4 @@
-// A rank table in a file that another program may still be writing.
+// Reads a rank table from a file that another program may still be writing.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -23,13 +23,14 @@ class TableItem {
   /// The node must outlive the item.
   TableItem(const JsonNode& node, std::string place) : node_(&node), place_(std::move(place)) {}
 
-  /// "server_list[0].device[1].rank_id". For an empty key: the item's own place.
+  /// The place of a key, such as "server_list[0].device[1].rank_id". For an empty key: the item's
+  /// own place.
   std::string place(std::string_view key) const;
 
   bool has(std::string_view key) const { return node_->find(key) != nullptr; }
-  /// A string; EI0017 if it is missing or no string.
+  /// A string; EI0017 if the key is missing or its value is no string.
   Result<std::string> text(std::string_view key) const;
-  /// The same; nothing if it is missing.
+  /// As text(), but nothing if the key is missing.
   Result<std::optional<std::string>> optional_text(std::string_view key) const;
   /// A string of `low` to `high` printable characters.
   Result<std::string> name(std::string_view key, std::size_t low, std::size_t high) const;
@@ -37,14 +38,15 @@ class TableItem {
   Result<std::uint64_t> number(std::string_view key, std::uint64_t low, std::uint64_t high) const;
   Result<std::optional<std::uint64_t>> optional_number(std::string_view key, std::uint64_t low,
                                                        std::uint64_t high) const;
-  /// IP addresses with commas between them, in their shortest form; none if missing or "".
+  /// A list of IP addresses with commas between them, in their shortest form; no address if the key
+  /// is missing or its value is "".
   Result<std::vector<std::string>> addresses(std::string_view key) const;
-  /// One IP address or none.
+  /// One IP address; empty if the key is missing or its value is "".
   Result<std::string> address(std::string_view key) const;
   /// A list of objects; an empty list is an error.
   Result<std::vector<TableItem>> list(std::string_view key) const;
-  /// A required number that must equal `actual`, the length of the list named by `counted`; never
-  /// 0.
+  /// Checks a required number: it must not be 0, and must equal `actual`, the length of the list
+  /// that `counted` names.
   Status count(std::string_view key, std::size_t actual, std::string_view counted) const;
 
  private:
@@ -52,7 +54,8 @@ class TableItem {
   std::string place_;
 };
 
-/// The result of a reader of one layout: the ranks in any order; their numbers are not checked yet.
+/// The result of a reader of one layout. The ranks are in any order, and their numbers are not
+/// checked yet.
 struct TableDraft {
   std::vector<RankEntry> ranks;
   std::string extra;  ///< text for the digest, beside the ranks: super pods, collective

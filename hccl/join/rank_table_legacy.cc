@@ -1,6 +1,7 @@
-// Tables without a version key: group_list[].instance_list[].devices[]. With deploy_mode ("lab") an
-// instance is one rank and names its number. Without deploy_mode ("cloud") an instance is a pod,
-// and ranks are counted: servers in the order of their names, devices in the order of their ids.
+// Reads tables without a version key: group_list[].instance_list[].devices[]. With deploy_mode
+// ("lab") an instance is one rank and names its number. Without deploy_mode ("cloud") an instance
+// is a pod, and ranks are counted: servers in the order of their names, devices in the order of
+// their ids.
 #include <algorithm>
 #include <set>
 #include <tuple>

@@ -1,4 +1,4 @@
-// Version 1.1: node_list[].ranks[], HCCL's table for host processes.
+// Reads tables of version 1.1, HCCL's table for host processes: node_list[].ranks[].
 #include <set>
 
 #include "hccl/join/rank_table_item.h"

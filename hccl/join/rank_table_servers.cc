@@ -1,4 +1,4 @@
-// Versions 1.0 and 1.2: server_list[].device[], and in 1.2 super_pod_list[].
+// Reads tables of versions 1.0 and 1.2: server_list[].device[], and in 1.2 super_pod_list[].
 #include <map>
 #include <set>
 
@@ -180,8 +180,8 @@ Status check_super_devices(const std::vector<Server>& servers,
   return {};
 }
 
-// A device_port belongs to the device's own network card. With a host address it is used only if
-// ranks with that address have different ports.
+// A device_port belongs to the device's own network card. With a host address, the port is used
+// only if ranks with that address have different ports.
 void choose_ports(const Server& server, std::vector<RankEntry>& entries) {
   std::map<std::pair<std::string, std::uint16_t>, int> users;
   for (const RankEntry& entry : entries) ++users[{entry.address, entry.port}];

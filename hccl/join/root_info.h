@@ -1,5 +1,5 @@
-// The data that a rank needs to join: HcclRootInfo's 4,108 bytes, decoded. It contains the
-// communicator's secret, so it is a credential. Logs show only its short name of eight digits.
+// The data that a rank needs to join, decoded from HcclRootInfo's 4,108 bytes. The data contains
+// the communicator's secret, so it is a credential. Logs show only a short name of eight digits.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace hccl::join {
 
 struct RootInfo {
   static constexpr std::size_t kBytes = 4108;
-  /// The bytes that are written and read. HCCL needs no more than these either, so FlagCX has and
-  /// carries only 256 bytes.
+  /// The number of bytes that are written and read. HCCL, too, needs no more bytes than these:
+  /// FlagCX carries only 256.
   static constexpr std::size_t kUsedBytes = 256;
   static constexpr std::size_t kTextBytes = 64;  ///< the root's address as text comes first
 
@@ -22,11 +22,11 @@ struct RootInfo {
   Key secret{};         ///< any process that has the secret may join
   std::string address;  ///< of the root
   std::uint16_t port = 0;
-  /// The number of ports, from `port` on, at which the root may listen if peers must guess;
-  /// else 1.
+  /// The root listens at one of this many ports, from `port` on, and peers must try them. 1 if
+  /// peers know the port.
   std::uint16_t ports = 1;
 
-  /// Leaves the bytes behind kUsedBytes alone.
+  /// Does not change the bytes behind kUsedBytes.
   void encode(std::span<char, kBytes> out) const;
   /// kPara for bytes that encode() did not make.
   static Result<RootInfo> decode(std::span<const char, kBytes> bytes);

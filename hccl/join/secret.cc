@@ -19,7 +19,8 @@ namespace {
 constexpr std::size_t kSecretCap = std::size_t{64} << 10;
 constexpr std::size_t kLeastSecret = 16;
 
-// Whether a stranger could find the secret by trying. The end of a line is not a part of it.
+// Whether a stranger could find the secret by trying. Newlines at the end of the secret do not
+// count.
 bool is_guessable(std::string_view secret) {
   secret = secret.substr(0, secret.find_last_not_of("\r\n") + 1);
   return secret.size() < kLeastSecret ||

@@ -14,7 +14,8 @@ using control::Gatherings;
 using control::RankSet;
 using control::Relay;
 
-// Added to the Seek's deadlines, so that the error of the Seek, which has the reason, comes first.
+// Added to the deadlines of the control tree, so that its errors, which have the reason, come
+// first.
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::seconds kLeaves{1};
 constexpr std::uint64_t kOnce = 1;  // a key serves for one gathering
@@ -24,7 +25,7 @@ RankSet ranks_of(const std::vector<int>& ranks, int size) {
   return RankSet(std::vector<std::uint32_t>(ranks.begin(), ranks.end()));
 }
 
-// By rank.
+// The members in the order of their ranks.
 std::vector<Member> members_of(const control::Roster& roster) {
   std::vector<Member> members;
   for (std::uint32_t rank = 0; rank < roster.node_of.size(); ++rank) {
@@ -54,7 +55,7 @@ Result<std::vector<std::string>> parts_of(const std::map<std::uint32_t, std::str
   return parts;
 }
 
-// A part of present() without the blob of a rank that has come.
+// A rank's part of present(), still without the blob that says that the rank has come.
 control::Gathering roll_call() {
   control::Gathering part;
   part.flags &= ~(control::kAwaitsAll | control::kMakesGroup);

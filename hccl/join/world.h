@@ -1,5 +1,5 @@
-// A world as one of its ranks sees it: the list of ranks, gatherings, and failures, leaves and
-// deaths. The process is a node of the world's control tree.
+// A world as one of its ranks sees it: the list of ranks, the gatherings, and which ranks have
+// failed, left or died. The process is a node of the world's control tree.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@ namespace hccl::join {
 class FailureListener {
  public:
   virtual ~FailureListener() = default;
-  /// `scope` names the communicator that failed. All zeroes: every communicator of the culprit, a
-  /// world rank, has failed.
+  /// `scope` names the communicator that failed. If `scope` is all zeroes, every communicator of
+  /// the culprit, a world rank, has failed.
   virtual void on_failure(const Uuid& scope, const Status& why) = 0;
   /// A rank of this communicator has called summon().
   virtual void on_summons(const Uuid& scope) = 0;
@@ -38,16 +38,18 @@ class FailureListener {
 /// Any thread may call.
 class World final : public ControlNode::Owner {
  public:
-  /// Proves itself to the root (TLS), and waits until all `size` ranks have joined. kTimeout with
-  /// the absent ranks after config.connect_timeout; kPara when the ranks disagree on version, size
-  /// or configuration. `node`: of this process in the world, which all its ranks may share.
-  /// `check`: see Node. `attempt`: of this rank. `boot`: of this host.
+  /// Proves to the root (by TLS) that this rank has the secret, and waits until all `size` ranks
+  /// have joined. After config.connect_timeout, kTimeout names the absent ranks. kPara when the
+  /// ranks disagree on version, size or configuration. `node`: this process's node in the world,
+  /// which all ranks of the process share. `check`: see Node. `attempt`: of this rank. `boot`: this
+  /// host's boot id.
   static Result<std::shared_ptr<World>> join(std::shared_ptr<Node> node, int size, int rank,
                                              const Config& config, Logger log,
                                              const std::function<Status()>& check = {},
                                              const control::Attempt& attempt = {},
                                              const Result<std::string>& boot = boot_id());
-  /// A rank that has not called leave() has died, unless it has called ended().
+  /// The other ranks take a rank that has not called leave() for dead, unless the rank has called
+  /// ended().
   ~World() override;
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -60,20 +62,20 @@ class World final : public ControlNode::Owner {
 
   static constexpr std::size_t kBlobCap = 64 << 10;  ///< bytes of one rank's part of an exchange
   /// Gathers one blob from each of the world ranks `members` (empty: all). Returns `size` parts, in
-  /// order of `index`; a part is empty if no member has its index. All use one key, which serves
-  /// once. kTimeout names the absent ranks. If a rank has left or died, or `abort` is raised, the
-  /// exchange ends early. `name`: of the communicator that is opened, for the log. `waits` is
-  /// called every 0.4 s meanwhile.
+  /// order of `index`; a part is empty if no member has its index. All members pass the same key,
+  /// which serves for one exchange. kTimeout names the absent ranks. If a member has left or died,
+  /// or `abort` is raised, the exchange ends early. `name`: of the communicator that is opened, for
+  /// the log. While the rank waits, it calls `waits` every 0.4 s.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
                                             Deadline deadline, const AbortFlag& abort,
                                             const std::string& name = "exchange",
                                             const std::vector<int>& members = {},
                                             const std::function<void()>& waits = {});
-  /// Waits until each of the members has come, will not come (will_not_come()), has left or died.
-  /// Returns the members that have come, which are the same on all ranks. Key, errors, `abort` and
-  /// `name`: as in exchange(), except that no member's end is an error. kUnavail: this rank has
-  /// said that it will not come.
+  /// Waits until each of the members has called present(), has called will_not_come(), has left or
+  /// has died. Returns the members that have called present(): the same on all ranks. Key, errors,
+  /// `abort` and `name`: as in exchange(), but a member that leaves or dies causes no error.
+  /// kUnavail: this rank has said that it will not come.
   Result<std::vector<int>> present(const Uuid& key, const std::vector<int>& members,
                                    Deadline deadline, const AbortFlag& abort,
                                    const std::string& name);
@@ -83,19 +85,19 @@ class World final : public ControlNode::Owner {
     std::string offer;         ///< of the one member that offers something
   };
   /// Makes a group of the world ranks `members` (empty: all) whose configurations are equal; kPara:
-  /// they differ. Key, errors, `abort` and `name`: as in exchange(); a member that refused to make
-  /// a group ends it, too. Except for the offer, the answer has a constant size.
+  /// they differ. Key, errors, `abort` and `name`: as in exchange(); a member that refused its call
+  /// ends the call of the others, too. Except for the offer, the answer has a constant size.
   Result<Agreed> agree(const Uuid& key, const std::vector<int>& members,
                        const std::string& configuration, const std::string& offer,
                        Deadline deadline, const AbortFlag& abort, const std::string& name);
-  /// As agree(), with the living members; this rank is one of them. All living members call it, and
-  /// all get the same members. A rank that dies later is among them. kUnavail: too few ranks are
-  /// left to go on, because others may live and be cut off from them.
+  /// As agree(), but only with the living members, which all call it and all get the same members.
+  /// A member that dies after its call is among them. kUnavail: too few ranks are left to go on,
+  /// because other ranks possibly live, cut off from these ranks.
   Result<Agreed> survivors(const Uuid& key, const std::vector<int>& members,
                            const std::string& configuration, Deadline deadline,
                            const std::string& name);
-  /// Tells all ranks that this communicator has failed. The caller's process may exit at once.
-  /// Without memory for the report, the others take all ranks of this process for dead.
+  /// Tells all ranks that this communicator has failed. The process may exit right after the call.
+  /// If there is no memory for the report, the others take all ranks of this process for dead.
   void report(const Uuid& scope, const Status& why);
   /// This rank waits in a call. The root compares the calls of the ranks, and names the absent
   /// ranks at a deadline. `awaited`: world ranks.
@@ -106,15 +108,15 @@ class World final : public ControlNode::Owner {
   void ended(const std::string& last);
 
   /// This rank refused a call in place of this operation; `text`: the error. If other ranks then
-  /// wait for this rank in the operation, all get the error. No text: this rank has destroyed the
-  /// communicator.
+  /// wait for this rank in the operation, all get the error. An empty `text`: this rank has
+  /// destroyed the communicator.
   void refused(const Uuid& scope, std::uint64_t sequence, const std::string& text);
   /// As refused(), for a call that would have made a group.
   void refused_group(const std::string& text) { refused(Uuid{}, 0, text); }
   /// Tells the listeners of all ranks that this communicator's ranks are needed for messages.
   void summon(const Uuid& scope);
-  /// Answers each later summons to these messages: this rank will not be present(). `members`: as
-  /// there.
+  /// From now on, this rank answers each summons to these messages by saying that it will not call
+  /// present(). `members`: as in present().
   void will_not_come(const Uuid& messages, const std::vector<int>& members) noexcept;
 
   /// Whether this rank has lost the control tree.
@@ -131,7 +133,7 @@ class World final : public ControlNode::Owner {
   /// Takes back one stay(), or the stay of the first communicator. Returns whether no stay is left:
   /// then leave() must follow.
   bool goes() { return --stays_ == 0; }
-  /// This rank leaves. Waits until its neighbours know, for a second at most.
+  /// This rank leaves. Waits until its neighbours know, for two seconds at most.
   void leave();
 
   /// Keeps the claim (claim.h) of this rank as long as this object lives.
@@ -176,7 +178,7 @@ class World final : public ControlNode::Owner {
   std::shared_ptr<const control::Roster> roster_ HCCL_GUARDED_BY(mutex_);
   std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
   std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
-  std::map<Uuid, control::RankSet> not_coming_ HCCL_GUARDED_BY(mutex_);  // their members
+  std::map<Uuid, control::RankSet> not_coming_ HCCL_GUARDED_BY(mutex_);  // by scope: members
   bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
   control::News news_ HCCL_GUARDED_BY(mutex_);          // all news so far
   std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank has lost the control tree

@@ -44,7 +44,8 @@ constexpr int kGuessedPorts = 16;
 
 }  // namespace
 
-// Read before the first socket is opened: later there may be no descriptor left to read it.
+// Returns this host's boot id. It is read before the first socket is opened, because later there
+// may be no free descriptor for reading it.
 Result<std::string> Worlds::boot() {
   const MutexLock lock(mutex_);
   if (boot_.empty()) {
@@ -100,7 +101,7 @@ int Worlds::next_join(const std::string& job) {
 // place is taken. Returns an invalid descriptor if this process itself holds the claim already.
 Result<std::shared_ptr<Fd>> Worlds::claim_rank(const std::string& job, int size, int rank) {
   if (size == 1) return std::make_shared<Fd>();
-  // Containers may share the network, but not the numbers of their processes.
+  // Containers may share a network namespace, but have process numbers of their own.
   const std::string place =
       job + " rank " + std::to_string(rank) + " of " + own_namespace("pid") + " pid ";
   const pid_t self = ::getpid();
@@ -137,7 +138,8 @@ Worlds::Joined Worlds::enter(const RootInfo& info, const Job& job, const Config&
 Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config) {
   Job job{.size = size, .rank = rank, .watched = false};
   const auto self = detect_launcher(config.base_port, environment, line_of(::getpid()));
-  // A rank of an earlier attempt finds this root info in the store that torchelastic's agents keep.
+  // A rank of an earlier attempt can find this root info, too, because torchelastic's agents keep
+  // their store.
   if (self.ok() && self->attempt.agent != 0) {
     job.attempt = self->attempt;
     job.rank_of = [self, rank](const Launch& other) {
@@ -173,7 +175,7 @@ void Worlds::abandon() {
 
 // ---- root info made by a process ----
 
-// Root info with a secret and an id of its own.
+// Makes root info with a fresh secret and id, and starts its root.
 Result<RootInfo> Worlds::fresh_root(const Config& config, const std::string& address,
                                     const control::Claimants& claimants) {
   RootInfo info;
@@ -222,7 +224,7 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
   const Key id = derive(info.secret, "id");  // tells a stranger nothing about the job
   std::memcpy(info.id.data(), id.data(), info.id.size());
   if (job.rank == 0) {
-    // The root may resolve its own name to another address than its peers resolve it to.
+    // The root's name may resolve to another address here than on the hosts of the peers.
     const auto own = local_address(config);
     if (own.ok() && !is_private(info.address)) info.address = own.value();
     // The name of the claim contains the secret, so that other users cannot claim it.
@@ -322,8 +324,8 @@ Worlds::Joined Worlds::join_by_variables(const Launch& launch, const Config& con
   if (!one_host || !config.if_ip.empty()) {
     HCCL_ASSIGN_OR_RETURN(address, resolve(launch.root_address, config));
   }
-  // If the launcher does not report the number of ranks on this host, ranks at rank 0's address are
-  // on its host, and no others can join.
+  // If the launcher does not report the number of ranks on this host, a rank on rank 0's host
+  // assumes that all ranks are on that host. Ranks on other hosts cannot join then.
   const bool here = launch.local_size == 0 && is_local(address);
   const auto rank_of = [job = launch.job](const Launch& other) {
     return other.job == job ? other.rank : -1;

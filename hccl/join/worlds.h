@@ -30,11 +30,11 @@ class Worlds {
 
   /// Joins the world that `info` describes.
   Joined join(const RootInfo& info, int size, int rank, const Config& config);
-  /// Joins the ranks that the launcher started (see detect_launcher()), or a
+  /// Joins the ranks that the launcher started (see detect_launcher()). Without a launcher, joins a
   /// world of one rank.
   Joined join_by_launcher(const Config& config);
-  /// Joins the ranks of a rank-table file, or of its text. `identify` names this rank in the way of
-  /// the table.
+  /// Joins the ranks of a rank table: of a file, or of the text of a table. `identify` is this
+  /// rank's RANK_ID (see own_rank()).
   Joined join_by_file(const std::string& path, const std::string& identify, const Config& config);
   Joined join_by_text(const std::string& text, const std::string& identify, const Config& config);
 

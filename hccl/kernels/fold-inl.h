@@ -1,6 +1,6 @@
 // The loops of fold(), for any element type and reduction. Compiled once for each instruction set.
 
-// Toggled so that Highway can include this file again for every target.
+// The include guard toggles, so that Highway can include this file again for every target.
 #if defined(HCCL_KERNELS_FOLD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HCCL_KERNELS_FOLD_INL_H
 #undef HCCL_KERNELS_FOLD_INL_H
@@ -22,7 +22,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace hccl::kernels::HWY_NAMESPACE {
 
-/// One Quad of the result, at byte `at` of the data. Reads all inputs before it writes `out`.
+/// Computes one Quad of the result, at byte `at` of the data. Reads all inputs before it writes
+/// `out`.
 template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_block(const Inputs& in, std::size_t at, std::byte* out) {
   auto sum = enter<Op>(Type::get(in.from[0] + at));
@@ -32,7 +33,7 @@ HWY_INLINE void fold_block(const Inputs& in, std::size_t at, std::byte* out) {
   Type::template put<kStore>(leave<Op>(sum, in.finish), out + at);
 }
 
-/// As above, for two inputs, whose addresses stay in registers.
+/// fold_block() for two inputs, whose addresses stay in registers.
 template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_pair(const std::byte* a, const std::byte* b, const Finish& finish,
                           std::byte* out) {
@@ -40,7 +41,7 @@ HWY_INLINE void fold_pair(const std::byte* a, const std::byte* b, const Finish& 
   Type::template put<kStore>(leave<Op>(sum, finish), out);
 }
 
-/// Prefetches the cache lines of a block that is needed kAhead bytes later.
+/// Prefetches the cache lines of the kBytes bytes that begin kAhead bytes after `from`.
 template <std::size_t kBytes, std::size_t kAhead>
 HWY_INLINE void prefetch_ahead(const std::byte* from) {
   constexpr std::size_t kLine = 64;
@@ -50,9 +51,9 @@ HWY_INLINE void prefetch_ahead(const std::byte* from) {
 }
 
 /// Folds two blocks at once. Widening takes so many instructions for each byte that, with three or
-/// more inputs, the processor's own prefetch falls behind. Longer pieces and a prefetch compensate
-/// for that. Types that are not widened are faster without both; pairs of inputs are faster without
-/// the longer pieces.
+/// more inputs, the processor's own prefetch falls behind. Longer pieces (two blocks) and a
+/// prefetch compensate for that. Types that are not widened are faster without either; two inputs
+/// are faster without the longer pieces.
 template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out) {
   constexpr std::size_t kBytes = Type::kBytes;
@@ -68,8 +69,8 @@ HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out
   Type::template put<kStore>(leave<Op>(next, in.finish), out + at + kBytes);
 }
 
-/// Folds less than a block, vector by vector. The arithmetic is the same, so an element's bits do
-/// not depend on its position.
+/// Folds less than a block, vector by vector. The arithmetic is the same as for whole blocks, so
+/// the position of an element does not change its result.
 template <class Type, class Op>
 HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes, std::byte* out) {
   for (const std::size_t end = at + bytes; at < end; at += Type::kVector) {
@@ -83,11 +84,11 @@ HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes,
   }
 }
 
-/// Prefetch distance for pairs. A prefetch never goes past the end: another rank may be writing
-/// there.
+/// The distance in bytes of the prefetch for two inputs. This prefetch never goes past the end of
+/// an input, because another rank may be writing there.
 inline constexpr std::size_t kPairAhead = 2048;
 
-/// Starts at byte `at`. If stores stream, the address must be aligned.
+/// Folds bytes [at, bytes) of the inputs. With kStream, `out + at` must be aligned to a vector.
 template <class Type, class Op, Store kStore>
 void fold_blocks(const Inputs& in, std::size_t at, std::size_t bytes, std::byte* out) {
   if (in.number == 2) {
@@ -116,7 +117,7 @@ void fold_blocks(const Inputs& in, std::size_t at, std::size_t bytes, std::byte*
   }
 }
 
-/// Bytes up to the next multiple of `alignment`, a power of two.
+/// Bytes from `p` to the next multiple of `alignment`, which is a power of two.
 HWY_INLINE std::size_t to_aligned(const std::byte* p, std::size_t alignment) {
   return (0 - reinterpret_cast<std::uintptr_t>(p)) & (alignment - 1);
 }

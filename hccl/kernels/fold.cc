@@ -1,5 +1,5 @@
-// fold() and copy(): the choice of a part by type, short and 128-bit sums, and copies for each
-// instruction set.
+// fold() and copy(). fold() chooses a part by type; short sums, reductions of 128-bit integers and
+// copies are here.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -75,7 +75,7 @@ Int128 join_int128(ReduceOp op, Int128 a, Int128 b) {
     case ReduceOp::kLogicalXor:
       return a ^ b;
     default:
-      return a;  // floats only; see fold_bits() for bits
+      return a;  // fold() handles kAvg, fold_bits() bitwise reductions
   }
 }
 
@@ -95,8 +95,8 @@ void fold_int128(ReduceOp op, std::span<const std::byte* const> inputs, std::byt
   }
 }
 
-// Sums up to this size use no vectors, because filling the vectors would take longer than the
-// additions.
+// Sums of at most this many bytes do not use the vector code, because filling the vectors would
+// take longer than the additions.
 constexpr std::size_t kShort = 64;
 template <class T>
 void add(const std::byte* from, std::byte* to) {
@@ -109,7 +109,7 @@ void add(const std::byte* from, std::byte* to) {
   }
   std::memcpy(to, &sum, sizeof sum);
 }
-// The compiler has vectors, and copies without a call, for a constant length.
+// The length is constant, so the compiler uses vectors and copies without a call.
 template <class T, std::size_t kBytes>
 void sum_part(std::span<const std::byte* const> inputs, std::byte* out, std::size_t at) {
   std::byte sums[kBytes];
@@ -128,7 +128,7 @@ void sum_short(std::span<const std::byte* const> inputs, std::byte* out, std::si
   for (; at < bytes; at += sizeof(T)) sum_part<T, sizeof(T)>(inputs, out, at);
 }
 
-/// Divides integers, towards zero. `Wide` holds each value of T and the divisor.
+/// Divides integers, towards zero. `Wide` can represent each value of T and the divisor.
 template <class T, class Wide = T>
 void divide(std::byte* data, std::size_t bytes, double divisor) {
   const auto by = static_cast<Wide>(divisor);
@@ -211,7 +211,7 @@ void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, 
     return fold_int128(op, inputs, out, count);
   }
   if (reinterpret_cast<std::uintptr_t>(out) % size_of(type) != 0) {
-    store = Store::kCached;  // a vector cannot be aligned to elements
+    store = Store::kCached;  // an aligned vector would begin within an element
   }
   const Inputs in{inputs.data(), inputs.size(), store, finish};
   if (bitwise(op)) return fold_bits(op, in, bytes, out);

@@ -40,7 +40,7 @@ void fold_integers_of(bool is_signed, ReduceOp op, const Inputs& in, std::size_t
     case ReduceOp::kBitAnd:
     case ReduceOp::kBitOr:
     case ReduceOp::kBitXor:
-      return;  // not for integers; see fold_bits()
+      return;  // fold() handles kAvg, fold_bits() bitwise reductions
   }
 }
 

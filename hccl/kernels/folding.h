@@ -1,4 +1,4 @@
-// The reduction of a call, in terms of fold().
+// The arguments of fold() for the reduction of a call.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Folding {
     const double divisor = call.reduce == ReduceOp::kAvg ? ranks : 1;
     return {call.type, call.reduce, {call.scale.after, divisor}};
   }
-  /// The reduction for a fold of some of the inputs, whose result goes into a later fold.
+  /// The reduction for a fold of only some inputs. The result is an input of a later fold.
   Folding partial() const { return {type, op, {}}; }
 
   void operator()(std::span<const std::byte* const> inputs, std::byte* out, std::size_t count,

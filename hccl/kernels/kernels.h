@@ -11,17 +11,18 @@
 
 namespace hccl::kernels {
 
-/// How a result is stored. A hint: the results are the same.
+/// How a result is stored. This is a hint: the result is the same.
 enum class Store : std::uint8_t {
   kCached,
-  /// Past the caches. Use it for memory that no core reads shortly before or after: a line that is
-  /// in a cache would first be evicted, at a multiple of the cost. See StoreRule. Another thread
-  /// that sees a later store of this thread also sees the result, as with kCached.
+  /// Stores past the caches. Use it for memory that no core reads shortly before or after the
+  /// store: a line that is in a cache must first be evicted, which costs several times as much. See
+  /// StoreRule. As with kCached, a thread that sees a later store of this thread also sees the
+  /// result.
   kStream,
 };
 
-/// A factor and a divisor, which fold() applies to a sum of floats before it rounds the sum. An
-/// average of integers takes the divisor only, a positive integer.
+/// A factor and a divisor, which fold() applies to a sum of floats before it rounds the sum. For an
+/// average of integers only the divisor counts; it is a positive integer.
 struct Finish {
   double factor = 1;
   double divisor = 1;
@@ -51,9 +52,10 @@ constexpr bool rounds_at_end(DataType type) {
 /// out[i] = inputs[0][i] op inputs[1][i] op …, folded left to right, for i in [0, count). `type`
 /// must be reducible by `op`. An input may be `out` itself; otherwise inputs and `out` must not
 /// overlap. No alignment is needed. Without inputs, nothing happens. With one input, the result is
-/// a copy; for a logical reduction it is 1 or 0. `finish` applies to sums of floats, in the type in
-/// which they accumulate; an average (kAvg) is a sum with a divisor. The sum of an average of
-/// integers wraps around as any sum does, and is then divided towards zero.
+/// a copy of the input; for a logical reduction it is the input's truth value, 1 or 0. `finish`
+/// applies to sums of floats, before they are rounded from the type in which they accumulate. An
+/// average (kAvg) is a sum with a divisor. For an average of integers, the sum wraps around like
+/// any sum, and the division rounds towards zero.
 ///
 /// fp16, bf16 and the 8-bit floats accumulate in fp32 and round once (nearest even) at the end of
 /// the fold (rounds_at_end). Integers wrap around as unsigned C arithmetic does. Max and min of
@@ -66,7 +68,7 @@ void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, 
 /// Every operation copies short blocks, so copy() is inline up to this size. From about this size
 /// on, the C library's memcpy uses `rep movsb` (see repeats_slowly).
 inline constexpr std::size_t kShortCopy = 2048;
-/// For copy() alone.
+/// copy() for long blocks. Only copy() calls it.
 void copy_long(const std::byte* from, std::byte* to, std::size_t bytes, Store store);
 
 /// Copies `bytes` bytes. The ranges must be the same or disjoint. Safe from any number of threads.

@@ -1,6 +1,6 @@
 // The reductions on vectors in registers. Compiled once for each instruction set (see fold.cc).
 
-// Toggled so that Highway can include this file again for every target.
+// The include guard toggles, so that Highway can include this file again for every target.
 #if defined(HCCL_KERNELS_OPERATIONS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HCCL_KERNELS_OPERATIONS_INL_H
 #undef HCCL_KERNELS_OPERATIONS_INL_H

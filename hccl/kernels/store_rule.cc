@@ -17,7 +17,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-/// "32768K" in bytes; 0 for any other text.
+/// The number of bytes in a text such as "32768K", "32M" or "64"; 0 for any other text.
 std::size_t bytes_of(const std::string& text) {
   std::size_t number = 0;
   const char* const end = text.data() + text.size();
@@ -29,7 +29,7 @@ std::size_t bytes_of(const std::string& text) {
                                            : 0;
 }
 
-/// Cores in a mask such as "00000000,000000ff".
+/// The number of cores in a mask such as "00000000,000000ff".
 std::size_t cores_in(const std::string& mask) {
   int cores = 0;
   for (const char digit : mask) {
@@ -56,7 +56,7 @@ StoreRule StoreRule::of_this_machine(int ranks, const std::string& system) {
     sharing = cores_in(first_line(cache + "/shared_cpu_map"));
   }
   if (bytes == 0) return {};
-  // The cores of the machine, not of this process, which may be bound to one core.
+  // Counts the machine's cores, because this process may be bound to one core.
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   const std::size_t cores =
       std::max<std::size_t>({1, sharing, online > 0 ? static_cast<std::size_t>(online) : 1});

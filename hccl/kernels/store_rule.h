@@ -14,14 +14,14 @@ struct StoreRule {
   std::size_t cached_most = std::numeric_limits<std::size_t>::max();
 
   /// The rule for one of `ranks` ranks that work at once, spread over all cores. The limit is five
-  /// eighths of the rank's share of the last cache: streaming is already faster for a copy that
-  /// fills the whole share. If the system does not report its caches, the rule never streams. The
-  /// function reads a few files under `system`, so call it once and keep the rule.
+  /// eighths of the rank's share of the last cache, because for a copy that fills the whole share
+  /// streaming is already faster. If the system does not report its caches, the rule never streams.
+  /// The function reads a few files under `system`, so call it once and keep the rule.
   static StoreRule of_this_machine(int ranks,
                                    const std::string& system = "/sys/devices/system/cpu");
 
-  /// How to store into memory that is not read before it is written. `bytes`: size of this rank's
-  /// buffers in the operation.
+  /// How to store into memory whose old contents this rank has not just read. `bytes`: size of this
+  /// rank's buffers in the operation.
   Store store(std::size_t bytes) const {
     return bytes > cached_most ? Store::kStream : Store::kCached;
   }

@@ -1,7 +1,7 @@
 // The four vectors that a fold keeps in registers, and how each element type fills them. Compiled
 // once for each instruction set (see fold.cc).
 
-// Toggled so that Highway can include this file again for every target.
+// The include guard toggles, so that Highway can include this file again for every target.
 #if defined(HCCL_KERNELS_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HCCL_KERNELS_VECTORS_INL_H
 #undef HCCL_KERNELS_VECTORS_INL_H
@@ -31,7 +31,7 @@ template <class T>
 inline constexpr std::size_t kVectorBytes = HWY_LANES(T) * sizeof(T);
 
 /// The data of one step of a fold: exactly four vectors for every type. A plain type needs four
-/// loads, a 16-bit float (widened to fp32) two, an 8-bit float one.
+/// loads, bf16 (widened to fp32) two, an 8-bit float one.
 template <class V>
 struct Quad {
   V a, b, c, d;
@@ -50,8 +50,8 @@ HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
 #endif
 }
 
-/// Stands for vectors beyond the end of data that ends within the first of the four vectors. They
-/// are zero and are not stored; the compiler removes the arithmetic on them.
+/// Stands for the other three vectors of a Quad if the data ends within the first vector (Short).
+/// These vectors are zero and are not stored; the compiler removes the arithmetic on them.
 struct Beyond {
   Beyond operator+(std::size_t) const { return {}; }
 };
@@ -126,8 +126,8 @@ HWY_INLINE void store(D d, hn::Vec<D> v, Short<std::byte> to) {
 template <Store kStore, class D>
 HWY_INLINE void store(D, hn::Vec<D>, Beyond) {}
 
-/// Instruction sets disagree on the sign and payload of a NaN that they make or pick. So every NaN
-/// leaves a fold as the type's quiet NaN with sign and payload cleared.
+/// Instruction sets disagree on the sign and payload of the NaN that an operation returns. So every
+/// NaN leaves a fold as the type's quiet NaN with sign and payload cleared.
 template <class V>
 HWY_INLINE V one_nan(V v) {
   using T = hn::TFromV<V>;
@@ -138,9 +138,9 @@ HWY_INLINE V one_nan(V v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(d, hn::Set(Tag<Bits>(), quiet)), v);
 }
 
-/// The same for a whole Quad, at less cost if it holds no NaN. One sum detects a NaN in any of the
-/// vectors. Infinities may make that sum a NaN; then the slower path runs and gives the same
-/// result.
+/// one_nan() for a whole Quad, at less cost if the Quad holds no NaN. A NaN in any of the vectors
+/// makes one sum a NaN. Infinities may make that sum a NaN; then the slower path runs and gives the
+/// same result.
 HWY_INLINE Quad<VecOf<float>> one_nan(const Quad<VecOf<float>>& q) {
   const auto sum = hn::Add(hn::Add(q.a, q.b), hn::Add(q.c, q.d));
   if (HWY_LIKELY(hn::AllFalse(Tag<float>(), hn::IsNaN(sum)))) return q;
@@ -238,14 +238,14 @@ struct Small {
   static constexpr std::uint32_t kNan = kInf ? kOverflow | (1u << (kMan - 1)) : kMagnitude;
   static constexpr std::uint32_t kRebias = static_cast<std::uint32_t>(127 - kBias) << 23;
 
-  /// Ignores the bits above the element.
+  /// Widens the element in the low bits; ignores the bits above the element.
   static HWY_INLINE F32 widen(U32 code) {
     const U32 sign = hn::ShiftLeft<31 - kExp - kMan>(hn::And(code, word(kMagnitude + 1)));
     const U32 moved = hn::ShiftLeft<kDrop>(hn::And(code, word(kMagnitude)));
     const U32 normal = hn::Add(moved, word(kRebias));
     // A denormal has no leading one: its mantissa counts units in the last place of the lowest
-    // normal number. The bits of that number are added, and then the number is subtracted, which is
-    // exact.
+    // normal number. Adding the bits of that number gives a normal number; subtracting the number
+    // again is exact.
     const U32 lowest = word(kRebias + (1u << 23));
     const U32 denormal = as_bits(hn::Sub(as_float(hn::Add(moved, lowest)), as_float(lowest)));
     U32 bits = hn::IfThenElse(hn::Lt(moved, word(1u << 23)), denormal, normal);
@@ -258,7 +258,7 @@ struct Small {
     return as_float(hn::Or(bits, sign));
   }
 
-  /// Rounds once, to nearest even. The bits above the element are zero.
+  /// Rounds once, to nearest even. In the result the bits above the element are zero.
   static HWY_INLINE U32 narrow(F32 v) {
     const U32 bits = as_bits(v);
     const U32 magnitude = hn::And(bits, word(0x7FFFFFFFu));
@@ -267,13 +267,13 @@ struct Small {
     const U32 half = word((1u << (kDrop - 1)) - 1 - kRebias);
     const U32 rounded = hn::ShiftRight<kDrop>(hn::Add(magnitude, hn::Add(odd, half)));
     U32 code = hn::Min(rounded, word(kOverflow));
-    // Below the lowest normal number the adder rounds: next to this constant, one unit in the last
-    // place of fp32 is one unit of the denormal.
+    // Below the lowest normal number, the addition of this constant rounds: the sum's last place in
+    // fp32 has the weight of the denormal's last place.
     const U32 shift = word(static_cast<std::uint32_t>(127 + 24 - kBias - kMan) << 23);
     const U32 denormal = hn::Sub(as_bits(hn::Add(as_float(magnitude), as_float(shift))), shift);
     code = hn::IfThenElse(hn::Lt(magnitude, word(kRebias + (1u << 23))), denormal, code);
-    // A format with infinity needs its NaN put in here. In the other format, clamping has produced
-    // the NaN.
+    // In a format with infinity, every NaN becomes the quiet NaN here. In the other format the
+    // clamp above has produced the NaN; it gets no sign.
     const auto is_nan = kInf ? hn::Gt(magnitude, word(0x7F800000u)) : hn::Eq(code, word(kNan));
     return hn::IfThenElse(is_nan, word(kNan), hn::Or(code, sign));
   }
@@ -307,7 +307,7 @@ struct Fp16 {  // the processor converts
   }
 };
 #else
-struct Fp16 {  // two elements in each 32-bit integer, as bf16
+struct Fp16 {  // two elements in each 32-bit integer, as in Bf16
   using Bits = Small<5, 10, true>;
   static constexpr bool kWidens = true;
   static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;

@@ -1,6 +1,6 @@
-// Local algorithms run a collective between the ranks of one host by load and store. Each is an
-// entry of one table with a few functions in a file of its own. All fold in rank order, so the bits
-// of a result depend only on the inputs.
+// Local algorithms run a collective between the ranks of one host by load and store. Each has
+// entries in one table, and its functions in a file of its own. All algorithms fold in rank order,
+// so the bits of a result depend only on the inputs.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace hccl::local {
 
-/// The ranks and cores of a host; the same on all its ranks.
+/// Facts about a host's ranks and cores; all ranks of the host have the same.
 struct Topology {
   int ranks = 1;
   bool shared_cores = false;   ///< more ranks than cores
@@ -29,7 +29,7 @@ struct Topology {
 struct Case {
   Op op = Op::kBarrier;
   DataType type = DataType::kFp32;
-  std::uint64_t bytes = 0;        ///< of the longest input of any rank
+  std::uint64_t bytes = 0;        ///< bytes of the longest input of any rank
   bool inputs_reachable = false;  ///< every input lies in memory that all ranks share
   bool outputs_reachable = false;
   bool operator==(const Case&) const = default;
@@ -57,15 +57,15 @@ struct Algorithm {
   std::string (*refuse)(const Case&, const Topology&);
   /// Runs after all ranks have announced the operation.
   Status (*run)(Region&, const Operation&);
-  /// For eager algorithms: runs before the peers are known to have arrived, and ends with
-  /// Region::announce().
+  /// Only eager algorithms have it. Runs before this rank knows whether its peers have arrived, and
+  /// ends with Region::announce().
   void (*announce)(Region&, Operation&) = nullptr;
-  /// Runs at every check of the slot of a rank that is late; may be null.
+  /// Runs each time this rank checks the slot of a peer that is late; may be null.
   void (*prefetch)(const Region&, const Operation&, int peer) = nullptr;
 
-  /// Data travels with the announcement, before this rank knows its peers' buffers, so the
-  /// algorithm must run with any memory. Otherwise (rendezvous) the algorithm waits for the
-  /// Descriptors of all ranks.
+  /// Whether data travels with the announcement. If so, this rank does not know its peers' buffers
+  /// yet, and the algorithm must run with any memory. A rendezvous algorithm, in contrast, waits
+  /// for the Descriptors of all ranks.
   constexpr bool eager() const { return announce != nullptr; }
 };
 

@@ -11,8 +11,8 @@
 
 namespace hccl::local {
 
-/// The blocks of a collective for one rank of a host. `call` must outlive this object. Ranks are
-/// local ranks.
+/// The blocks of a collective for one rank of a host. `call` must outlive this object. All rank
+/// numbers are local ranks.
 class Blocks {
  public:
   Blocks(const Call& call, int rank, int size)
@@ -45,10 +45,11 @@ class Blocks {
     return {side_by_side ? static_cast<std::uint64_t>(rank) * call_.count : 0, call_.count};
   }
 
-  /// Elements of this rank's input without gaps.
+  /// Elements in this rank's input, not counting gaps between blocks.
   std::uint64_t input() const;
-  /// Elements from the start to the end of this rank's buffers.
+  /// Elements from the start of this rank's input to the end of its last block.
   std::uint64_t input_extent() const;
+  /// Elements from the start of this rank's output to the end of its last block.
   std::uint64_t output_extent() const;
   /// Elements of the longest block that this rank gives or takes.
   std::uint64_t longest() const;
@@ -85,8 +86,8 @@ class Blocks {
   int size_;
 };
 
-/// The part of `count` elements that rank `of` of `size` folds. Parts begin at multiples of a cache
-/// line.
+/// The part of `count` elements that rank `of` folds if `size` ranks share the work. Parts begin at
+/// multiples of a cache line.
 inline Block slice(int of, int size, std::uint64_t count, std::size_t element) {
   const std::uint64_t line = std::max<std::uint64_t>(1, kCacheLine / element);
   const auto ranks = static_cast<std::uint64_t>(size);

@@ -1,4 +1,4 @@
-// The number by which the ranks of a host check that they make the same call.
+// The key of a call: a number by which the ranks of a host check that they make the same call.
 #pragma once
 
 #include <bit>
@@ -16,9 +16,9 @@ constexpr std::uint64_t spread(std::uint64_t x) {
 }
 
 /// The key of a call that is operation `number` of its ranks. Two different calls with the same
-/// number and sequence have different keys, except for calls whose parameters do not fit: blocks of
-/// different lengths, a gradient plan, an algorithm, factors, a count of 2^32 or more, or a root of
-/// 2^18 or more. These parameters are hashed to 64 bits.
+/// number and sequence have different keys, unless a call has parameters that do not fit into the
+/// key and are hashed: blocks of different lengths, a gradient plan, an algorithm, factors, a count
+/// of 2^32 or more, or a root of 2^18 or more.
 inline std::uint64_t call_key(const Envelope& call, std::uint64_t number) {
   constexpr int kCount = 32, kRoot = 18, kOp = 4, kType = 5, kReduce = 5;
   static_assert(kCount + kRoot + kOp + kType + kReduce == 64);

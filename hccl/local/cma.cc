@@ -1,6 +1,6 @@
 // cma: buffers lie in private memory, and the kernel copies directly between them, at the price of
 // a system call for each piece. A rank stores its data into the outputs of its peers. For a fold,
-// it fetches the inputs of its peers piece by piece.
+// the rank first fetches the inputs of its peers, piece by piece. A scatter only fetches.
 #include <algorithm>
 
 #include "hccl/local/entries.h"
@@ -10,8 +10,8 @@
 namespace hccl::local {
 namespace {
 
-// Bytes fetched from all ranks together for one fold: few enough to be in the second-level cache
-// for the fold, and enough to make up for the system call.
+// Bytes that a rank fetches from all peers together for one fold: few enough to stay in the
+// second-level cache until the fold, and enough to be worth the system calls.
 constexpr std::size_t kFolded = std::size_t{512} << 10;
 static_assert(kFolded <= kFreeOfCopies);
 
@@ -79,8 +79,8 @@ Status folds(Region& region, const Operation& op) {
 
 }  // namespace
 
-// Refuses a broadcast with shared cores: the root alone would store the data, while with staging
-// buffers its peers copy it on all cores.
+// Refuses a broadcast with shared cores: the root would store its slice into all outputs alone, on
+// a shared core. With staging buffers its peers copy the data, on all cores.
 std::string refuse_cma(const Case& c, const Topology& topology) {
   if (!topology.kernel_copies) return "the kernel may not copy between the memory of these ranks";
   if (c.op == Op::kBroadcast && topology.shared_cores) {

@@ -1,4 +1,5 @@
-// The functions of the algorithms, for the table (algorithm.cc): one file for each algorithm.
+// The functions of the algorithms, which the table in algorithm.cc names. Each algorithm has a
+// file.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@
 
 namespace hccl::local {
 
-/// Used by one thread at a time, except wake().
+/// Only one thread at a time may use this object; any thread may call wake().
 template <class Atomics = StdAtomics>
 class BasicHostWaits {
  public:
@@ -47,19 +47,20 @@ class BasicHostWaits {
   /// Whether a wait of this operation took longer than a few checks.
   bool waited() const { return waited_; }
 
-  /// Waits until done(local_rank). A long wait also reports the other ranks that are not done as
-  /// late.
+  /// Waits until done(local_rank) is true. A long wait reports every peer for which done(peer) is
+  /// false as late.
   template <class Done>
   Status until(int local_rank, Done&& done) {
     return until(local_rank, done, [&](int peer) { return !done(peer); });
   }
-  /// As above; a rank is reported as late if late(local_rank) is true.
+  /// Waits until done(local_rank) is true. A long wait reports every peer for which late(peer) is
+  /// true as late.
   template <class Done, class Late>
   Status until(int local_rank, Done&& done, Late&& late) {
     if (soon<Atomics>([&] { return done(local_rank); }, waiting_->policy)) return {};
     return until_long([&] { return done(local_rank); }, late);
   }
-  /// Waits until done(local_rank) for every peer.
+  /// Waits until done(peer) is true for every peer.
   template <class Done>
   Status each(Done&& done) {
     for (int peer = 0; peer < size(); ++peer) {
@@ -68,8 +69,8 @@ class BasicHostWaits {
     }
     return {};
   }
-  /// Waits a short time for the report of a failure. Returns its reason, or success if none
-  /// arrives.
+  /// Waits 100 ms for the report of a failure. Returns the failure's reason, or success if no
+  /// report arrives.
   Status failure() {
     const Waiter waiter{
         .timeout = std::chrono::milliseconds{100}, .abort = abort(), .policy = policy()};

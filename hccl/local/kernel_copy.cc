@@ -18,15 +18,16 @@ constexpr std::size_t kBetween = std::size_t{128} << 10;
 constexpr std::size_t kPage = 4096;
 static_assert(kFreeOfCopies + kBetween + kPage <= Staging::kChunks);
 
-// Returns an address in the buffer. Its offset in the page makes copies from and to `address` fast.
+// Returns an address in that buffer, with such an offset in its page that copies from and to
+// `address` are fast.
 std::byte* between(const Region& region, std::uint64_t address) {
   return region.staging().chunks(region.local_rank()) + Staging::kChunks - kBetween - kPage +
          (address + kPage / 2) % kPage / kCacheLine * kCacheLine;
 }
 
-// Exchanges a few bytes of each rank. The call equals that of the barrier with which the ranks'
-// engines opened: the root may get reports of a rank that waits in that barrier and of a rank that
-// waits here, and must see no difference.
+// Exchanges a few bytes between all ranks. The announced call equals the call of the barrier at
+// which the ranks' engines open. One rank may still wait in that barrier while another waits here,
+// and the root of the control tree must take their reports for the same call.
 template <class Give>
 Status meet(Region& region, const Give& mine, std::vector<Give>& all) {
   static_assert(sizeof(Give) <= Slot::kPayload);
@@ -48,17 +49,18 @@ Result<bool> all_agree(Region& region, bool yes) {
   return std::find(all.begin(), all.end(), 0) == all.end();
 }
 
-// Returns the reason for which a copy between this rank and `local_rank` failed.
+// Returns the reason why a copy between this rank and `local_rank` failed.
 Status not_copied(Region& region, const Operation& op, int local_rank, int error) {
   const auto never = [](int) { return false; };
-  // The process has ended: the root reports it with the reason.
+  // The peer's process has ended: waits for the root's report, which has the reason.
   if (error == ESRCH) {
     return region.waits().until(local_rank, never, [&](int peer) { return peer == local_rank; });
   }
-  // A rank that learned of a failure earlier has its buffers back and may have freed them.
+  // If the operation has failed, a peer that learned of the failure earlier may have freed its
+  // buffers.
   if (Status why = region.waits().failure(); !why.ok()) return why;
   if (error != EFAULT) {
-    // The kernel always lets a process copy its own memory, unless the kernel refuses all copies.
+    // If the kernel refuses even a copy within this process, the kernel refuses all copies.
     const bool none = !accessible(&error, sizeof error, false);
     region.refuse({none ? region.local_rank() : local_rank, error});
     return Status(Code::kAgain, "the kernel refuses a copy");
@@ -79,7 +81,7 @@ Status not_copied(Region& region, const Operation& op, int local_rank, int error
                 rank);
 }
 
-// copy(peer, at, length) returns 0 or an errno. Between pieces this rank checks whether the
+// copy(peer, at, length) returns 0 or an errno. Before each piece this rank checks whether the
 // operation has failed: after a failure its peers soon reuse their buffers.
 template <class Copy>
 Status by_pieces(Region& region, const Operation& op, int local_rank, std::size_t bytes,
@@ -96,11 +98,11 @@ Status by_pieces(Region& region, const Operation& op, int local_rank, std::size_
 
 }  // namespace
 
-// Tests copies between the processes. Each rank tells its peers a number of its own, the number's
-// address, and the address of an array with an element for each peer. Each rank reads the number of
-// the first rank of each other process, and writes its own number into that rank's array. If a
-// number read from memory differs from the announced number, the copy went to the wrong process or
-// was not allowed.
+// Tests copies between the processes. Each rank tells its peers a number, the number's address, and
+// the address of an array with an element for each rank. Each rank reads the number of the first
+// rank of each other process, and writes its own number into that rank's array. If a number read
+// from memory differs from the announced number, the copy went to the wrong process or was not
+// allowed.
 Result<bool> attach(Region& region) {
   const auto& peers = region.memory().peers;
   const auto other_process = [&](std::size_t local_rank) {
@@ -138,7 +140,7 @@ Result<bool> attach(Region& region) {
     const std::uint64_t mark = shown[local_rank].marks +
                                static_cast<std::uint64_t>(region.local_rank()) * sizeof mine.number;
     std::uint64_t number = 0;
-    // The rank writes only after the number has shown that the process is the right one.
+    // This rank writes only after the number has shown that this is the right process.
     if (process <= 0 ||
         copy_from_process(process, shown[local_rank].at, &number, sizeof number) != 0 ||
         number != shown[local_rank].number ||

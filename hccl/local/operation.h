@@ -13,7 +13,7 @@
 
 namespace hccl::local {
 
-/// The buffers of a rank. The rank announces them if its data does not travel with the
+/// The buffers of a rank. A rank announces its Descriptor if its data does not travel with the
 /// announcement.
 struct Descriptor {
   static constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
@@ -33,12 +33,12 @@ struct PeerBuffers {
   std::byte* out = nullptr;
 };
 
-/// How the ranks of one communicator run local algorithms. The same on all of them, except
-/// stream_from.
+/// How the ranks of one communicator run local algorithms. All ranks have the same values, except
+/// in stream_from.
 struct Tuning {
   std::size_t chunk = std::size_t{128} << 10;  ///< bytes of a staging buffer in one chunk
   /// Inputs and chunks of at least this size are stored into staging buffers past the caches. That
-  /// is faster between far cores and slower between near cores. May differ between ranks.
+  /// is faster between far cores and slower between near cores. The value may differ between ranks.
   std::size_t stream_from = ~std::size_t{0};
 };
 
@@ -56,8 +56,8 @@ struct Operation {
   Block slice(int local_rank, std::uint64_t count) const {
     return local::slice(local_rank, size, count, element);
   }
-  /// How to store in `to` a result that was made from `from`, if no peer reads `to` soon. Results
-  /// in place are never stored past the caches, because each line has just been read.
+  /// How to store a result of the input `from` into `to`, if no peer reads `to` soon. A result in
+  /// place is never stored past the caches, because its lines have just been read.
   kernels::Store store_to(const std::byte* to, const std::byte* from) const {
     return to == from ? kernels::Store::kCached : store;
   }
@@ -72,13 +72,13 @@ struct Operation {
   kernels::Folding fold;  ///< folds all inputs at once
   std::size_t element;
   int size;                                        ///< number of ranks
-  std::uint64_t bytes = 0;                         ///< of this rank's input, without gaps
-  std::size_t whole_at = 0;                        ///< of an eager input in staging buffers
+  std::uint64_t bytes = 0;                         ///< this rank's input, without gaps
+  std::size_t whole_at = 0;                        ///< offset of eager inputs in staging buffers
   kernels::Store store = kernels::Store::kCached;  ///< for long results that no rank reads soon
   Tuning tuning;
-  /// By local rank; only for rendezvous operations.
+  /// The buffers of all ranks, by local rank; only for rendezvous operations.
   std::span<const PeerBuffers> peers;
-  /// Room for the inputs of a fold, by local rank.
+  /// Room for the addresses of a fold's inputs, by local rank.
   std::span<const std::byte*> inputs;
 };
 

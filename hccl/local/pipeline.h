@@ -9,7 +9,7 @@
 namespace hccl::local {
 
 struct Pipeline {
-  /// `parts`: number of parts of a chunk, one for each rank that takes a part of its own.
+  /// `parts`: number of parts of a chunk: one for each rank, or 1 if all ranks take the same data.
   Pipeline(const Region& region, const Operation& op, int parts)
       : first(region.staging().chunks_before()) {
     const auto number = static_cast<std::size_t>(parts);
@@ -32,9 +32,9 @@ struct Pipeline {
     return chunk < window ? Status() : region.await_all(Progress::kTaken, chunk - window);
   }
 
-  /// The number of the first chunk; it continues the count of earlier operations. So short
-  /// operations, too, go through the whole staging buffer. Otherwise they would write lines that
-  /// are still in a reader's cache, which is slow.
+  /// The number of the first chunk; it continues the count of earlier operations. So a series of
+  /// short operations, too, moves through the whole staging buffer. Otherwise each would write
+  /// lines that are still in a reader's cache, which is slow.
   std::uint64_t first;
   std::size_t stride;       ///< bytes of one part of a chunk
   std::uint64_t length;     ///< elements of one part of a chunk

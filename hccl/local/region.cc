@@ -33,7 +33,8 @@ void BasicRegion<Atomics>::map_all() {
 template <class Atomics>
 void BasicRegion<Atomics>::await_left() {
   constexpr std::chrono::milliseconds kLongestCopy{100};
-  // If a rank has not announced this call yet, it will see that this rank has withdrawn.
+  // A peer that has not announced this operation yet will see that this rank has withdrawn, so this
+  // rank does not wait for that peer.
   const bool withdrawn = word(local_rank_) == Slot::kWithdrawn;
   if (withdrawn) doorbell().fence();
   const auto all_left = [&] {
@@ -65,7 +66,7 @@ Status BasicRegion<Atomics>::barrier() {
   });
 }
 
-// Skips ranks that withdrew; they have reported why.
+// Skips ranks that withdrew their announcements; these ranks have reported why.
 template <class Atomics>
 Status BasicRegion<Atomics>::mismatch() {
   for (int peer = 0; peer < size_; ++peer) {

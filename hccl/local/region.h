@@ -2,11 +2,12 @@
 // operations, counters of its progress, and a staging buffer for data in memory that other ranks
 // cannot reach. The region knows no operations; only the algorithms (algorithm.h) do.
 //
-//   [ doorbell | a control block for each rank | block tables | page | a staging buffer each ]
+//   [ doorbell | control blocks | block tables | padding to a page | staging buffers ]
 //
-// Each variable is written by one rank only, and different ranks write to different cache lines.
-// The memory begins as zeroes. Data from a peer is checked before it is used as an address or a
-// length. A model checker runs the same code with its own atomics.
+// Outside the doorbell, only one rank writes each variable (except that lost() writes for a dead
+// rank), and different ranks write to different cache lines. The memory begins as zeroes. Data from
+// a peer is checked before it is used as an address or a length. A model checker runs the same code
+// with its own atomics.
 #pragma once
 
 #include <array>
@@ -32,22 +33,23 @@ template <class Atomics>
 struct alignas(64) BasicSlot {
   static constexpr std::size_t kPayload = 56;
   std::array<std::byte, kPayload> payload{};
-  /// call_key() of the call and of the operation's number on this host.
+  /// call_key() of the announced call and the operation's number on this host.
   typename Atomics::template atomic<std::uint64_t> word{0};
-  /// Value of `word` after a withdrawal of the announcement.
+  /// Value of `word` after the rank has withdrawn its announcement.
   static constexpr std::uint64_t kWithdrawn = 1;
 };
 using Slot = BasicSlot<StdAtomics>;
 static_assert(sizeof(Slot) == 64);
 
-/// A counter of one rank's progress. It counts over all operations, so it is never reset.
+/// A counter of one rank's progress. The counter runs through all operations and is never reset.
 enum class Progress : std::uint8_t {
   kStaged,  ///< chunks that the rank has put into its staging buffer
   kFolded,  ///< chunks for which this rank's slice is folded in its staging buffer
   kTaken,   ///< chunks that the rank has taken from all staging buffers
 };
 
-/// Two lines, because processors fetch lines in pairs.
+/// The distance between data of different writers: two cache lines, because processors fetch lines
+/// in pairs.
 inline constexpr std::size_t kApart = 128;
 
 template <class Atomics>
@@ -55,7 +57,7 @@ struct alignas(kApart) BasicControlBlock {
   using Counter = typename Atomics::template atomic<std::uint64_t>;
   /// Two slots, because a rank may be one operation ahead of another.
   std::array<BasicSlot<Atomics>, 2> slots;
-  /// The full calls; read only if keys differ.
+  /// The announced calls in full. Peers read a call only if its key differs from their own.
   alignas(kApart) std::array<Envelope, 2> calls;
   alignas(kApart) std::array<Counter, 3> progress{};
   alignas(kApart) Counter barriers{0};  ///< barriers reached so far
@@ -65,24 +67,25 @@ struct alignas(kApart) BasicControlBlock {
   Counter refused{0};
 };
 
-/// One rank's access to the region. Used by one thread at a time, except lost().
-/// Allocates nothing in an operation.
+/// One rank's access to the region. Only one thread at a time may use this object, except that any
+/// thread may call lost(). Operations allocate no memory.
 template <class Atomics = StdAtomics>
 class BasicRegion {
  public:
-  /// With more ranks, staging buffers are mapped when they are used: N ranks that map N buffers
-  /// each take N^2 page tables and much time, and may never use them.
+  /// The most ranks for which every rank maps all staging buffers at the start. With more ranks, a
+  /// buffer is mapped at its first use: N ranks that each map N buffers need N^2 page tables and
+  /// much time, perhaps for buffers that they never use.
   static constexpr int kMapped = 8;
 
   static std::size_t bytes(int ranks) { return staging_at(ranks) + of(ranks) * Staging::kBytes; }
 
-  /// `memory` must outlive the region. The timeout of `waiter` bounds every wait: all ranks must
-  /// take their next step within it. `background`: the policy of operations that run while their
+  /// `memory` must outlive the region. The timeout of `waiter` bounds every wait: within that time
+  /// each rank must take its next step. `background`: the policy of operations that run while their
   /// callers compute.
   BasicRegion(const HostMemory& memory, BasicWaiter<Atomics> waiter, WaitPolicy background);
-  /// Maps the control blocks and, if the ranks are few, the staging buffers of all ranks, so that
-  /// no operation takes page faults for them. Call it between two operations of all ranks, after
-  /// every rank has created its Region.
+  /// Maps the control blocks and, for at most kMapped ranks, the staging buffers of all ranks, so
+  /// that no operation takes page faults for them. Call it between two operations of all ranks,
+  /// after every rank has created its Region.
   void map_all();
 
   int local_rank() const { return local_rank_; }
@@ -100,7 +103,7 @@ class BasicRegion {
     waits_.begin(call, background);
     before_ = std::exchange(keys_[number_ & 1], call_key(call, number_));
   }
-  /// Room for data that travels with the announcement. Write it before announce().
+  /// Room for data that travels with the announcement. Write the data before announce().
   std::byte* payload() { return slot(local_rank_).payload.data(); }
   const std::byte* payload(int local_rank) const { return slot(local_rank).payload.data(); }
   void announce() {
@@ -108,9 +111,9 @@ class BasicRegion {
     slot(local_rank_).word.store(key(), std::memory_order_release);
     doorbell().ring();
   }
-  /// Waits until all ranks have announced this call. Then every rank has left the operation before
-  /// the last one. look(local_rank) runs at every check of a peer's slot, as a hint (see slots.cc).
-  /// kPara: a rank has announced another call.
+  /// Waits until all ranks have announced this call. After that, every rank has left the previous
+  /// operation. look(local_rank) runs at every check of a peer's slot, as a hint to prefetch (see
+  /// slots.cc). kPara: a rank has announced a different call.
   template <class Look>
   Status await_announced(Look&& look);
   Status await_announced() {
@@ -118,17 +121,18 @@ class BasicRegion {
   }
   /// Withdraws the announcement. A rank that announces later waits for the report of the failure.
   void withdraw() { slot(local_rank_).word.store(Slot::kWithdrawn, std::memory_order_release); }
-  /// After operations that use peers' buffers: says that this rank no longer uses them.
+  /// Tells the peers that this rank no longer uses their buffers. Call this at the end of an
+  /// operation that uses peers' buffers.
   void leave() {
     control(local_rank_).left.store(number_, std::memory_order_release);
     doorbell().ring();
   }
-  /// Waits, after a failure, until every rank that has announced this call has left it: until then
-  /// peers may read or write this rank's buffers. Waits no longer than a long copy takes, because a
-  /// rank may be stopped.
+  /// After a failure, waits until every rank that has announced this operation has left it. Until
+  /// then peers may read or write this rank's buffers. Waits no longer than a long copy takes,
+  /// because a peer may be stopped.
   void await_left();
-  /// Records that a rank is dead, so that it counts as having left every operation. Ignores ranks
-  /// of other hosts. Any thread may call.
+  /// Records that a rank is dead, so that the rank counts as having left every operation. Ignores
+  /// ranks of other hosts. Any thread may call.
   void lost(int rank);
 
   // ---- refused copies ----
@@ -174,11 +178,11 @@ class BasicRegion {
 
   Staging& staging() { return staging_; }
   const Staging& staging() const { return staging_; }
-  /// For alltoallv: the blocks in the input of `local_rank`, by receiving rank. receives() are the
-  /// blocks in its output, by sending rank.
+  /// For alltoallv: the blocks in the input of `local_rank`, by receiving rank.
   Block* sends(int local_rank) const {
     return reinterpret_cast<Block*>(base_ + tables_at(size_)) + 2 * of(local_rank) * of(size_);
   }
+  /// For alltoallv: the blocks in the output of `local_rank`, by sending rank.
   Block* receives(int local_rank) const { return sends(local_rank) + size_; }
 
  private:
@@ -205,8 +209,8 @@ class BasicRegion {
   std::uint64_t word(int local_rank) const {
     return slot(local_rank).word.load(std::memory_order_acquire);
   }
-  /// Whether the rank has announced this operation, with the same call or another: its slot no
-  /// longer has the value of two operations ago, on which the ranks agreed.
+  /// Whether the rank has announced this operation, with any call. If so, its slot no longer holds
+  /// the key of two operations ago, which was the same on all ranks.
   bool announced(int local_rank) const {
     const std::uint64_t there = word(local_rank);
     return there != before_ && there != Slot::kWithdrawn;
@@ -230,7 +234,7 @@ static_assert(sizeof(Doorbell) <= kApart);
 template <class Atomics>
 template <class Look>
 Status BasicRegion<Atomics>::await_announced(Look&& look) {
-  bool all = true;  // Often all ranks have announced: loads all their lines at once.
+  bool all = true;  // the usual case; this loop loads all slots at once
   for (int peer = 0; peer < size_; ++peer) all &= word(peer) == key();
   if (all) return {};
   // A rank that has withdrawn is not late; the wait ends with the reason of its failure.

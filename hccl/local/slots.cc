@@ -7,11 +7,11 @@
 namespace hccl::local {
 namespace {
 
-// Prefetching is for short inputs of ranks that have a core each. After writing, a rank passes its
-// lines to the cache that the cores share; after an operation it fetches the lines of its next
-// input back from the readers. A reader that waits for an announcement already requests the lines
-// of the shortest inputs, so that they arrive together with the slot. Requests for longer inputs
-// would take lines away from a rank that is still writing them.
+// Prefetching is for short inputs of ranks that have a core each. After a rank has written its
+// input, it passes the lines to the cache that the cores share. After an operation it fetches the
+// lines for its next input back from the readers. A reader that waits for an announcement already
+// requests the lines of the shortest inputs, so that they arrive together with the slot. Requests
+// for longer inputs would take lines away from a rank that is still writing them.
 constexpr std::size_t kShort = 8192;
 constexpr std::size_t kShortest = 256;
 

@@ -1,6 +1,6 @@
 // staged: inputs in any memory pass through the staging buffers, in chunks that stay in the cache.
-// Each rank copies a chunk in and takes its data from all buffers while the next chunk is copied
-// in: step s fills chunk s and takes chunk s - 1.
+// In step s, each rank copies chunk s of its input into its own buffer, and takes its data of chunk
+// s - 1 from all buffers.
 #include "hccl/local/entries.h"
 #include "hccl/local/pipeline.h"
 #include "hccl/local/take.h"
@@ -8,8 +8,8 @@
 namespace hccl::local {
 namespace {
 
-// Copies the elements of this rank's blocks that belong to one chunk into `slot`: either one part
-// for each taking rank, with parts `stride` bytes apart, or one part for all ranks.
+// Copies one chunk of this rank's blocks into the memory at `slot`. The chunk has one part for each
+// taking rank, `stride` bytes apart, or one part for all ranks.
 void fill(const Region& region, const Operation& op, std::byte* slot, std::uint64_t first,
           std::uint64_t length, std::size_t stride) {
   const Blocks& blocks = op.blocks;
@@ -32,8 +32,7 @@ std::string refuse_none(const Case&, const Topology&) { return ""; }
 Status run_staged(Region& region, const Operation& op) {
   const bool for_each = op.blocks.block_for_each();
   const Pipeline pipe(region, op, for_each ? op.size : 1);
-  // If no rank has data, the barrier is needed, too, because the next operation reuses the block
-  // tables.
+  // Without any data a barrier is still needed, because the next operation reuses the block tables.
   if (pipe.chunks == 0) return region.barrier();
   for (std::uint64_t step = 0; step <= pipe.chunks; ++step) {
     if (step < pipe.chunks) {

@@ -1,14 +1,14 @@
 // staged_slices: an allreduce in two hops, for three and more ranks. Each rank copies a chunk of
 // its input into its staging buffer, folds its slice of the chunks of all ranks there, and copies
-// all slices to its output. Three chunks are under way: step s fills chunk s, folds s - 1 and
-// copies s - 2.
+// all slices to its output. Three chunks are under way: step s fills chunk s, folds chunk s - 1 and
+// copies chunk s - 2.
 #include "hccl/local/entries.h"
 #include "hccl/local/pipeline.h"
 
 namespace hccl::local {
 namespace {
 
-// No peer reads this rank's slice of its own chunk, so the result overwrites it.
+// In this rank's chunk, no peer reads this rank's slice, so the result overwrites that slice.
 void fold_slice(const Region& region, const Operation& op, const Pipeline& pipe,
                 std::uint64_t chunk) {
   const std::uint64_t count = std::min(pipe.length, op.call.count - chunk * pipe.length);

@@ -1,4 +1,4 @@
-// The staging buffers of the ranks of one host, as one rank uses them: for whole inputs, or for the
+// One rank's view of the staging buffers of all ranks of the host. A buffer holds whole inputs, or
 // chunks of longer inputs.
 #pragma once
 
@@ -11,15 +11,15 @@ namespace hccl::local {
 
 class Staging {
  public:
-  /// About twice a second-level cache. In a much smaller buffer, each line that is written would
-  /// still be in the cache of a reader.
+  /// About twice a second-level cache. In a much smaller buffer, each line would still be in a
+  /// reader's cache when its owner writes it again.
   static constexpr std::size_t kBytes = std::size_t{2} << 20;
   /// The longest input for which next_whole() has room.
   static constexpr std::size_t kMostWhole = std::size_t{512} << 10;
   /// The part of a staging buffer that holds chunks.
   static constexpr std::size_t kChunks = kBytes - kMostWhole;
 
-  /// `buffers`: of all ranks, by local rank.
+  /// `buffers`: the staging buffers of all ranks, by local rank.
   explicit Staging(std::byte* buffers) : buffers_(buffers) {}
 
   std::byte* of(int local_rank) const {
@@ -29,20 +29,20 @@ class Staging {
 
   /// The offset of the next whole input in every rank's staging buffer. A rank may write there
   /// before it knows the progress of its peers, and without a barrier at the end:
-  ///  - Peers may still read the input of the last operation. That input lies elsewhere: two inputs
-  ///    of kMostWhole never overlap before the end of the buffer is reached.
-  ///  - No peer reads the input of the operation before the last one: each rank left that operation
-  ///    before it announced the last one.
-  ///  - Peers may still read chunks of the last operation. Chunks never lie in the first kMostWhole
-  ///    bytes, where the first whole input after chunks goes.
-  /// Chunks are written only after all ranks have announced their operation and so have left every
-  /// operation before it.
+  ///  - Peers may still read the input of the previous operation. The next input lies behind that
+  ///    input, or begins at offset 0 and ends before that input begins (kBytes is 4 kMostWhole).
+  ///  - No peer reads older inputs: each rank left the older operations before it announced the
+  ///    previous one.
+  ///  - Peers may still read chunks of the previous operation. The first whole input after chunks
+  ///    goes into the first kMostWhole bytes, which never hold chunks.
+  /// A rank writes chunks only after all ranks have announced the operation, and so have left all
+  /// earlier operations.
   std::size_t next_whole(std::size_t bytes) {
     const std::size_t at = whole_at_ + bytes > kBytes ? 0 : whole_at_;
     whole_at_ = at + (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
     return at;
   }
-  /// The offset of the input after the next whole input, if it has this number of bytes.
+  /// The offset that next_whole(bytes) would return now.
   std::size_t peek_whole(std::size_t bytes) const {
     return whole_at_ + bytes > kBytes ? 0 : whole_at_;
   }

@@ -18,7 +18,7 @@ void take(const Region& region, const Operation& op, std::uint64_t first, std::u
   const int local_rank = region.local_rank();
   if (!blocks.takes(local_rank)) return;
   const Block mine = blocks.in(local_rank);
-  // Call this only if the rank gives a block: otherwise it has no input.
+  // Call own() only if this rank gives a block; otherwise the rank has no input.
   const auto own = [&] { return op.in() + (mine.at + first) * op.element; };
   if (blocks.folds()) {
     if (first >= mine.count) return;
@@ -38,9 +38,9 @@ void take(const Region& region, const Operation& op, std::uint64_t first, std::u
   }
 }
 
-/// For operations in which every rank gives blocks and none folds. Calls put(local_rank, at, from,
-/// bytes) for the block of each peer, which goes to offset `at` in bytes of the peer's output, and
-/// copies this rank's own block.
+/// For operations in which every rank gives blocks and no rank folds. Calls put(local_rank, at,
+/// from, bytes) for the block of each peer, which goes to offset `at` in bytes of the peer's
+/// output, and copies this rank's own block.
 template <class Put>
 Status give(Region& region, const Operation& op, Put&& put) {
   const int local_rank = region.local_rank();

@@ -1,7 +1,7 @@
-// turns: more ranks than cores run one after another anyway, so they fold one after another. Rank 0
-// copies a chunk of its input into its staging buffer. Each rank in turn folds its own input into
-// that chunk, which its predecessor has just left in the cache. Then all ranks copy the result.
-// Only the input of rank 0 is copied.
+// turns: if ranks share cores, they run one after another anyway, so they fold one after another.
+// Rank 0 copies a chunk of its input into its staging buffer. Each further rank in turn folds its
+// own input into that chunk, which is still in the cache from the rank before. Then all ranks copy
+// the result. Only the input of rank 0 is copied.
 #include <array>
 
 #include "hccl/local/entries.h"
@@ -28,8 +28,8 @@ struct Turns {
     return {first, std::min(length, op.call.count - first)};
   }
   // While some rank has chunks to fold, only one rank is late: the first of the ranks that have
-  // folded least, because all others wait for it. After that, the ranks that have not taken the
-  // results are late.
+  // folded least, because all other ranks wait for that rank. When all chunks are folded, the ranks
+  // that have not taken the results are late.
   bool late(int peer) const {
     int next = 0;
     std::uint64_t least = ~std::uint64_t{0};
@@ -84,8 +84,10 @@ Status run_turns(Region& region, const Operation& op) {
       std::min(op.bytes <= 4 * kChunk ? half : kChunk, kChunk) / op.element;
   const Turns turns{region, op, length, (op.call.count + length - 1) / length,
                     Staging::kChunks / (length * op.element)};
-  // While later ranks fold a chunk, this rank folds the next chunks. This rank stays so close
-  // behind them that rank 0 never waits for room because of this rank.
+  // This rank copies a chunk's result `lag` steps after it has folded the chunk. Meanwhile the
+  // later ranks fold the chunk, and this rank folds the next chunks. The lag is less than the
+  // window: otherwise rank 0 would wait for this rank to free memory while this rank waits for rank
+  // 0.
   const std::uint64_t lag =
       local_rank + 1 == op.size
           ? 0

@@ -1,5 +1,5 @@
-// The account of the free parts of a range of offsets. An arena holds only offsets and never
-// touches memory, so free parts may be pages that do not exist yet.
+// Records which parts of a range of offsets are free. An arena holds only offsets and never touches
+// memory, so free parts may be pages that do not exist yet.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace hccl::memory {
 
-/// Best fit; among equal parts, the lowest address first. Adjacent free parts are joined. The
-/// owner's lock must be held.
+/// take() chooses the smallest free part that fits; among equal parts, the one with the lowest
+/// offset. give_back() joins adjacent free parts. The caller must hold the owner's lock.
 class Arena {
  public:
   explicit Arena(std::uint64_t size) { add(0, size); }
@@ -32,7 +32,7 @@ class Arena {
     return std::nullopt;
   }
 
-  /// Calls visit(at, bytes) for the free parts, the largest first, until it returns false.
+  /// Calls visit(at, bytes) for the free parts, the largest first, until visit() returns false.
   template <class Visit>
   void each_free(const Visit& visit) const {
     for (const auto& [size, at] : by_size_ | std::views::reverse) {

@@ -107,7 +107,7 @@ void Cache::shrink(std::size_t limit) {
     at->second.pop_front();
     if (at->second.empty()) classes_.erase(at);
     info_.cached -= oldest.bytes;
-    // The block is live in the heap, so this cannot fail.
+    // The block is live in the heap, so free() cannot fail.
     static_cast<void>(heap_->free(oldest.memory));
   }
 }

@@ -18,13 +18,12 @@ namespace hccl::memory {
 /// All members are safe to use from any thread.
 class Cache {
  public:
-  /// `limit`: the most bytes that are kept, in free blocks and in the free parts of the heap
-  /// together.
+  /// `limit`: the most bytes that the free blocks and the heap's freed memory may keep together.
   Cache(std::shared_ptr<Heap> heap, std::size_t limit);
 
   /// kPara: `bytes` is 0. kOom: no memory, even after the kept blocks were given back.
   Result<void*> allocate(std::size_t bytes);
-  /// kPara: not a live allocation of allocate().
+  /// kPara: `memory` is no live allocation of allocate().
   Status free(void* memory);
   /// Gives all free blocks back to the heap, and the free memory of the heap back to the system.
   void trim() HCCL_EXCLUDES(mutex_);
@@ -39,8 +38,9 @@ class Cache {
   std::size_t limit() const { return limit_; }
   const Heap& heap() const { return *heap_; }
 
-  /// The block size of the class: eight classes between powers of two, so that at most an eighth of
-  /// a block is unused.
+  /// The block size for `bytes` bytes. From 512 bytes on there are eight sizes between two powers
+  /// of two, so that at most an eighth of a block is unused. Smaller sizes are multiples of 64
+  /// bytes.
   static std::size_t class_of(std::size_t bytes);
 
  private:

@@ -1,4 +1,4 @@
-// The account of the parts of a range of offsets that have memory behind them.
+// Records which parts of a range of offsets have memory.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace hccl::memory {
 
-/// The parts are disjoint; adjacent parts are joined. The owner's lock must be held.
+/// The parts are disjoint; adjacent parts are joined. The caller must hold the owner's lock.
 class Committed {
  public:
   /// Total bytes of all parts.
@@ -23,7 +23,8 @@ class Committed {
     return to - from - there;
   }
 
-  /// The start of the last `bytes` bytes with memory in [from, to); `from` if there are fewer.
+  /// The offset from which [offset, to) contains exactly `bytes` bytes with memory; `from` if
+  /// [from, to) contains fewer.
   std::uint64_t last(std::uint64_t bytes, std::uint64_t from, std::uint64_t to) const {
     for (auto part = parts_.lower_bound(to); part != parts_.begin();) {
       --part;
@@ -39,7 +40,7 @@ class Committed {
   void add(std::uint64_t from, std::uint64_t to) {
     bytes_ += missing(from, to);
     auto part = first(from);
-    // A part that ends at the start of the new one is joined with it.
+    // Joins the part that ends where the new part begins.
     if (part != parts_.begin() && std::prev(part)->second == from) --part;
     while (part != parts_.end() && part->first <= to) {
       from = std::min(from, part->first);

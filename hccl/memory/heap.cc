@@ -46,7 +46,7 @@ Status no_memory(std::size_t bytes) {
 }
 
 // Asks for large pages, and excludes the mapping from core dumps. A dump would fault in the whole
-// reserve. It would also delay the end of the dying process, for which peers wait.
+// reserve. A dump would also delay the end of the dying process, and peers wait for that end.
 void advise(void* at, std::size_t bytes) {
   ::madvise(at, bytes, MADV_HUGEPAGE);
   ::madvise(at, bytes, MADV_DONTDUMP);
@@ -58,7 +58,7 @@ std::size_t limit_of(__rlimit_resource resource) {
 }
 
 // Returns the size of the machine's memory. If the process's addresses are limited, returns at most
-// a small part of them, because the process also maps the heaps of its peers.
+// an eighth of the limit, because the process also maps the heaps of its peers.
 std::size_t usual_reserve() {
   constexpr std::size_t kPart = 8;
   const std::size_t memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
@@ -115,8 +115,8 @@ Result<std::uint64_t> Heap::take(std::size_t bytes, std::size_t alignment) {
                                 " are in use)" + limits());
 }
 
-// Ranks of a host grow at the same time. So each rank takes only this share of the memory that is
-// left, and then reads the limits again.
+// The heaps of a host's ranks may grow at the same time. So each heap commits at most a 64th of the
+// memory that is left, or one granule, before it reads the limits again.
 constexpr std::uint64_t kShare = 64;
 constexpr std::uint64_t kCredit = std::uint64_t{4} << 20;
 
@@ -155,7 +155,7 @@ Status Heap::commit(std::uint64_t offset, std::size_t bytes) {
   return {};
 }
 
-// When memory is short, the heap keeps no freed memory.
+// Gives all freed memory back, because memory is short. Returns `why`.
 Status Heap::give_up(const Status& why) {
   const MutexLock lock(mutex_);
   shrink(0);
@@ -178,7 +178,8 @@ void Heap::shrink(std::size_t kept) {
     if (begin >= end) return true;
     const std::uint64_t from = committed_.last(round_up(excess(), kUnit) + kGranule, begin, end);
     // Frees through the mapping: the program may have closed the memfd and may have opened another
-    // file with the same descriptor. The kernel refuses this for locked memory.
+    // file with the same descriptor. The kernel refuses MADV_REMOVE for locked memory; then
+    // fallocate() frees the memory.
     if (::madvise(base_ + from, end - from, MADV_REMOVE) != 0 &&
         (!memfd_.ours() ||
          ::fallocate(memfd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -204,7 +205,7 @@ Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
                                                              std::to_string(bytes) + " bytes" +
                                                              (bytes == 0 ? "" : limits()));
   }
-  // Whole cache lines, so that no two allocations share one.
+  // Allocations have whole cache lines, so that no two allocations share a line.
   const std::size_t rounded = round_up(bytes, kAlignment);
   std::byte* memory = nullptr;
   {
@@ -274,7 +275,8 @@ Status Heap::free_pages(std::uint64_t offset) {
   return {};
 }
 
-// Changes spare_, then mappings_. So a child forked at any time finds one of the two complete.
+// Changes spare_, then mappings_. So a child forked at any time finds at least one of the two maps
+// complete.
 template <class Change>
 void Heap::change_mappings(Change change) {
   change(spare_);
@@ -387,6 +389,6 @@ Result<std::shared_ptr<View>> View::of(const Fd& memfd) {
   return view;
 }
 
-View::~View() { ::munmap(base_, size_); }  // of 0 bytes: no effect
+View::~View() { ::munmap(base_, size_); }  // 0 bytes, if not mapped: no effect
 
 }  // namespace hccl::memory

@@ -1,11 +1,12 @@
-// Device memory: one heap for each process, in a memfd. The other ranks of the host map it too and
-// load and store it directly. Every byte has an offset in the memfd; ranks exchange offsets, not
-// addresses.
+// Device memory: one heap for each process, in a memfd. The other ranks of the host map the heap,
+// too, and load and store its memory directly. Every byte has an offset in the memfd; ranks
+// exchange offsets, not addresses.
 //
 // The reserve is virtual and sparse. A page gets memory at its first allocation, if the limits of
-// the cgroup and of the machine leave room, and is faulted in then. After the page is freed, it
-// keeps its memory for the next allocation, up to a bound. The file has its full size from the
-// start and is sealed against shrinking, so a mapping of it never has to grow and never faults.
+// the cgroup and of the machine leave room, and is faulted in then. A freed page keeps its memory
+// for the next allocation, up to a bound on such memory. The file has its full size from the start
+// and is sealed against shrinking, so a mapping never has to grow and never extends beyond the end
+// of the file.
 #pragma once
 
 #include <atomic>
@@ -30,9 +31,9 @@ class View;
 /// All members are safe to use from any thread.
 class Heap {
  public:
-  /// `reserve`: the most bytes, rounded up to kGranule; 0: the size of the machine's memory, or an
-  /// eighth of the limit of addresses (ulimit -v) if that is less. The limit of file sizes (ulimit
-  /// -f) counts, too. kSyscall or kOom.
+  /// `reserve`: the most bytes that the heap can have, rounded up to kGranule. 0 means the size of
+  /// the machine's memory, or an eighth of the limit of addresses (ulimit -v) if that is less. The
+  /// reserve never exceeds the limit of file sizes (ulimit -f). Fails with kSyscall or kOom.
   static Result<std::shared_ptr<Heap>> create(std::size_t reserve = 0);
   ~Heap();
   Heap(const Heap&) = delete;
@@ -41,9 +42,9 @@ class Heap {
   /// Returns memory with undefined contents, aligned to `alignment` (a power of two) and at least
   /// to kAlignment. kOom: the reserve is used up, or the system has no memory.
   Result<void*> allocate(std::size_t bytes, std::size_t alignment = kAlignment);
-  /// kPara: not a live allocation of allocate().
+  /// kPara: `memory` is no live allocation of allocate().
   Status free(void* memory);
-  /// The live allocation that contains this address; empty if none does. Looks at all of them.
+  /// The live allocation that contains this address; empty if none does. Searches all allocations.
   std::span<std::byte> block_of(const void* memory) const {
     const auto* const at = static_cast<const std::byte*>(memory);
     const MutexLock lock(mutex_);
@@ -55,21 +56,22 @@ class Heap {
   }
 
   // ---- Physical blocks, which the caller maps at addresses of its choice ----
-  /// Allocates pages of the memfd, a multiple of kGranule, and returns their offset. kOom.
+  /// Allocates pages of the memfd and returns their offset. kPara: `bytes` is 0, no multiple of
+  /// kGranule, or more than the reserve. kOom: as for allocate().
   Result<std::uint64_t> allocate_pages(std::size_t bytes);
   /// kPara: no such block.
   Status free_pages(std::uint64_t offset);
-  /// Maps [offset, offset + bytes) at the caller's reserved addresses `at`. All three are multiples
-  /// of the page size. After this call locate() knows the addresses. kPara: another mapping is
-  /// there.
+  /// Maps [offset, offset + bytes) at the caller's reserved addresses `at`. `at`, `bytes` and
+  /// `offset` are multiples of the page size. After this call locate() knows the addresses. kPara:
+  /// another mapping is there.
   Status map(void* at, std::size_t bytes, std::uint64_t offset);
   /// Removes a mapping and leaves inaccessible addresses in its place. kPara: no mapping begins at
   /// `at`.
   Status unmap(void* at);
 
   /// The offset of these bytes in the memfd, if all of them lie there contiguously: in an
-  /// allocation or in mapped addresses, also across adjacent blocks. Costs two loads for bytes
-  /// outside device memory.
+  /// allocation or in mapped addresses, also across adjacent blocks. Costs only a few loads for
+  /// bytes outside device memory.
   std::optional<std::uint64_t> locate(const void* memory, std::size_t bytes) const {
     const auto at = reinterpret_cast<std::uintptr_t>(memory);
     const auto offset = at - reinterpret_cast<std::uintptr_t>(base_);
@@ -82,23 +84,23 @@ class Heap {
   bool mapped_twice() const { return mapped_twice_.load(std::memory_order_relaxed); }
 
   /// Limits the freed memory that the heap keeps; further freed memory goes back to the system.
-  /// Without this call the heap keeps all of it.
+  /// Without this call the heap keeps all freed memory.
   void limit_kept(std::size_t bytes);
   /// Bytes of freed memory that the heap keeps, including the unused rest of units that are partly
   /// in use.
   std::size_t kept() const { return kept_.load(std::memory_order_relaxed); }
 
-  /// For a forked child, before it does anything else: replaces all mappings by private ones. The
-  /// child still reads the parent's memory, and its writes do not reach the parent. A page that the
-  /// child has not written shows later writes of the parent. Takes no lock and no memory. No other
-  /// call but contains() may follow.
+  /// A forked child calls this before anything else. Replaces all mappings by private ones: the
+  /// child still reads the parent's memory, but its writes do not reach the parent. A page that the
+  /// child has not written shows later writes of the parent. Takes no lock and no memory.
+  /// Afterwards the child may only call contains().
   void make_private() const HCCL_UNCHECKED;
   bool contains(const void* memory) const {
     return reinterpret_cast<std::uintptr_t>(memory) - reinterpret_cast<std::uintptr_t>(base_) <
            reserve_;
   }
 
-  /// Another process's heap, mapped into this one. All communicators share one mapping.
+  /// Maps another process's heap into this process. All communicators share one mapping of a heap.
   Result<std::shared_ptr<View>> view_of(const Fd& memfd);
 
   const Fd& memfd() const { return memfd_; }
@@ -109,7 +111,7 @@ class Heap {
 
   static constexpr std::size_t kAlignment = 64;
   static constexpr std::size_t kGranule = std::size_t{2} << 20;
-  /// Memory is committed in multiples of this size. Peers map a heap in the same units.
+  /// Memory is committed in multiples of this size.
   static constexpr std::size_t kUnit = std::size_t{64} << 10;
 
  private:
@@ -138,8 +140,8 @@ class Heap {
   std::unordered_map<const void*, std::size_t> live_ HCCL_GUARDED_BY(mutex_);     // allocations
   std::unordered_map<std::uint64_t, std::size_t> pages_ HCCL_GUARDED_BY(mutex_);  // physical blocks
   Mappings mappings_ HCCL_GUARDED_BY(mutex_);                                     // by address
-  Mappings spare_;                     // a copy, for a child forked in the middle of a change
-  std::atomic<bool> changing_{false};  // mappings_ is in change, spare_ is complete
+  Mappings spare_;                     // a copy, for a child forked while mappings_ changes
+  std::atomic<bool> changing_{false};  // mappings_ is changing; spare_ is complete
   std::atomic<bool> mapped_{false};    // there are mappings
   std::atomic<bool> mapped_twice_{false};
   std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;
@@ -148,14 +150,15 @@ class Heap {
   std::uint64_t credit_ HCCL_GUARDED_BY(mutex_) = 0;
   std::atomic<std::size_t> kept_limit_{SIZE_MAX};
   std::atomic<std::size_t> kept_{0};
-  // By the inode of the memfd.
+  // The views of other processes' heaps, by the inode of the memfd.
   std::map<std::uint64_t, std::weak_ptr<View>> views_ HCCL_GUARDED_BY(mutex_);
 };
 
 /// A mapping of another process's heap. The View owns the mapping.
 class View {
  public:
-  /// Checks size and seals of a heap's memfd and maps it. kTcpConnect: not a heap; kSyscall.
+  /// Checks the size and the seals of a heap's memfd, and maps the heap. kTcpConnect: the memfd is
+  /// no heap. kSyscall or kOom: it cannot be mapped.
   static Result<std::shared_ptr<View>> of(const Fd& memfd);
   ~View();
   View(const View&) = delete;

@@ -1,4 +1,4 @@
-// The public functions: passes over a table, and the values that are computed from sums between two
+// The public functions. They run the passes over a table, and compute values from sums between two
 // passes.
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,8 @@ double total(std::span<const Sums> pieces, int k) {
   return sum;
 }
 
-/// Lamb: sets values[0] to lr times the ratio of the norms. The ratio is 1 if either norm is 0.
+/// Lamb: sets values[0] to lr times the ratio of the norms. The ratio is 1 if either norm is 0 or
+/// HCCL_OPTIM_NO_TRUST is set.
 void trust(const HcclOptimNumbers& n, std::span<Sums> pieces) {
   constexpr double kLargestNorm = 10;
   const double parameter = std::min(std::sqrt(total(pieces, 0)), kLargestNorm);
@@ -46,7 +47,7 @@ struct Projection {
 };
 
 /// AdamP: sets values[0] to the multiple of p that is subtracted from the update, and values[1] to
-/// the factor of p that weight decay leaves.
+/// the factor by which weight decay multiplies p.
 void project(const HcclOptimSpan& span, std::span<Sums> pieces) {
   const HcclOptimNumbers& n = *span.numbers;
   const auto finish = [&](Sums& piece, double along, double ratio) {
@@ -114,7 +115,7 @@ void HcclOptimNorms(const HcclOptimSpan* spans, uint64_t number, const HcclOptim
   std::vector<Sums> sums(table.pieces());
   table.run(*threads, sums.data(), [](const Batch& batch) { hccl::optim::norms(batch); });
   *norm = {0, 0};
-  for (const Sums& piece : sums) {  // in the table's order, for any number of threads
+  for (const Sums& piece : sums) {  // the order does not depend on the number of threads
     norm->squares += piece.values[0];
     norm->largest = std::max(norm->largest, piece.values[1]);
   }

@@ -7,8 +7,8 @@
 
 namespace hccl::optim {
 
-/// Sums over a piece that the first pass of Lamb and AdamP computes, then the values made from them
-/// that the second pass needs.
+/// First the sums over a piece that the first pass of Lamb or AdamP computes. Then optim.cc
+/// replaces the sums by the values that the second pass needs.
 struct Sums {
   double values[4];
 };
@@ -34,9 +34,10 @@ struct Batch {
 
 enum class Pass { kOnly, kFirst, kSecond };
 
-/// Runs the step of a rule that reads each element once, or one of the two passes of another rule.
+/// Runs the step of a rule that has one pass, or one pass of a rule that has two.
 void step(HcclOptimRule rule, Pass pass, const Batch& batch);
-/// Adds the squares of the gradients to values[0] and raises values[1] to the largest magnitude.
+/// Sets values[0] of each piece's sums to the sum of the squares of the gradients, and values[1] to
+/// their largest magnitude.
 void norms(const Batch& batch);
 /// gradient *= factor
 void scale(const Batch& batch, double factor);

@@ -1,7 +1,7 @@
-// The rules, each in the form of its formula: p parameter, g gradient, s states. The constructor of
-// a rule computes its coefficients in double: with beta2 = 0.999 the float 1 - beta2 would be off
-// by 1.3e-5 of its value.
-// Compiled once for each instruction set (see step.cc).
+// Each rule has the form of its formula: p is the parameter, g the gradient, s are the states. The
+// constructor of a rule computes its coefficients in double: with beta2 = 0.999, 1 - beta2 computed
+// in float would be off by 1.3e-5 of its value. Compiled once for each instruction set (see
+// step.cc).
 
 #if defined(HCCL_OPTIM_RULES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HCCL_OPTIM_RULES_INL_H
@@ -268,7 +268,7 @@ struct RmsPropTf : States<3> {
 template <class T>
 struct Lamb : States<2> {
   using V = Vec<T>;
-  static constexpr int kSums = 2;  // of p * p and update * update
+  static constexpr int kSums = 2;  // sums of p * p and update * update
   explicit Lamb(const HcclOptimNumbers& n)
       : moments(n),
         decays(n.weight_decay != 0),
@@ -299,7 +299,7 @@ struct Lamb : States<2> {
 template <class T>
 struct AdamP : States<2> {
   using V = Vec<T>;
-  static constexpr int kSums = 4;  // of g * p, g * g, p * p and update * p
+  static constexpr int kSums = 4;  // sums of g * p, g * g, p * p and update * p
   explicit AdamP(const HcclOptimNumbers& n)
       : moments(n),
         nesterov((n.flags & HCCL_OPTIM_NESTEROV) != 0),
@@ -319,8 +319,8 @@ struct AdamP : States<2> {
     add(2, p, p);
     add(3, update(g, s), p);
   }
-  /// values[0] is the multiple of p that is subtracted from the update; values[1] is the factor of
-  /// p that weight decay leaves.
+  /// values[0] is the multiple of p that is subtracted from the update; values[1] is the factor by
+  /// which weight decay multiplies p.
   HWY_INLINE void second(V& p, V g, const V* s, const double* values) const {
     const V u = hn::NegMulAdd(all<T>(values[0]), p, update(g, s));
     p = mul_add(u, minus_step, hn::Mul(p, all<T>(values[1])));

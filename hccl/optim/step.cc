@@ -1,5 +1,5 @@
-// The loops over pieces: compiled once for every instruction set that Highway knows here; the set
-// is chosen at run time.
+// The loops over pieces. They are compiled once for every instruction set that Highway supports on
+// this architecture; the set is chosen at run time.
 #include <cstddef>
 #include <cstring>
 
@@ -119,8 +119,7 @@ HWY_INLINE void store_states(const Vec<Number<Memory>>* s, const Streams<Memory>
   }
 }
 
-/// The work that all rules share: on gradients before the rule, on parameters and gradients after
-/// it.
+/// The work that all rules share: gradient() comes before the rule, finish() after it.
 template <class Memory>
 struct Ends {
   using V = Vec<Number<Memory>>;

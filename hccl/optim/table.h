@@ -18,8 +18,8 @@ class Table {
   std::size_t pieces() const { return starts_.back().piece; }
   std::size_t first_piece(std::size_t span) const { return starts_[span].piece; }
 
-  /// Calls work(batch) once for every piece, on the given threads. `sums` has one element for each
-  /// piece, or is null.
+  /// Calls work(batch) on the given threads; the batches together contain each piece once. `sums`
+  /// has one element for each piece, or is null.
   template <class Work>
   void run(const HcclOptimThreads& threads, Sums* sums, const Work& work) const {
     struct Task {
@@ -47,7 +47,7 @@ class Table {
   };
 
   std::uint64_t shares(const HcclOptimThreads& threads) const;
-  /// The first piece of a span that begins at or after a byte.
+  /// The number of the first piece of a span that begins at or after a byte.
   std::size_t piece_at(std::size_t span, std::size_t byte) const;
   Piece piece(std::size_t span, std::size_t number, Sums* sums) const;
 

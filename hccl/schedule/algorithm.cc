@@ -54,7 +54,8 @@ Cost halving_doubling(int size, int) {
   return core == size ? inner : sum(inner, one_by_one(2, 2, 1));
 }
 
-// Every step moves the whole vector. Ranks beyond a power of two cost the same as above.
+// Every step moves the whole vector. Ranks beyond a power of two cost the same as in
+// halving_doubling().
 Cost recursive_doubling(int size, int) {
   const int core = floor_power_of_two(size);
   const double steps = ceil_log2(core);
@@ -70,8 +71,8 @@ Cost paired_doubling(int size, int) {
 }
 
 // A close upper bound: the first chunk goes up and down the tree, and each later chunk takes one
-// more tick. An inner node handles two chunks (each 1 / (2 depth) of the vector) a tick on the way
-// up and two on the way down.
+// more tick. At each tick an inner node handles two chunks on the way up and two on the way down; a
+// chunk is 1 / (2 depth) of the vector.
 Cost double_tree(int size, int depth) {
   if (size == 1) return {};
   const double height = tree_height(size), followers = depth - 1;

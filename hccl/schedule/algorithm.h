@@ -30,7 +30,8 @@ struct Algorithm {
   /// run.
   std::string (*refuse)(int size);
   Cost (*cost)(int size, int depth);
-  /// Ranks may exchange their positions in the schedule: only the order of the sum changes.
+  /// True if ranks may swap their positions in the schedule: then only the order of the sum
+  /// changes.
   bool any_order = false;
 };
 

@@ -19,7 +19,8 @@ int real_rank(int relative_rank, const Shape& shape) {
   return wrap(relative_rank + shape.root, shape.size);
 }
 
-// The first distance of scatter: half of the smallest power of two that is at least `size`.
+// The first distance of reduce and scatter: half of the smallest power of two that is at least
+// `size`.
 int farthest(int size) { return (1 << ceil_log2(size)) / 2; }
 
 // The blocks of ranks [first, first + count), counted from the root, as slices of kIn or of the
@@ -55,7 +56,7 @@ Schedule reduce_binomial(const Shape& shape) {
   if (n == 1) return copy_only();
   Schedule schedule = begin(1);
   const Slice sum = relative_rank == 0 ? out(0) : scratch(0, 0);
-  Slice here = in(0);  // place of the sum so far: before the first fold, the input
+  Slice here = in(0);  // the sum so far; before the first fold, the input
   for (int distance = farthest(n); distance >= 1; distance /= 2) {
     if (relative_rank < distance && relative_rank + distance < n) {
       const int child = real_rank(relative_rank + distance, shape);

@@ -1,10 +1,10 @@
 // Bruck's pattern (HCCL: NB) on a circle of n ranks and n chunks: ceil(log2 n) steps in each phase
 // for any n. Rank r counts chunks from its own: offset j is chunk r + j.
 //
-// Allgather: a rank with offsets [0, half) receives [half, live) from rank r + half, for which
-// these chunks are the first offsets; live grows 1, 2, …, n. Reduce-scatter is the reverse: a rank
-// sends its partial sums of [half, live) to rank r + half and receives those of [0, live - half)
-// from rank r - half, until only offset 0, its own chunk, is left. half = ceil(live / 2), so the
+// Allgather: a rank with offsets [0, half) receives [half, live) from rank r + half, which counts
+// these chunks from offset 0 on; live grows 1, 2, …, n. Reduce-scatter is the reverse: a rank sends
+// its partial sums of [half, live) to rank r + half and receives those of [0, live - half) from
+// rank r - half, until only offset 0, its own chunk, is left. half = ceil(live / 2), so the
 // sequence reaches n exactly.
 //
 // A run of chunks that wraps around the end of the vector is sent as two slices.
@@ -19,7 +19,7 @@ namespace {
 
 int half_of(int live) { return live - live / 2; }
 
-// n, …, 3, 2: the number of live offsets before each step of reduce-scatter.
+// The number of live offsets before each step of reduce-scatter: n, …, 3, 2.
 std::vector<int> live_counts(int size) {
   std::vector<int> counts;
   for (int live = size; live > 1; live = half_of(live)) counts.push_back(live);
@@ -55,8 +55,8 @@ void add_reduce_scatter(Schedule& schedule, const Shape& shape, Buffer partials,
     for (std::size_t i = 0; i < into.size(); ++i) {
       next.recvs.push_back(recv_fold(wrap(rank - half, n), into[i], with[i]));
     }
-    // With an odd count one offset has no counterpart. The chunk at that offset is copied, so that
-    // all of [0, half) lies in one buffer.
+    // If `live` is odd, one offset of [0, half) receives nothing. The chunk at that offset is
+    // copied, so that all of [0, half) lies in one buffer.
     if (here == Buffer::kIn && moved < half) {
       next.folds.push_back(copy(offsets(partials, rank, moved, 1, n).front(),
                                 offsets(here, rank, moved, 1, n).front()));

@@ -27,7 +27,7 @@ Schedule allreduce_bruck(const Shape& shape);
 Schedule reduce_scatter_bruck(const Shape& shape);
 Schedule allgather_bruck(const Shape& shape);
 
-// double_tree.cc: two trees carry half of the chunks each; each tree has `depth` chunks in flight.
+// double_tree.cc: each of two trees carries half of the chunks and has `depth` chunks in flight.
 Schedule allreduce_double_tree(const Shape& shape);
 
 // direct.cc: every rank exchanges with every other rank; one step in each phase; folds in rank

@@ -17,7 +17,7 @@ std::string text(int number) { return std::to_string(number); }
 // have all matched does its folds and continues. Messages that never match are a deadlock.
 class Execution {
  public:
-  /// One schedule a rank; they must outlive the execution.
+  /// `schedules` has one schedule for each rank and must outlive the execution.
   Execution(const Setting& setting, const std::vector<Schedule>& schedules)
       : setting_(setting), ranks_(schedules.size()), pairs_(schedules.size() * schedules.size()) {
     for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
@@ -25,7 +25,7 @@ class Execution {
     }
   }
 
-  /// Empty, or the error: "rank 2 step 3 …".
+  /// Returns the error ("rank 2 step 3 …"), or an empty text.
   std::string run();
 
  private:
@@ -37,7 +37,8 @@ class Execution {
     bool met = false;
     int next = kNone;
   };
-  // The oldest unmatched send and receive from one rank to another, of those that have started.
+  // Of the messages from one rank to another that have started: the oldest unmatched send and the
+  // oldest unmatched receive.
   struct Pair {
     int send = kNone;
     int recv = kNone;

@@ -9,10 +9,10 @@
 
 namespace hccl::schedule {
 
-/// Success, or the error: "allreduce ring, 5 ranks: deadlock: rank 2 step 3 waits for …". Checks
-/// that sends and receives match (chunks included); that no deadlock occurs if every send waits for
-/// its receive; that no unwritten data is read and no chunk folded twice; in-place safety; and the
-/// result of the operation.
+/// Returns success, or the error: "allreduce ring, 5 ranks: deadlock: rank 2 step 3 waits for …".
+/// Checks that sends and receives match (chunks included); that no deadlock occurs if every send
+/// waits for its receive; that no unwritten data is read; that no chunk is folded twice; that the
+/// schedule is right in place, too; and that the operation's result is right.
 Status check(Op op, int size, int root, int depth,
              const std::function<Schedule(const Shape&)>& build);
 

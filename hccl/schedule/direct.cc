@@ -61,7 +61,7 @@ Schedule allreduce_direct(const Shape& shape) {
   return schedule;
 }
 
-// For short vectors, where latency dominates: one phase instead of two.
+// Has one phase instead of two, for short vectors, where latency dominates.
 Schedule allreduce_one_shot(const Shape& shape) {
   if (shape.size == 1) return copy_only();
   Schedule schedule = begin(1, shape.size - 1);

@@ -1,7 +1,7 @@
-// Double binary tree: two trees over the same ranks carry half of the chunks each, up to the root
-// while they are summed, then down. A rank is an inner node in at most one tree, so the work is
-// spread evenly. Chunks follow each other: at every tick a link carries one chunk up and another
-// one down.
+// Double binary tree: each of two trees over the same ranks carries half of the chunks. Chunks are
+// summed on the way up to the root; then the sums go down. A rank is an inner node in at most one
+// tree, so the work is spread evenly. Chunks follow each other: at every tick a link carries one
+// chunk up and another one down.
 //
 // With H = height of the tree, a node at `level` (root: 0) handles chunk k of its tree at these
 // ticks:
@@ -34,8 +34,8 @@ struct Tree {
   }
 };
 
-// Folds left child, own input and right child, which is rising order of positions. The sums of two
-// children wait in slots so that all three inputs are folded, and rounded, once.
+// Folds left child, own input and right child: this is the rising order of their positions. The
+// sums of two children wait in slots so that all three inputs are folded, and rounded, once.
 void take_from_children(const Tree& tree, int chunk, Step& step) {
   const int left = tree.node.left, right = tree.node.right;
   if (left < 0 || right < 0) {

@@ -1,8 +1,8 @@
-// Recursive halving, then doubling, among P = 2^k ranks and P chunks. Halving: at distance P/2,
-// P/4, …, 1, each of two partners sends the half of its chunks that its partner keeps, until rank v
-// holds the sum of chunk v. Doubling is the reverse. A rank always works on one run of chunks, so a
-// step sends one slice. Ranks beyond a power of two send their vector to a neighbour first and
-// receive the result at the end.
+// Recursive halving, then doubling, among P = 2^k ranks with P chunks. Halving works at distances
+// P/2, P/4, …, 1: each of two partners sends the half of its chunks that its partner keeps. At the
+// end rank v holds the sum of chunk v. Doubling is the reverse. A rank always works on one run of
+// chunks, so a step sends one slice. Ranks beyond a power of two send their vector to a neighbour
+// first and receive the result at the end.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"

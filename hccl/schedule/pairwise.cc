@@ -1,6 +1,6 @@
 // Pairwise: in step k rank r sends to r + k and receives from r - k, so every rank has exactly one
 // message in each direction at any time. A rank folds its chunk once, when all inputs have arrived.
-// That takes as many steps and bytes as a ring, but rounds once instead of n - 1 times.
+// Pairwise takes as many steps and bytes as a ring, but rounds once instead of n - 1 times.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"

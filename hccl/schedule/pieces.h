@@ -1,5 +1,4 @@
-// The building blocks of schedules. They let a builder read like its picture: send(next,
-// in(chunk)).
+// The building blocks of schedules. They make a builder's code short: send(next, in(chunk)).
 #pragma once
 
 #include <utility>
@@ -27,13 +26,13 @@ inline Step step(std::vector<Send> sends, std::vector<Recv> recvs, std::vector<F
   return {std::move(sends), std::move(recvs), std::move(folds)};
 }
 
-/// A schedule of `chunks` chunks without steps yet.
+/// A schedule of `chunks` chunks that has no steps yet.
 inline Schedule begin(int chunks, int scratch_slots = 0) { return {chunks, scratch_slots, {}}; }
 
 /// The slot in which the owner of a chunk keeps the input of `peer`. The owner's own input needs no
 /// slot.
 inline int slot_of(int peer, int rank) { return peer < rank ? peer : peer - 1; }
-/// Folds all inputs of the own chunk into `into` at once, in rank order.
+/// Folds all ranks' inputs of this rank's chunk into `into` at once, in rank order.
 inline Fold fold_all(const Shape& shape, Slice into) {
   Fold fold{into, {}};
   fold.inputs.reserve(static_cast<std::size_t>(shape.size));

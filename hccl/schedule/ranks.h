@@ -10,7 +10,7 @@ int wrap(int rank, int size);
 bool is_power_of_two(int number);
 /// The largest power of two that is at most `number` (number >= 1).
 int floor_power_of_two(int number);
-/// Number of rounds in which doubling gets from 1 to `number` (number >= 1).
+/// Number of doublings that lead from 1 to `number` or beyond (number >= 1).
 int ceil_log2(int number);
 
 /// A run of consecutive numbers: `first`, …, `first + count - 1`.
@@ -18,12 +18,13 @@ struct Stretch {
   int first = 0;
   int count = 0;
 };
-/// The `count` numbers that begin at wrap(first) and wrap at `size` (count <= size): no run for a
-/// count of 0, two runs if they wrap, one run otherwise.
+/// Returns, as runs, the `count` numbers from wrap(first) on (count <= size). After size - 1 the
+/// numbers continue at 0, in a second run. A count of 0 gives no run.
 std::vector<Stretch> arc(int first, int count, int size);
 
-/// The role of a rank in halving-doubling over `core = 2^k` working ranks. The first 2 * extras
-/// ranks form pairs: the even rank works for both, the odd rank (`idle`) waits for the result.
+/// The role of a rank in halving-doubling over `core = 2^k` working ranks. The first 2 * (size -
+/// core) ranks form pairs: the even rank works for both, the odd rank (`idle`) waits for the
+/// result.
 struct CorePlace {
   int core = 1;  ///< number of working ranks
   /// Number of this rank among the working ranks; an idle rank has the number of its partner.

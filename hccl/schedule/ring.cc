@@ -1,6 +1,6 @@
-// Ring: rank r sends only to r + 1 and receives only from r - 1. The vector has n chunks, one a
-// rank. A chunk starts at one rank, collects every contribution on its way around (n - 1 steps),
-// and goes around once more with the result (n - 1 steps).
+// Ring: rank r sends only to r + 1 and receives only from r - 1. The vector has n chunks, one for
+// each rank. A chunk starts at one rank, collects every contribution on its way around (n - 1
+// steps), and goes around once more with the result (n - 1 steps).
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"

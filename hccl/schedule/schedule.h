@@ -54,7 +54,8 @@ struct Recv {
   std::optional<Slice> reduce_with;
 };
 
-/// into = inputs[0] op inputs[1] op …, left to right; one input is a copy. An input may be `into`.
+/// into = inputs[0] op inputs[1] op …, left to right; with one input the fold is a copy. An input
+/// may be `into`.
 struct Fold {
   Slice into;
   std::vector<Slice> inputs;
@@ -84,7 +85,7 @@ struct Shape {
   /// vector into. Other algorithms ignore it.
   int depth = 1;
   /// Number of hosts, a divisor of `size`, if all hosts have the same number of ranks and ranks are
-  /// numbered host by host. 1 otherwise, or if the algorithm need not know the hosts.
+  /// numbered host by host. It is 1 otherwise, or if the algorithm need not know the hosts.
   int hosts = 1;
 };
 

@@ -10,7 +10,7 @@ namespace hccl::schedule {
 
 class StepRules {
  public:
-  /// Empty, or the error: "receives twice into the same place, chunk 3".
+  /// Returns the error ("receives twice into the same place, chunk 3"), or an empty text.
   std::string broken(const Setting& setting, int rank, const Memory& memory, const Step& step);
 
  private:

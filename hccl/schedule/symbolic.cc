@@ -5,7 +5,7 @@
 namespace hccl::schedule {
 namespace {
 
-// A 64-bit mixer: multiplies and folds the high half back. Different histories get different
+// Mixes the bits of a number, so that contributions combined in different orders get different
 // numbers.
 std::uint64_t mix(std::uint64_t number) {
   number = (number ^ (number >> 31)) * 0x9e3779b97f4a7c15u;

@@ -23,7 +23,7 @@ struct Setting {
   /// The block, and so the rank, to which a chunk belongs in operations that cut the vector into
   /// blocks.
   int block_of(int chunk) const { return chunk / (chunks / size); }
-  /// Whether that buffer of that rank contains that chunk; see the table in schedule.h.
+  /// Whether `buffer` of `rank` contains `chunk`; see the table in schedule.h.
   bool holds(int rank, Buffer buffer, int chunk) const;
 };
 
@@ -34,8 +34,8 @@ using RankSet = std::vector<std::uint64_t>;
 bool contains(const RankSet& set, int rank);
 void insert(RankSet& set, int rank);
 
-/// The contents of a chunk: the ranks that contributed, the chunk of their vectors, and a number
-/// for the order in which contributions were combined.
+/// The contents of a chunk: the ranks that contributed, the chunk of their vectors that they
+/// contributed, and a number for the order in which contributions were combined.
 struct Value {
   RankSet ranks;
   /// Equal numbers mean that contributions were combined in the same order: the bits are equal.
@@ -43,14 +43,14 @@ struct Value {
   int chunk = -1;  ///< -1: never written
 };
 
-/// A function that returns a text returns the error ("reads kScratch slot 2, which …"), or an empty
-/// text for success.
+/// The text that a function returns is the error ("reads kScratch slot 2, which …"), or empty on
+/// success.
 class Memory {
  public:
   /// `setting` must outlive the memory.
   Memory(const Setting& setting, int rank, int scratch_slots);
 
-  /// Checks that all of the slice exists. The other functions expect slices that exist.
+  /// Checks that the whole slice exists. The other functions expect slices that exist.
   std::string inside(const Slice& slice) const;
   std::string may_write(const Slice& slice) const;
   /// The cell of chunk number `index` of the slice. In place, a chunk of kIn and the same chunk of

@@ -14,7 +14,7 @@ namespace hccl::select {
 std::vector<std::string_view> local_names();
 std::vector<std::string_view> remote_names();
 
-/// kPara: HCCL_ALGO contains a name that no algorithm has; the text has the list of names.
+/// Fails with kPara if HCCL_ALGO contains a name that no algorithm has; the text lists the names.
 Status check_names(const Config& config);
 /// The local algorithms that HCCL_ALGO names.
 Wanted wanted_locally(const Config& config);

@@ -14,8 +14,8 @@ namespace hccl::select {
 /// a newer version, or the plugin for files is missing. The error text names the file.
 Result<std::optional<CostTable>> read_costs(const std::string& path);
 
-/// The form of the table that rank 0 sends to the other ranks. The errors of both functions are
-/// those of read_costs().
+/// These functions convert a table to and from the bytes that rank 0 sends to the other ranks. They
+/// fail as read_costs() does.
 Result<std::string> to_bytes(const CostTable& table);
 Result<CostTable> from_bytes(std::string_view bytes);
 

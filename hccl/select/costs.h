@@ -1,5 +1,5 @@
 // The table of costs: times of local algorithms and of messages, with a key that says where they
-// were measured. Pure; all data from outside is checked.
+// were measured. The code does no I/O; check() checks data from outside.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace hccl::select {
 
-/// Operations with similar costs.
+/// A group of operations with similar costs: an algorithm has one curve for the group.
 enum class CurveKind : std::uint8_t { kFold, kMove, kBroadcast, kPart };
 inline constexpr std::size_t kKinds = 4;
 constexpr std::string_view to_string(CurveKind kind) {
@@ -25,11 +25,12 @@ constexpr std::string_view to_string(CurveKind kind) {
 }
 CurveKind kind_of(Op op);
 
-/// The local algorithm that runs every operation in any memory; others are compared with it.
+/// The local algorithm that runs every operation in any memory. Other algorithms are compared with
+/// it.
 inline constexpr std::string_view kStandard = "staged";
 
-/// The time of a local algorithm by the bytes of a rank's input. Measured in a loop in which each
-/// rank writes its input anew before each operation; the time of that writing is subtracted.
+/// The time of a local algorithm by the bytes of a rank's input. It was measured in a loop in which
+/// each rank writes its input anew before each operation; the time of that writing is subtracted.
 struct Curve {
   struct Point {
     std::uint64_t bytes = 0;
@@ -50,18 +51,21 @@ struct LocalCosts {
   std::vector<Curve> curves;
   local::Tuning tuning;
 
-  /// Null if no such curve exists. Without curves of kPart, those of kFold stand for them.
+  /// Null if no such curve exists. The curve of kFold serves for an algorithm without a curve of
+  /// kPart.
   const Curve* find(std::string_view algorithm, CurveKind kind) const;
-  /// Whether the ranks' cores are far from each other.
+  /// Whether these are the costs of ranks whose cores are far from each other.
   bool far() const { return tuning.stream_from != local::Tuning{}.stream_from; }
   bool operator==(const LocalCosts&) const;
 };
 
-/// The mean of measured time divided by the time of `reference`, over all measured points.
+/// The geometric mean, over all measured points, of measured time divided by the time of
+/// `reference`.
 double slowdown(const LocalCosts& reference, const std::vector<Curve>& measured);
-/// `base` with each curve scaled by the ratio of `measured` to `reference`, which has the expected
-/// curves for the measured case. Curves that were not measured are scaled by the mean ratio.
-/// Measured curves that `base` lacks are added; they keep their ratio to kStandard.
+/// Returns `base` with each curve scaled by the ratio of `measured` to `reference`. `reference` has
+/// the curves that were expected where `measured` was measured. Curves that were not measured are
+/// scaled by the mean ratio. Measured curves that `base` lacks are added and keep their ratio to
+/// kStandard.
 LocalCosts fit(LocalCosts base, const LocalCosts& reference, const std::vector<Curve>& measured);
 
 /// The setting for which a measurement is valid.
@@ -100,9 +104,10 @@ struct CostTable {
   /// The entry with the nearest numbers of hosts and ranks, among the entries that have costs of
   /// messages for the same machine and transport; null if there is none.
   const CostEntry* nearest(const CostKey& key) const;
-  /// Replaces the entry with the same key, if any. Beyond kMostEntries, removes the oldest entries.
+  /// Adds the entry, in place of an entry with the same key. Beyond kMostEntries, removes the
+  /// oldest entries.
   void put(CostEntry entry);
-  /// kPara: a number is impossible.
+  /// Fails with kPara if a number is impossible.
   Status check() const;
   bool operator==(const CostTable&) const = default;
 };

@@ -7,8 +7,8 @@
 namespace hccl::select {
 namespace {
 
-/// Measured costs are noisy: another algorithm must take at most this share of the time of the
-/// choice by built-in costs.
+/// Measured costs are noisy. To replace the choice that the built-in costs give, an algorithm must
+/// take at most this share of that choice's time.
 constexpr double kWorthLeavingPreset = 0.7;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Chooses the local algorithm: the one with the least predicted cost that can run the case. Pure:
-// the same inputs give the same choice on all ranks.
+// Among the local algorithms that can run the case, chooses the one with the least predicted cost.
+// The same inputs give the same choice on all ranks.
 #pragma once
 
 #include <array>
@@ -27,12 +27,12 @@ class LocalSelector {
   /// Uses the built-in costs for near cores.
   explicit LocalSelector(local::Topology topology, Wanted wanted = {})
       : LocalSelector(topology, local_preset(topology, false), std::move(wanted)) {}
-  /// `costs` were measured on these ranks. An algorithm replaces the choice by built-in costs only
-  /// if it takes at most 70 % of that choice's time.
+  /// `costs` were measured on these ranks. The algorithm that the built-in costs choose stays,
+  /// unless another algorithm takes at most 70 % of its time.
   LocalSelector(local::Topology topology, LocalCosts costs, Wanted wanted = {});
 
-  /// Null only if no algorithm can run the case. `with_eager` must be false after the ranks have
-  /// announced descriptors: then it is too late for an eager algorithm.
+  /// The algorithm is null only if no algorithm can run the case. `with_eager` must be false after
+  /// the ranks have announced descriptors: then it is too late for an eager algorithm.
   LocalChoice choose(const local::Case& c, bool with_eager = true) const;
 
   /// Predicted time of an algorithm; 0 if unknown.

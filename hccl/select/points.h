@@ -1,4 +1,4 @@
-// Times at rising sizes, with straight lines between them. Pure.
+// Times at rising sizes, with straight lines between them.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@ namespace hccl::select {
 inline constexpr std::size_t kMostPoints = 64;
 inline constexpr std::uint64_t kMostNs = 3'600'000'000'000;  // an hour
 
-/// The time for `bytes`. Below the first point, the time of that point. Beyond the last point, the
-/// line through the last two points. There must be at least one point.
+/// Returns the time for `bytes`. Below the first point it is the time of that point. Beyond the
+/// last point it lies on the line through the last two points. There must be at least one point.
 template <class Point>
 double time_at(const std::vector<Point>& points, double bytes, std::uint64_t Point::* ns) {
   const auto x = [](const Point& point) { return static_cast<double>(point.bytes); };
   const auto y = [&](const Point& point) { return static_cast<double>(point.*ns); };
   if (bytes <= x(points.front())) return y(points.front());
   if (points.size() == 1) {
-    // With one point, latency and throughput cannot be told apart. The cautious guess is no
-    // latency.
+    // With one point, latency and throughput cannot be told apart. The cautious guess is that there
+    // is no latency, so time grows in proportion to bytes.
     return y(points.front()) * bytes / (x(points.front()) < 1 ? 1 : x(points.front()));
   }
   std::size_t above = 1;

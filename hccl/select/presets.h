@@ -8,10 +8,11 @@ namespace hccl::select {
 
 /// All built-in costs.
 const CostTable& presets();
-/// The costs for the nearest number of ranks.
+/// The built-in costs for the nearest number of ranks.
 LocalCosts local_preset(const local::Topology& topology, bool far);
-/// The costs for the nearest numbers of hosts and ranks. They serve only for predictions if nothing
-/// was measured; the choice then follows fixed rules. Null if no preset has that transport.
+/// The built-in costs for the nearest numbers of hosts and ranks. They serve only for predictions
+/// if nothing was measured; the choice then follows fixed rules. Null if no preset has that
+/// transport.
 const MessageCosts* message_preset(const CostKey& key);
 
 }  // namespace hccl::select

@@ -44,7 +44,7 @@ Result<double> Timer::loop(const Call& call, std::string_view algorithm, std::ui
   auto* const input = static_cast<std::byte*>(const_cast<void*>(call.in));
   const auto write = [&](std::size_t round) {
     std::fill_n(input, bytes, static_cast<std::byte>(round));
-    asm volatile("" ::: "memory");  // the compiler must omit no store
+    asm volatile("" ::: "memory");  // keeps the compiler from omitting stores
   };
   write(0);
   const auto begin_writing = runs_.now();
@@ -76,8 +76,8 @@ Result<std::optional<double>> Timer::time(const Call& call, std::string_view alg
   const double loop_ns = std::min(kLoopNs, share / (kLoops + 1));
   const double times = std::clamp(loop_ns / least, 2.0, kMostTimes);
   for (int i = 0; i < kLoops; ++i) {
-    // Always runs the first of these loops: the run before was not warm, and the first bytes on a
-    // network are faster than the rest.
+    // Always runs the first of these loops, because the run above is not typical: caches were cold,
+    // and the first bytes on a network are faster than the rest.
     if (i > 0 && spent_ + times * least > end) break;
     HCCL_ASSIGN_OR_RETURN(const double ns,
                           loop(call, algorithm, bytes, static_cast<std::size_t>(times)));
@@ -133,9 +133,9 @@ Call trial_call(const LocalProbe& where, Op op, std::byte* buffers, std::uint64_
   return call;
 }
 
-// Returns the eligible algorithms with built-in costs (`known`), or those without, which are also
-// tried with short inputs. If an algorithm does not run the operation that stands for a kind, it is
-// tried with another operation of the kind.
+// Returns the trials of the eligible algorithms: if `known`, of those with built-in costs;
+// otherwise of those without, also with short inputs. An algorithm that does not run the operation
+// that stands for a kind is tried with another operation of the kind.
 std::vector<Trial> trials(const LocalProbe& where, const LocalCosts& preset, bool known) {
   constexpr std::array kStandFor = {Op::kAllReduce, Op::kAllToAll, Op::kBroadcast};
   constexpr std::array kOthers = {Op::kReduceScatter, Op::kReduce, Op::kAllGather, Op::kScatter};
@@ -161,8 +161,8 @@ std::vector<Trial> trials(const LocalProbe& where, const LocalCosts& preset, boo
           if ((preset.find(each.name, kind) != nullptr) != known) continue;
           const local::Case here{op, DataType::kFp32, bytes, reachable, reachable};
           if (!each.refuse(here, where.topology).empty()) continue;
-          // An algorithm that runs in any memory, or runs several operations of a kind, is tried
-          // once.
+          // If an algorithm runs in both memories or runs several operations of a kind, it is tried
+          // once for each size.
           const bool again = std::any_of(all.begin() + first, all.end(), [&](const Trial& other) {
             return other.algorithm->name == each.name && kind_of(other.call.op) == kind;
           });
@@ -182,7 +182,7 @@ void add_point(std::vector<Curve>& curves, const Trial& trial, double ns) {
   if (at == curves.end()) {
     at = curves.insert(at, Curve{std::string(trial.algorithm->name), kind, {}});
   }
-  // An allgather has room for shorter inputs than other operations.
+  // An allgather has room only for shorter inputs, so its input may not grow with the size.
   if (!at->points.empty() && trial.bytes <= at->points.back().bytes) return;
   const std::uint64_t least = at->points.empty() ? 1 : at->points.back().ns;
   at->points.push_back({trial.bytes, std::max(least, whole(ns))});
@@ -305,7 +305,8 @@ class Messages {
         direct = *together;
         step.more_ns = whole((direct - ring / others) / (others - 1));
       } else {
-        // Half of the time of the shortest message, and all of the time that further bytes add.
+        // The estimate: half of the time of the shortest message, and all of the time that further
+        // bytes add.
         const auto& first = costs_.steps.empty() ? step : costs_.steps.front();
         step.more_ns = step.step_ns - std::min(step.step_ns, first.step_ns / 2);
       }

@@ -1,6 +1,6 @@
-// Measures the time of operations between the ranks of a communicator. Whether there is time for
-// another operation, and how often an operation is repeated, depends only on numbers on which the
-// ranks have agreed. So no rank waits for a rank that has already stopped measuring.
+// Measures the time of operations between the ranks of a communicator. The ranks agree on the
+// numbers that decide whether there is time for another operation and how often an operation is
+// repeated. So no rank waits for a rank that has already stopped measuring.
 #pragma once
 
 #include <chrono>
@@ -36,9 +36,9 @@ class Timer {
 
   /// The nanoseconds of the operation on the slowest rank: the least of a few loops. In a loop each
   /// rank writes `bytes` of its input anew before each operation; the time of that writing does not
-  /// count. Returns nothing if, by `expected_ns`, the rest of the budget is too short. The rest of
-  /// the budget is shared evenly by `sharers` measurements: this one and those that follow. All
-  /// ranks must pass the same arguments.
+  /// count. Returns nothing if the rest of the budget is too short for an operation that takes
+  /// `expected_ns`. The rest of the budget is shared evenly by `sharers` measurements: this one and
+  /// those that follow. All ranks must pass the same arguments.
   Result<std::optional<double>> time(const Call& call, std::string_view algorithm,
                                      std::uint64_t bytes, double expected_ns,
                                      std::size_t sharers = 1);
@@ -63,18 +63,18 @@ class Timer {
 /// The setting in which the ranks of a host are measured.
 struct LocalProbe {
   local::Topology topology;
-  /// This rank's inputs and outputs, kProbeBytes each. `shared` is null if some rank has no device
-  /// memory.
+  /// Two areas of this rank's memory, each with kProbeBytes for inputs and kProbeBytes for outputs.
+  /// `shared` is null if some rank has no device memory.
   std::byte* ordinary;
   std::byte* shared;
   std::function<void(const local::Tuning&)> set_tuning;
 };
 inline constexpr std::size_t kProbeBytes = std::size_t{1} << 20;
 
-/// Measures the ranks of a host. Collective; all ranks get the same result, which is valid for
-/// these ranks. If ranks have a core each, compares the algorithms of `preset` that can run here.
-/// Algorithms that `preset` lacks are compared with kStandard, which `preset` must have. If the
-/// budget does not allow a measurement, the preset's time stays.
+/// Measures the ranks of a host. Collective; all ranks get the same result. If ranks have a core
+/// each, compares the algorithms of `preset` that can run here. Algorithms that `preset` lacks are
+/// compared with kStandard, which `preset` must have. If the budget does not allow a measurement,
+/// the preset's time stays.
 Result<LocalCosts> compare_local(Timer& timer, const LocalProbe& where, const LocalCosts& preset);
 /// First decides whether cores are far from each other; then compares with the built-in costs.
 Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,

@@ -1,4 +1,4 @@
-// Fixed rules choose where nothing was measured. The rules cover effects that the costs of single
+// Fixed rules choose if nothing was measured. The rules cover effects that the costs of single
 // messages do not show, such as senders that share a network interface, or ranks that share cores.
 #include "hccl/select/remote_selector.h"
 
@@ -25,11 +25,12 @@ constexpr int kFewRanks = 8;
 constexpr int kManyRanks = 32;
 /// Up to this size, two ranks exchange their whole vectors. That takes half of the steps that
 /// halving the vector takes, and moves as many bytes. Beyond this size, the data collected for the
-/// fold no longer stays in a cache; between hosts the saved latency is worth more than the cache.
+/// fold no longer stays in a cache. Between hosts the limit is kDistantPairBytes, because there the
+/// saved latency is worth more than the cache.
 constexpr std::size_t kPairBytes = 512 * kKiB;
 constexpr std::size_t kDistantPairBytes = std::size_t{1} << 20;
-/// Up to this size of the vectors of all ranks of a host together, the algorithm with the fewest
-/// messages wins although its messages are longer, because the same processors pay for all
+/// On one host, if the vectors of all ranks have at most this size together, the algorithm with the
+/// fewest messages wins although its messages are longer, because the same processors pay for all
 /// messages.
 constexpr std::size_t kFewMessagesBytes = 256 * kKiB;
 /// For vectors of more than kAllOnHostBytes on one host: with at most this many ranks, every rank
@@ -46,16 +47,17 @@ constexpr std::size_t kRingChunkBytes = 64 * kKiB;
 constexpr std::size_t kAnyStepsChunkBytes = 512 * kKiB;
 /// Beyond this vector size, a broadcast or reduction to a root runs in pieces.
 constexpr std::size_t kWholeVectorBytes = 64 * kKiB;
-/// Size of these pieces: long enough to hide a message's latency, short enough to fill the network
-/// soon.
+/// Size of these pieces: large enough to hide a message's latency, small enough that all ranks soon
+/// have a piece to send.
 constexpr std::size_t kPieceBytes = 256 * kKiB;
 constexpr int kMaxDepth = 64;
 /// A lane must have at least this much data.
 constexpr std::size_t kLaneBytes = std::size_t{1} << 20;
 constexpr int kMaxLanes = 4;
-/// In pairs, slices have this size, so that a slice stays in the second-level cache.
+/// In paired_doubling, slices have this size, so that a slice stays in the second-level cache.
 constexpr std::size_t kLentBytes = std::size_t{1} << 20;
-/// Up to this size of all vectors together, pairs also win for more ranks than kFewOnHost.
+/// If all vectors together have at most this size, paired_doubling also wins for more ranks than
+/// kFewOnHost.
 constexpr std::size_t kPairsBytes = 512 * kKiB;
 /// Measured costs are noisy. A depth other than the rules' must take less than this share of the
 /// time.
@@ -235,7 +237,7 @@ int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes, int hosts)
 }
 
 // Where ranks share cores, each message costs a context switch, so the total number of messages
-// matters. Costs and steps are those of the busiest rank and do not show that number.
+// matters. The costs describe only the busiest rank and do not show that number.
 bool pairs_pay(const Algorithm& algorithm, int size, std::size_t bytes) {
   return (algorithm.name == "recursive_doubling" || algorithm.name == "halving_doubling") &&
          algorithm.op == Op::kAllReduce && size >= 4 && is_power_of_two(size) &&
@@ -251,8 +253,8 @@ struct Timed {
   double ns = 0;
 };
 
-// One algorithm with its best depth: the rules' depth unless another depth is clearly faster. The
-// costs do not show the effect of lanes.
+// Predicts the time of an algorithm with its best depth: the rules' depth, unless another depth is
+// clearly faster. The costs do not show the effect of lanes.
 Timed timed(const Algorithm& algorithm, int size, std::size_t bytes, int hosts,
             const MessageCosts& costs) {
   Timed best{&algorithm, depth_of(algorithm, bytes), lanes_of(algorithm, size, bytes, hosts), 0};
@@ -271,8 +273,8 @@ bool rounds_once(const Algorithm& algorithm, int size) {
          algorithm.name == "pairwise";
 }
 
-// The rules handle hosts: the costs do not distinguish links within a host from links between
-// hosts.
+// Only the rules choose two_level, because the costs do not distinguish links within a host from
+// links between hosts.
 bool may_be_taken(const Algorithm& algorithm, int size, std::size_t bytes) {
   if (!algorithm.refuse(size).empty() || algorithm.name == "two_level") return false;
   return algorithm.name != "one_shot" || bytes * static_cast<std::size_t>(size) <= kOneShotBytes;

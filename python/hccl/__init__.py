@@ -7,7 +7,7 @@ with hccl.init() as comm:           # the ranks that mpirun, torchrun or Slurm s
     gradient[:] = comm.rank
     comm.allreduce(gradient)        # in place, on the array's own memory
 
-Communicator has the operations. Non-blocking operations return a Handle. Fusion reduces gradients
+Communicator has the operations. A non-blocking operation returns a Handle. Fusion reduces gradients
 while backward computes others. hccl.manage.api and hccl.split.api are HCCL's own modules. `import
 torch` finds the backend of hccl.torch by itself. `python -m hccl.info` prints the installed parts.
 """

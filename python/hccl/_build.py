@@ -2,9 +2,9 @@
 hccl.tensorflow.build use it.
 
 Frameworks have no stable interface for backends, so a module is compiled for each version. A wheel
-brings an archive of compiled modules, and the first use takes the one that fits; if none fits, the
-first use compiles one. The result is stored under a name made of the versions and sources: in the
-package, or in the user's cache if the package is not writable. One process builds the module;
+brings an archive of compiled modules, and the first use unpacks the module that fits; if none fits,
+the first use compiles one. The module is stored under a name made of the versions and sources: in
+the package, or in the user's cache if the package is not writable. One process builds the module;
 others wait for it.
 """
 
@@ -46,7 +46,7 @@ class Module:
     takes: str  # in messages: "a minute or two"
     # The versions that one ready module fits, "torch-2.13-cxx11abi1"; None: no ready module fits.
     release: Callable[[], Optional[str]] = lambda: None
-    abi: str = str(sysconfig.get_config_var("SOABI"))  # the Python, or the machine, that it fits
+    abi: str = str(sysconfig.get_config_var("SOABI"))  # the module fits this Python or this machine
 
     def build(self, force: bool = False) -> pathlib.Path:
         """Returns the path of the module for this environment's framework. Builds it if needed."""
@@ -162,7 +162,8 @@ class Module:
         )
 
     def missing(self) -> Optional[str]:
-        """Returns what is missing to compile the module, as a text; None if nothing is."""
+        """Returns a text that names the missing tool for compiling the module; None if nothing is
+        missing."""
         try:
             self._tools()
         except BuildError as error:

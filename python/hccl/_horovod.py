@@ -40,7 +40,8 @@ class ProcessSet:
         return None if self.process_set_id is None else len(self.ranks)
 
     def rank(self) -> Optional[int]:
-        """The number of this rank in the set; None if the set is no group or lacks this rank."""
+        """The number of this rank in the set; None if the set is no group or does not contain this
+        rank."""
         there = self.process_set_id is not None and self.included()
         return self.ranks.index(_manage.get_rank_id()) if there else None
 
@@ -54,8 +55,9 @@ _ids = itertools.count(1)
 
 
 def add_process_set(process_set: Any) -> ProcessSet:
-    """Makes a group of a process set, or of a list of ranks. All ranks of the world must call this,
-    in one order. ValueError: the set is a group already, or has ranks that do not exist."""
+    """Makes a group of a process set, or of a list of ranks. All ranks of the world must call this
+    for all groups in the same order. ValueError: the set is a group already, or has ranks that do
+    not exist."""
     made = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     if made.process_set_id is not None:
         raise ValueError(f"hccl: {made} is a group already")
@@ -68,7 +70,8 @@ def add_process_set(process_set: Any) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Ends the group of a process set. All its ranks must call it. False: there is none."""
+    """Ends the group of a process set. All ranks of the set must call it. Returns False if the set
+    is no group."""
     if not process_set.process_set_id:
         return False
     if process_set.included():
@@ -82,7 +85,8 @@ def group_of(process_set: ProcessSet, group: str) -> str:
 
 
 def root_of(process_set: ProcessSet, root_rank: int) -> int:
-    """Returns the root's number in the group; Horovod numbers it in the world."""
+    """Returns the root's number in the group. root_rank is its number in the world, as in
+    Horovod."""
     if process_set is global_process_set:
         return root_rank
     if root_rank not in process_set.ranks:
@@ -116,14 +120,15 @@ def check_devices(**devices: str) -> None:
 
 
 def check_groups(num_groups: Any, groups: Any) -> None:
-    """Checks two options that have no effect: all gradients are one group."""
+    """Checks two options that have no effect, because all gradients are one group."""
     for keyword, value in (("num_groups", num_groups), ("groups", groups)):
         if not (value is None or isinstance(value, (list, tuple)) or value >= 0):
             raise ValueError(f"hccl: {keyword}={value!r}: not a number or lists of variables")
 
 
 def absent(name: str, why: str) -> Callable[..., Any]:
-    """Returns a function in place of one that does not exist here: NotImplementedError."""
+    """Returns a function that raises NotImplementedError, in place of a function that does not
+    exist here."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"hccl: {name} is not there: {why}")
@@ -132,9 +137,9 @@ def absent(name: str, why: str) -> Callable[..., Any]:
 
 
 def init(comm: Any = None, process_sets: Optional[Sequence[ProcessSet] | str] = None) -> None:
-    """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines; without any of them, a
-    world of one rank. Makes groups of the process sets; "dynamic": makes none. A second call does
-    nothing else. comm: NotImplementedError unless None."""
+    """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines; without any of these, a
+    world of one rank. Makes groups of the process sets, or none if process_sets is "dynamic". A
+    second call does not join again. comm: NotImplementedError unless None."""
     if comm is not None:
         refuse("comm", comm, "the launcher defines the world; use process_sets")
     _world.join()

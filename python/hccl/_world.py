@@ -29,7 +29,7 @@ _process = os.getpid()
 
 
 def refuse_in_fork() -> None:
-    """RuntimeError: this process was forked from a rank, and has joined no world of its own."""
+    """RuntimeError if this process was forked from a rank, and has joined no world of its own."""
     if os.getpid() != _process and _joined_before_fork and not joined():
         raise RuntimeError(
             f"hccl: process {os.getpid()} was forked from a rank, process {os.getppid()}, and is no "
@@ -47,7 +47,7 @@ def joined() -> bool:
 
 
 def ranks(group: str) -> int:
-    """The number of ranks of a group, for a collective."""
+    """Returns the number of ranks of a group, for a collective."""
     refuse_in_fork()
     return _manage.get_rank_size(group)
 
@@ -88,9 +88,9 @@ def leave() -> None:
 
 
 def join_living() -> bool:
-    """Puts the ranks that live into a new world, in their order, after others have died. They all
-    call it, and groups end. False: none has died, or the ranks are on several hosts, or other code
-    has joined the world; nothing has changed then."""
+    """Puts the ranks that live into a new world, in their order, after others have died. All living
+    ranks call it, and their groups end. Returns False, without any change, if no rank has died, if
+    the ranks are on several hosts, or if other code has joined the world."""
     global _world
     old = _world
     if old is None or _manage.get_local_rank_size() != old.size:

@@ -123,7 +123,7 @@ class Collectives:
         return Handle(begun, out, "ireduce_scatter")
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
-        """Copies the root's array into every rank's array, which is returned."""
+        """Copies the root's array into every rank's array, and returns that array."""
         self._native.broadcast(array, check_number("root", root), True)
         return array
 
@@ -180,10 +180,10 @@ class Collectives:
         recv_counts: Optional[Sequence[int]] = None,
         out: Optional[Array] = None,
     ) -> Array:
-        """Sends send_counts[d] rows (along the first dimension) to rank d; the parts lie one after
-        another in the array. Returns the recv_counts[s] rows from each rank s, in the order of
-        ranks. Either all ranks pass recv_counts, or none does; without it ranks exchange it
-        first."""
+        """Sends send_counts[d] rows (along the first dimension) to rank d; these parts lie one
+        after another in the array. Returns recv_counts[s] rows from each rank s, in the order of
+        ranks. Either all ranks pass recv_counts, or none does; without recv_counts, ranks exchange
+        the counts first."""
         sent = check_counts("send_counts", send_counts, self.size)
         if recv_counts is None:
             if self._native.in_group:

@@ -52,8 +52,8 @@ class Communicator(Collectives):
         world: Optional[_hccl.Communicator] = None,
         world_ranks: Optional[Sequence[int]] = None,
     ) -> None:
-        """Only this module calls it: see hccl.init(), from_root_info(), from_rank_table() and
-        split()."""
+        """Only this module calls the constructor. Programs call hccl.init(), from_root_info(),
+        from_rank_table() or split()."""
         if not isinstance(native, _hccl.Communicator):
             raise TypeError("a communicator is made by hccl.init(), from_root_info() and others")
         self._native = native
@@ -114,8 +114,8 @@ class Communicator(Collectives):
 
     def send(self, array: Any, dest: int, tag: int = 0) -> None:
         """Sends the array to rank `dest`, which must call recv() or irecv() with an array of as
-        many bytes and the same tag. If the array is short, send() may return before that. `dest`
-        may be this rank if it has called irecv() before.
+        many bytes and the same tag. If the array is short, send() may return before the receive.
+        `dest` may be this rank if it has called irecv() before.
 
         Messages between two ranks with the same tag arrive in order, independent of other messages
         and of collectives."""
@@ -123,8 +123,8 @@ class Communicator(Collectives):
         self._wait(self.isend(array, dest, tag), messages)
 
     def isend(self, array: Any, dest: int, tag: int = 0) -> Handle[None]:
-        """send() that returns a handle at once. Each message holds its array until it is done, even
-        if the program does not wait for it."""
+        """send() that returns a handle at once. The library keeps the array alive until the message
+        is sent, even if the program does not wait."""
         dest = check_number("dest", dest)
         return Handle(self._native.send(array, dest, _tag(tag)), None, "isend")
 
@@ -211,8 +211,9 @@ class Communicator(Collectives):
 
     def shrink(self, exclude: Iterable[int] = ()) -> Communicator:
         """Returns a communicator of the ranks that live, in their order, after others have died.
-        All of them call it, except living ranks in `exclude`, which are left out. This communicator
-        may have failed. Both communicators are independent: destroy this one whenever you like.
+        All living ranks call it, except those in `exclude`, which are left out. This communicator
+        may have failed. The new communicator is independent of this one, which may be destroyed at
+        any time.
 
             try:
                 comm.allreduce(array)
@@ -221,9 +222,9 @@ class Communicator(Collectives):
                 comm.destroy()
                 comm = smaller
 
-        If a rank dies meanwhile, the new communicator's first operation fails: shrink the new
-        communicator. HcclError (code 9) names living ranks that have not called for
-        HCCL_CONNECT_TIMEOUT."""
+        If another rank dies during the call, the new communicator's first operation fails: shrink
+        the new communicator. HcclError (code 9) names living ranks that did not call shrink()
+        within HCCL_CONNECT_TIMEOUT."""
         excluded = [check_number("exclude", rank) for rank in exclude]
         return Communicator(self._native.shrink(excluded))
 
@@ -231,7 +232,8 @@ class Communicator(Collectives):
 
     def abort(self, reason: object = "") -> None:
         """Ends the communicator on all ranks within a second: running and later operations raise an
-        HcclError with this rank and str(reason). Any thread. destroy() must follow."""
+        HcclError with this rank and str(reason). May be called from any thread. destroy() must
+        follow."""
         self._native.abort(str(reason))
 
     def destroy(self) -> None:
@@ -249,8 +251,8 @@ class Communicator(Collectives):
     def __exit__(
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], *_: object
     ) -> None:
-        """Calls destroy(). After an exception, other ranks might never complete the operations that
-        are under way; then it calls abort() first."""
+        """Calls destroy(). After an exception, calls abort() first, because other ranks might never
+        complete the operations that are under way."""
         if kind is not None and self._native.under_way():
             with contextlib.suppress(HcclError):  # destroyed already
                 self.abort(f"left by {kind.__name__}: {error}")
@@ -269,7 +271,8 @@ class Communicator(Collectives):
             self._group = None
 
     def _messages_of_group(self) -> Optional[list[Handle[Any]]]:
-        """Returns the list of messages of the group that this thread has open, if any."""
+        """Returns the list of messages of the group that this thread has open; None without such a
+        group."""
         group = self._group
         if group is None or group.thread != threading.get_ident():
             return None

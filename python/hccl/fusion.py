@@ -21,11 +21,11 @@ class Fusion:
 
     With hcom_parallel=True segments are reduced in the background, otherwise in wait(). Either
     split_by_size (percentages of the bytes) or split_by_index (the last gradient of each segment)
-    cuts the gradients. With neither, the strategy set for `group` in hccl.split.api cuts them; if
-    there is none, the shares are 96.54 % and 3.46 %. The arrays must have one type and be
-    contiguous and writable. Fusion holds them until it is closed. Do not touch the memory of
-    gradient i between ready(i) and wait(). Close a Fusion before its communicator, or use it in a
-    `with` statement.
+    cuts the gradients. Without both, the strategy that hccl.split.api has set for `group` cuts
+    them; without a strategy, the shares are 96.54 % and 3.46 %. The arrays must have one type and
+    be contiguous and writable. Fusion keeps the arrays alive until it is closed. Do not touch the
+    memory of gradient i between ready(i) and wait(). Close a Fusion before its communicator, or use
+    it in a `with` statement.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Fusion:
         self._count = len(pairs)
 
     def rebind(self, comm: Communicator) -> None:
-        """Goes on in another communicator, such as one of Communicator.shrink(). The iteration
-        begins again: no gradient is ready, and the arrays must be filled anew. Destroy the old
-        communicator after that."""
+        """Continues in another communicator, such as the result of Communicator.shrink(). The
+        iteration begins again: no gradient is ready, and the arrays must be filled anew. Destroy
+        the old communicator after this call."""
         self._native.rebind(comm._native)
 
     def ready(self, index: int) -> None:

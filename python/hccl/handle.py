@@ -19,7 +19,8 @@ class Handle(Generic[Result]):
     """
 
     def __init__(self, pending: Optional[_hccl.PendingRequest], result: Result, name: str) -> None:
-        """For hccl.Communicator. A group's handle has no `pending` before the group ends."""
+        """Called by hccl.Communicator. The handle of a group has no `pending` before the group
+        ends."""
         self._pending = pending
         self._result = result
         self._name = name
@@ -40,8 +41,8 @@ class Handle(Generic[Result]):
 
     @property
     def source(self) -> int:
-        """The rank of the sender of the message that irecv() received. ValueError before the
-        receive is done, and for other operations."""
+        """The rank that sent the message which irecv() received. ValueError: the receive is not
+        done, or the operation is no receive."""
         if self._name != "irecv":
             raise ValueError(f"source: only messages that are received have one, not {self._name}")
         return self._begun().source()

@@ -8,7 +8,8 @@ The import registers the backend in its process. Ray does it in every process of
 ray.init(runtime_env={"worker_process_setup_hook": "hccl.ray.register"}).
 
 A group's arrays are numpy arrays and PyTorch tensors in contiguous CPU memory. The ranks meet by
-root info in Ray's key-value store, which so holds the secret of the group until all have joined.
+root info in Ray's key-value store. The store holds the root info, and so the secret of the group,
+until all have joined.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class HcclGroup(BaseGroup):
     """One actor's membership of a group. Ray makes it and calls it; programs call
     ray.util.collective.
 
-    Ray passes each array in a list of one, and each list of arrays in another. Results go into the
-    arrays of the caller. ValueError or TypeError: an array does not fit; nothing was sent.
-    HcclError: the operation failed; its text names the ranks."""
+    Ray passes each array as a list of one array, and each list of arrays as a list of one list.
+    Results go into the arrays of the caller. ValueError or TypeError: an array does not fit;
+    nothing was sent. HcclError: the operation failed; its text names the ranks."""
 
     def __init__(self, world_size: int, rank: int, group_name: str) -> None:
-        """Joins; returns when all ranks have joined. HcclError: some did not within
-        HCCL_CONNECT_TIMEOUT; TimeoutError: rank 0 did not come within that time."""
+        """Joins, and returns when all ranks have joined. HcclError: some rank did not join within
+        HCCL_CONNECT_TIMEOUT. TimeoutError: rank 0 did not come within that time."""
         super().__init__(world_size, rank, group_name)
         self._communicator = _join(world_size, rank, group_name)
 
@@ -70,7 +71,8 @@ class HcclGroup(BaseGroup):
         self._communicator.allreduce(_only(tensor), _op(allreduce_options))
 
     def reduce(self, tensor: Any, reduce_options: Any = types.ReduceOptions()) -> None:
-        """The root has the result; the arrays of the others do not change."""
+        """Reduces the arrays of all ranks. The root gets the result; the arrays of all other ranks
+        do not change."""
         self._communicator.reduce(_only(tensor), _op(reduce_options), reduce_options.root_rank)
 
     def broadcast(self, tensor: Any, broadcast_options: Any = types.BroadcastOptions()) -> None:
@@ -95,8 +97,8 @@ class HcclGroup(BaseGroup):
         tensor_list: Any,
         reducescatter_options: Any = types.ReduceScatterOptions(),
     ) -> None:
-        """Fills the array with the reduction of all ranks' arrays at this rank's place in the
-        list."""
+        """Reduces the lists of all ranks, and fills the array with the result at this rank's place
+        in the list."""
         output, inputs = _only(tensor), _parts(tensor_list, tensor)
         joined = empty_like(output, (self.world_size, *output.shape))
         for i, each in enumerate(inputs):
@@ -157,7 +159,8 @@ def _plain(array: Any) -> Any:
 
 
 def _parts(lists: Any, whole: Any) -> list[Any]:
-    """The arrays of the only list in `lists`. Each must have the shape of the array in `whole`."""
+    """Returns the arrays of the only list in `lists`. Each must have the shape of the array in
+    `whole`."""
     parts, shape = [_plain(each) for each in _one(lists)], tuple(_one(whole).shape)
     for i, part in enumerate(parts):
         if tuple(part.shape) != shape:

@@ -1,5 +1,6 @@
-"""Tensor and pipeline parallelism of vLLM over hccl, on one host or several. With `VLLM_PLUGINS=hccl` vLLM's CPU
-platform takes its collectives from here; without it vLLM stays as it is. vLLM itself is a package of its own."""
+"""Tensor and pipeline parallelism of vLLM over hccl, on one host or several. With
+`VLLM_PLUGINS=hccl` vLLM's CPU platform uses the collectives of this module; without the variable,
+vLLM does not change. vLLM itself is a separate package."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ NAME = "hccl"
 
 
 def platform() -> str | None:
-    """The entry point that vLLM calls (group vllm.platform_plugins): the class of the platform, or
-    None unless VLLM_PLUGINS has the name hccl. vLLM loads every plugin if the variable is not set,
-    and an installed package alone must not change vLLM."""
+    """Returns the class of the platform, or None unless VLLM_PLUGINS has the name hccl. vLLM calls
+    this entry point (group vllm.platform_plugins). If VLLM_PLUGINS is not set, vLLM loads every
+    plugin, and an installed package alone must not change vLLM."""
     names = os.environ.get("VLLM_PLUGINS", "").split(",")
     return f"{__name__}.Platform" if NAME in map(str.strip, names) else None
 
@@ -41,8 +42,8 @@ def _platform() -> type:
     from hccl.torch import _register
 
     _register.register()
-    # A rank with a core of its own waits for the others' part of a layer without sleep, because a
-    # wake-up costs more than a collective. Ranks that share cores yield them all the same.
+    # A rank with a core of its own waits for other ranks without sleep, because a wake-up costs
+    # more than a collective. Ranks that share a core still yield it.
     os.environ.setdefault("HCCL_SPIN_US", "3000")
 
     class Platform(resolve_obj_by_qualname(cpu)):  # type: ignore[misc]
@@ -74,8 +75,8 @@ def _communicator() -> type:
             own_memory = unique_name.startswith(("tp", "pp"))
             super().__init__(*arguments, unique_name="" if own_memory else unique_name, **named)
             self.unique_name = unique_name
-            # Not through torch.distributed: between two calls a model's weights displace the caches,
-            # and torch's way to a backend would then take longer than the collective.
+            # This call avoids torch.distributed: between two calls a model's weights displace the
+            # caches, and torch's way to a backend would then take longer than the collective.
             backend = _module.backend_of(self.device_group)
             here = AllgatherOptions()
             here.asyncOp = False

@@ -19,7 +19,7 @@ struct Found {
   void* data = nullptr;
   std::uint64_t count = 1;
   std::size_t item_bytes = 0;
-  char kind = 0;  // 'i' signed, 'u' unsigned, 'f' float, 't' truth, or see kTypes; 0 unknown
+  char kind = 0;  // 'i' signed, 'u' unsigned, 'f' float, 't' bool, others in kTypes; 0: unknown
   bool contiguous = true;
   bool read_only = false;
   std::string type;  // as the protocol calls it
@@ -57,13 +57,13 @@ constexpr Type kTypes[] = {
 
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
-// The object's own name of its element type, if it has one.
+// Returns the object's own name of its element type, if it has one.
 std::string name_of_type(nb::handle object, const std::string& otherwise) {
   return nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : otherwise;
 }
 
-// Whether an array is in C order: the last index moves fastest, without gaps. Strides in any unit;
-// null means C order.
+// Whether an array is in C order: the last index moves fastest, without gaps. `strides` may be in
+// any unit; null means C order.
 bool in_c_order(const std::int64_t* shape, const std::int64_t* strides, int dimensions,
                 std::int64_t unit) {
   if (strides == nullptr) return true;
@@ -171,7 +171,7 @@ std::optional<Found> by_dlpack(nb::handle object, const std::string& argument) {
     if (nb::hasattr(object, "__array_interface__")) return std::nullopt;
     raise(PyExc_ValueError, argument + ": " + text_of(error.value()));
   }
-  // The capsule is not consumed: it frees the tensor when the last reference to it goes.
+  // The capsule stays unconsumed. It frees the tensor when its last reference is dropped.
   PyObject* capsule = found.owner.ptr();
   const DlTensor* tensor = nullptr;
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {

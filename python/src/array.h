@@ -30,7 +30,7 @@ struct Array {
   }
 };
 
-/// The memory of an object with the buffer protocol, DLPack (CPU) or __array_interface__.
+/// Returns the memory of an object with the buffer protocol, DLPack (CPU) or __array_interface__.
 /// `argument` names the object in errors. TypeError: the object is no array, or HCCL lacks its
 /// type. ValueError: the object is not contiguous (C order), or is read-only but will be written.
 Array array_of(nb::handle object, const std::string& argument, Access access);

@@ -15,7 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // Short calls end before the first check for signals. Later checks follow at shorter intervals, so
-// that Ctrl-C acts at once.
+// that Ctrl-C acts quickly.
 constexpr milliseconds kFirstLook(100);
 constexpr milliseconds kNextLook(50);
 
@@ -64,7 +64,7 @@ PendingRequest::PendingRequest(HcclRequest request, Owners owners)
 
 PendingRequest::~PendingRequest() { static_cast<void>(HcclRequestFree(request_)); }
 
-// The outcome, if the call ends within `patience`. The caller must not hold the GIL, unless
+// Returns the outcome, if the call ends within `patience`. The caller must not hold the GIL, unless
 // `patience` is 0: then the function only checks.
 std::optional<Outcome> PendingRequest::outcome_within(milliseconds patience) const {
   if (patience.count() > 0) static_cast<void>(HcclRequestWait(request_, patience.count(), nullptr));
@@ -132,8 +132,8 @@ BlockingCalls::~BlockingCalls() {
   }
 }
 
-// Freeing a PendingRequest may run Python code, and so other threads that change the list. So no
-// iterator is kept.
+// Freeing a PendingRequest may run Python code, and the GIL may pass to threads that change the
+// list. So no iterator is kept.
 bool BlockingCalls::under_way() {
   for (std::size_t i = 0; i < under_way_.size();) {
     const std::shared_ptr<PendingRequest> each = under_way_[i];

@@ -26,22 +26,22 @@ using Owners = std::vector<nb::object>;
 /// Raises hccl.HcclError with this code.
 [[noreturn]] void raise_error(HcclResult code, const std::string& text);
 
-/// Raises hccl.HcclError with the last error text unless `code` is success. For calls made on this
-/// thread.
+/// Raises hccl.HcclError with the last error text unless `code` is success. The call must have been
+/// made on this thread.
 void check(HcclResult code);
 
 struct Outcome {
   HcclResult code = HCCL_SUCCESS;
   std::string text;          // the error text of the thread that made the call
-  std::uint32_t source = 0;  // of a message
+  std::uint32_t source = 0;  // the sender of a message
 };
 
 /// Makes the call and returns its outcome.
 Outcome call_now(const LibraryCall& call);
 
-/// A running operation that a program can wait for. Callers hold the GIL. It keeps the memory of
-/// the call alive until the operation is done. BlockingCalls keeps it meanwhile, even if Python
-/// drops its handle.
+/// A running operation that a program can wait for. Callers hold the GIL. The object keeps the
+/// memory of the call alive until the operation is done. Until then BlockingCalls keeps the object,
+/// even if Python drops its handle.
 class PendingRequest {
  public:
   PendingRequest(HcclRequest request, Owners owners);
@@ -49,15 +49,16 @@ class PendingRequest {
   PendingRequest(const PendingRequest&) = delete;
   PendingRequest& operator=(const PendingRequest&) = delete;
 
-  /// Waits without the GIL. False: `limit` (seconds) has passed. Raises the failure, each time. If
-  /// a signal handler raises (Ctrl-C), raises the same, and the operation goes on.
+  /// Waits without the GIL. Returns false after `limit` seconds. If the operation failed, every
+  /// call raises its failure. If a signal handler raises (Ctrl-C), raises the same exception, and
+  /// the operation goes on.
   bool wait(std::optional<double> limit);
   /// Whether the operation has ended, with success or failure. Never waits.
   bool done();
   /// The rank of the message's sender. Raises unless done.
   std::uint32_t source();
 
-  /// Keeps the memory for ever, because the end of the call will not be known.
+  /// Keeps the memory for ever, because nobody will learn when the call ends.
   void abandon();
 
  private:
@@ -76,21 +77,21 @@ class PendingRequest {
 /// while it waits. Callers of the members hold the GIL.
 class BlockingCalls {
  public:
-  /// `comm` null: for calls without a communicator, in no order.
+  /// `comm` is null for calls without a communicator; these have no order.
   explicit BlockingCalls(HcclComm comm = nullptr);
-  /// Never waits. The memory of running calls is kept for ever.
+  /// Never waits. If calls are running, their memory is kept for ever.
   ~BlockingCalls();
   BlockingCalls(const BlockingCalls&) = delete;
   BlockingCalls& operator=(const BlockingCalls&) = delete;
 
-  /// Runs the call after the earlier ones, and returns when it is done. HcclError: it failed. If a
-  /// signal handler raises (Ctrl-C), raises the same at once. Then the call goes on in its thread,
-  /// so it must own its arguments, and no other call can run.
+  /// Runs the call after the earlier ones, and returns when it is done. Raises HcclError if the
+  /// call failed. If a signal handler raises (Ctrl-C), raises the same exception at once. Then the
+  /// call goes on in its thread, so it must own its arguments, and no other call can run.
   void run(LibraryCall call, const Owners& owners = {});
-  /// From here on run() makes calls of the main thread there, too: the program itself ends a call
-  /// on Ctrl-C, with HcclCommAbort.
+  /// From here on run() makes calls of the main thread on the main thread. The program itself must
+  /// then end a call on Ctrl-C, with HcclCommAbort.
   void run_on_main_thread() { direct_ = true; }
-  /// run() for a call that ends the communicator.
+  /// As run(), for a call that ends the communicator.
   void run_last(LibraryCall call);
   /// Queues the call.
   std::shared_ptr<PendingRequest> begin(LibraryCall call, const Owners& owners) {
@@ -113,7 +114,7 @@ class BlockingCalls {
 
   HcclComm comm_;
   std::vector<std::shared_ptr<PendingRequest>> under_way_;
-  std::size_t look_at_ = 0;  // with this many running calls, ended calls are removed
+  std::size_t look_at_ = 0;  // if at least this many calls are listed, ended calls are removed
   bool interrupted_ = false;
   bool direct_ = false;
   pid_t process_;

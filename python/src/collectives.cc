@@ -25,7 +25,7 @@ std::uint64_t share_of(const Array& array, std::uint32_t size) {
 struct Reduction {
   const char* name;
   HcclReduceOp op;
-  bool of_bool;  // the result of 0 and 1 is 0 or 1
+  bool of_bool;  // bools are allowed: the result of 0 and 1 is 0 or 1
 };
 constexpr Reduction kReductions[] = {
     {"sum", HCCL_REDUCE_SUM, false},  {"prod", HCCL_REDUCE_PROD, true},
@@ -36,7 +36,7 @@ constexpr Reduction kReductions[] = {
     {"lxor", HCCL_REDUCE_LXOR, true},
 };
 
-// The places where blocks with these counts begin, one after another.
+// Returns the places where blocks with these counts begin, one after another.
 Counts begins(const Counts& counts) {
   Counts at(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), at.begin(), std::uint64_t{0});
@@ -61,7 +61,7 @@ HcclReduceOp reduce_op(const std::string& name, const Array& array) {
   refuse("op: expected one of " + names + ", not \"" + name + "\"");
 }
 
-// The array for a result of `count` elements; its type is that of `like`.
+// Returns the array for a result of `count` elements; its type is that of `like`.
 Array Communicator::block(nb::handle out, const Array& like, std::uint64_t count) const {
   Array result = array_of(out, "out", Access::kWrite);
   if (result.type_name != like.type_name) {

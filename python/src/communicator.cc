@@ -18,7 +18,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& text) { throw nb::value_error(text.c_str()); }
 
-// The communicator that the call makes. The call may go on after Ctrl-C.
+// Returns the communicator that the call makes. After Ctrl-C the call may go on.
 template <typename Make>
 Communicator* made(Make make) {
   const auto comm = std::make_shared<HcclComm>();

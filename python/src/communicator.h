@@ -22,8 +22,8 @@ using Counts = std::vector<std::uint64_t>;
 /// The arguments come from Python; errors name them as hccl/communicator.py does.
 class Communicator {
  public:
-  /// kHandle: this object ends the communicator. kWorld: this object ends the communicator with the
-  /// world and all groups. kGroup: the program ends the group.
+  /// Tells which object ends the communicator. kHandle: this object. kWorld: this object, with the
+  /// world and all groups. kGroup: none; the program ends the group.
   enum class Lifetime { kHandle, kWorld, kGroup };
 
   static Communicator* from_root_info(const nb::bytes& info, std::uint32_t size,
@@ -32,16 +32,16 @@ class Communicator {
   static Communicator* join_by_launcher();
   static Communicator* join_by_rank_table(const std::string& path, std::uint32_t rank);
   static Communicator* from_group(const std::string& group);
-  /// A communicator of these ranks of this world, of which this rank is ranks[sub_rank].
+  /// Makes a communicator of these ranks of this world. This rank is ranks[sub_rank].
   Communicator* sub(std::vector<std::uint32_t> ranks, std::uint32_t sub_rank, std::uint64_t id);
-  /// The next group of these ranks of this world; `timeout` in milliseconds.
+  /// Makes the next group of these ranks of this world; `timeout` is in milliseconds.
   Communicator* next_group(std::vector<std::uint32_t> ranks, const std::string& name,
                            std::uint64_t timeout);
-  /// A communicator of the ranks that live, without the excluded ones.
+  /// Makes a communicator of the ranks that live, without the excluded ones.
   Communicator* shrink(std::vector<std::uint32_t> excluded);
 
   Communicator(HcclComm handle, Lifetime lifetime);
-  /// Never raises and hardly waits. To leave in good order, a program calls destroy().
+  /// Never raises and hardly waits. A program that wants to leave in good order calls destroy().
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -63,20 +63,21 @@ class Communicator {
                      bool blocking);
   Begun barrier(bool blocking);
 
-  /// Messages run by themselves, also in a group.
+  /// Messages run at once, also in a group.
   Begun send(nb::handle array, std::uint32_t dest, std::int32_t tag);
   Begun recv(nb::handle array, std::uint32_t src, std::int32_t tag);
 
-  /// From here on blocking operations are collected; later they are run together or dropped.
+  /// From here on blocking operations are collected; at the end of the group they are run together
+  /// or dropped.
   void begin_group();
   void drop_group();
   Begun end_group(bool blocking);
 
-  /// Ends the communicator on all ranks. Any thread.
+  /// Ends the communicator on all ranks. May be called from any thread.
   void abort(const std::string& reason);
   /// Tells the ranks that wait in the next collective why this rank does not call it.
   void report_refusal(const std::string& reason);
-  /// Milliseconds; 0 is no limit.
+  /// The limit in milliseconds; 0 means no limit.
   std::uint64_t timeout() const;
   void set_timeout(std::uint64_t milliseconds);
   /// Leaves. A second call does nothing. After an interrupted call the library's communicator is
@@ -92,7 +93,8 @@ class Communicator {
   /// Whether operations or messages have begun and not ended.
   bool under_way() { return calls_.under_way(); }
 
-  /// Raises HcclError: destroyed, interrupted, or made by the parent process.
+  /// Returns the handle. Raises HcclError if the communicator was destroyed, was interrupted, or
+  /// was made by the parent process.
   HcclComm handle() const;
   BlockingCalls& calls() { return calls_; }
 
@@ -116,7 +118,8 @@ class Communicator {
   std::string name_;
 };
 
-/// The reduction with this name. ValueError: no such reduction, or not for bool.
+/// Returns the reduction with this name. ValueError: there is no such reduction, or bool does not
+/// allow it.
 HcclReduceOp reduce_op(const std::string& name, const Array& array);
 
 void bind_pending(nb::module_& module);

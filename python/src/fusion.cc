@@ -41,7 +41,7 @@ class Fusion {
   nb::object owner_;              // the communicator
   std::vector<nb::object> kept_;  // owners of the gradients' memory
   HcclFusion fusion_ = nullptr;
-  bool under_way_ = false;  // a gradient was marked ready and not waited for
+  bool under_way_ = false;  // a gradient was marked ready, and wait() has not followed
 };
 
 Fusion::Fusion(nb::object communicator_object, const Gradients& gradients, bool hcom_parallel,
@@ -122,7 +122,7 @@ void Fusion::rebind(nb::object communicator_object) {
 }
 
 void Fusion::ready(std::uint32_t index) {
-  communicator().calls().finish();  // so the order of operations is that of the calls
+  communicator().calls().finish();  // so that operations keep the order of the calls
   check(HcclFusionReady(handle(), index));
   under_way_ = true;
 }

@@ -14,7 +14,7 @@
 namespace hccl::split {
 namespace {
 
-// Sizes are timed upwards until this time has passed, then downwards.
+// Sizes are timed from small to large until this time has passed, then from large to small.
 constexpr std::chrono::milliseconds kUpwards{25};
 constexpr std::chrono::milliseconds kDownwards{40};
 constexpr std::uint64_t kSizes[] = {4096, 65536, 1 << 20, 16 << 20};
@@ -28,7 +28,7 @@ Status broadcast(core::Communicator& communicator, void* data, std::size_t count
   return communicator.operations().run(call);
 }
 
-// The smallest and the largest value over all ranks, for each value.
+// Finds, for each value, the smallest and the largest over all ranks.
 Status range(core::Communicator& communicator, std::span<const double> values,
              std::vector<double>& least, std::vector<double>& most) {
   std::vector<double> both(values.begin(), values.end());
@@ -50,12 +50,12 @@ Status differ(const std::string& what, double mine, double least, double most) {
 
 Result<Order> order_of(const Trace& trace, std::size_t element) {
   HCCL_ASSIGN_OR_RETURN(Profile known, profile({&trace, 1}));
-  AffineCost cost;  // of one rank
+  AffineCost cost;  // initially the cost with a single rank
   if (known.rank_size > 1) {
     HCCL_ASSIGN_OR_RETURN(const CostModel costs, cost_model(known));
     cost = costs.affine();
   }
-  // Counts in elements, so that no message begins within an element.
+  // Counts sizes in elements: no message may begin within an element.
   cost.per_byte *= static_cast<double>(element);
   for (std::uint64_t& each : known.bytes) each /= element;
   HCCL_ASSIGN_OR_RETURN(const NewestFirst found, newest_first(known, known.last_indices, cost));
@@ -89,7 +89,7 @@ Status agree(core::Communicator& communicator, const GradientList& mine) {
   for (std::size_t i = 0; i < std::size(head); ++i)
     if (least[i] != most[i]) return differ(kWhat[i], head[i], least[i], most[i]);
 
-  // For each segment: its elements, and whether it ends here.
+  // For each gradient: its elements, and whether a segment ends with the gradient.
   std::vector<double> list;
   std::size_t segment = 0;
   for (std::size_t i = 0; i < mine.counts.size(); ++i) {
@@ -127,7 +127,7 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
     return samples;
   }
   const std::unique_ptr<float[]> buffer(new (std::nothrow) float[sizes.back() / sizeof(float)]());
-  // A rank without memory must not let the other ranks wait.
+  // If this rank has no memory, it says so, and the other ranks do not wait for it.
   double have = buffer ? 1 : 0;
   HCCL_RETURN_IF_ERROR(minimum(communicator, {&have, 1}));
   if (have == 0) return Status(Code::kOom, "no memory to measure the cost of an allreduce");
@@ -138,7 +138,7 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
   Call call;
   call.op = Op::kAllReduce;
   call.in = call.out = buffer.get();
-  std::chrono::nanoseconds spent{0};  // as the ranks agree
+  std::chrono::nanoseconds spent{0};  // the same on all ranks
   const auto timed = [&](std::uint64_t size, double expected_ns,
                          std::chrono::nanoseconds until) -> Result<std::optional<double>> {
     call.count = size / sizeof(float);
@@ -152,11 +152,11 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
     HCCL_ASSIGN_OR_RETURN(const auto ns, timed(size, expected, kUpwards));
     if (!ns) break;
     samples.push_back({size, 1e-9 * *ns});
-    // Two sizes are always timed, because one size does not separate start from bytes. The expected
-    // time grows at most with the bytes.
+    // Two sizes are always timed, because one size does not separate the start cost from the cost
+    // per byte. The time grows at most in proportion to the bytes.
     expected = samples.size() == 1 ? 0 : *ns * static_cast<double>(kSizes[1]) / kSizes[0];
   }
-  // Networks send the first bytes after a pause at once. The longest vectors have used up that
+  // After a pause, a network sends the first bytes at once. The longest vectors have used up that
   // allowance, so measure the times of the shorter vectors again.
   for (std::size_t i = samples.size() - 1; i-- > 0;) {
     HCCL_ASSIGN_OR_RETURN(const auto ns, timed(samples[i].bytes, 0, kDownwards));

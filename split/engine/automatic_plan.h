@@ -17,9 +17,9 @@ namespace hccl::split {
 /// Used by one thread at a time. All ranks call create() and end_window() in the same iterations.
 class AutomaticPlan {
  public:
-  /// Probes the cost of an allreduce (at most about 50 ms). bytes: of each gradient. first: the
-  /// current segments. parallel: segments can run during backward. measure_only: the segments stay.
-  /// kOom, or the failure of an allreduce.
+  /// Probes the cost of an allreduce (at most about 50 ms). `bytes` has the size of each gradient,
+  /// `first` the current segments. If `measure_only` is set, the segments stay. Fails with kOom, or
+  /// as the allreduce fails.
   static Result<std::unique_ptr<AutomaticPlan>> create(
       std::shared_ptr<core::Communicator> communicator, std::vector<std::uint64_t> bytes,
       const Segments& first, bool parallel, bool measure_only);
@@ -28,9 +28,10 @@ class AutomaticPlan {
   /// because the plan does not overlap, or to measure compute and communication apart.
   bool overlaps(std::uint64_t iteration) const;
   bool ends_window(std::uint64_t iteration) const { return iteration == next_window_; }
-  /// The decision for the iterations after this one, the same on all ranks. `now` is the iteration
-  /// that has ended, `past` the earlier ones, oldest first; the call fills in their waits for
-  /// peers. kPara: the decision does not fit the gradients. Otherwise the failure of a message.
+  /// Decides how the iterations after this one run; the decision is the same on all ranks. `now` is
+  /// the iteration that has ended, `past` the earlier ones, oldest first; the call fills in their
+  /// waits for peers. Fails with kPara if the decision does not fit the gradients, or as a message
+  /// fails.
   Result<Decision> end_window(Times& now, std::deque<Times>& past);
 
  private:

@@ -23,7 +23,7 @@ struct PlanVersion {
   std::int64_t lower_bound = 0;
 };
 
-/// Times of one iteration; 0 = did not happen.
+/// Times of one iteration; 0 means that the event did not happen.
 struct Times {
   std::uint64_t number = 0;
   bool overlapped = false;
@@ -34,7 +34,7 @@ struct Times {
   std::int64_t wait_end = 0;
   std::int64_t iteration_end = 0;
   std::vector<std::int64_t> ready;  ///< of each gradient
-  std::vector<std::int64_t> start;  ///< of each segment; so are the members below
+  std::vector<std::int64_t> start;  ///< of each segment; the members below are also of each segment
   std::vector<std::int64_t> end;
   std::vector<std::int64_t> cpu;
   std::vector<std::int64_t> wait_for_peer;
@@ -54,7 +54,7 @@ class Recording {
  public:
   static constexpr std::size_t kMost = 1000;
 
-  /// `heading`: a trace without iterations. The ready times of `gradients` are not used.
+  /// `heading` is a trace without iterations. The ready times in `gradients` are not used.
   Recording(Trace heading, std::vector<TraceGradient> gradients)
       : heading_(std::move(heading)), gradients_(std::move(gradients)) {}
 

@@ -29,7 +29,7 @@ std::uint32_t fingerprint(const std::vector<Overlap::Gradient>& gradients,
   for (const auto& gradient : gradients) mix(gradient.count);
   mix(gradients.size());
   for (const auto last : segments) mix(last);
-  // 0 means no plan, and the highest bit a tag.
+  // The value 0 would mean no plan, and the highest bit would mean a tag.
   return (static_cast<std::uint32_t>(h ^ (h >> 32)) & 0x7FFFFFFF) | 1;
 }
 
@@ -75,7 +75,8 @@ Result<std::unique_ptr<Overlap>> Overlap::create(std::shared_ptr<core::Communica
       new Overlap(std::move(communicator), std::move(gradients), type, op, parallel, mode));
   HCCL_RETURN_IF_ERROR(segments_by_index(made->gradient_bytes(), segments).status());
   const auto& log = made->communicator_->membership().log;
-  // More segments than HCCL documents may be a mistake, but not one segment for each gradient.
+  // Segments beyond HCCL's documented number may be a mistake, unless each gradient has one
+  // segment.
   if (segments.size() > kDocumentedSegments && segments.size() < made->gradients_.size()) {
     log->warn("{} segments; HCCL documents at most {}", segments.size(), kDocumentedSegments);
   }
@@ -103,7 +104,7 @@ bool Overlap::contiguous() const {
   return true;
 }
 
-// On failure, also by an exception, the segments so far stay.
+// If the function fails or throws, the previous segments stay.
 Status Overlap::lay_out(Segments segments) {
   const std::size_t element = size_of(type_);
   auto in_use = std::make_shared<PlanVersion>();
@@ -130,8 +131,8 @@ Status Overlap::lay_out(Segments segments) {
     laid_out.push_back(std::move(segment));
     first = last + 1;
   }
-  // Later segments of the automatic plan may copy gradients that these segments reduce in place.
-  // Then kOom would come too late, so the buffer is made for all gradients.
+  // A later plan may copy gradients that these segments reduce in place. To fail with kOom at that
+  // time would be too late, so the buffer is made for all gradients now.
   if (mode_ == Mode::kAuto && !contiguous()) {
     buffer_elements = 0;
     for (const auto& gradient : gradients_) buffer_elements += gradient.count;
@@ -163,8 +164,8 @@ Status Overlap::lay_out(Segments segments) {
   return {};
 }
 
-// Segments whose gradients are ready have not started if the ranks never met, or if memory was
-// missing.
+// Starts segments whose gradients are ready: they have not started if the ranks never met, or if
+// memory was missing.
 Overlap::~Overlap() {
   try {
     if (!recording_.over() && started_ < due_ && (met_ || meet().ok())) start_due();
@@ -178,7 +179,7 @@ Overlap::~Overlap() {
   }
 }
 
-// The other ranks wait for this rank, which cannot go on.
+// Ends the communicator, because other ranks wait for this rank, which cannot continue.
 void Overlap::abort_caught() noexcept {
   try {
     communicator_->abort("its gradients cannot be reduced: " + caught().message());

@@ -35,39 +35,41 @@ class Overlap {
     kAuto,    ///< iterations are measured over all ranks; better segments replace the segments
   };
 
-  /// `segments` must fit the gradients (strategy.h makes such lists). parallel: segments run on the
-  /// communicator's worker while the caller computes; otherwise inside wait(). Allocates the fusion
-  /// buffer once, if any segment needs it. All ranks pass the same arguments; the first wait()
-  /// checks that. kPara, kOom.
+  /// `segments` must fit the gradients (strategy.h makes such lists). If `parallel` is set,
+  /// segments run on the communicator's worker while the caller computes; otherwise they run inside
+  /// wait(). Allocates the fusion buffer once, if any segment needs it. All ranks pass the same
+  /// arguments; the first wait() checks that. Fails with kPara or kOom.
   static Result<std::unique_ptr<Overlap>> create(std::shared_ptr<core::Communicator> communicator,
                                                  std::vector<Gradient> gradients, DataType type,
                                                  ReduceOp op, Segments segments, bool parallel,
                                                  Mode mode = Mode::kFixed);
-  /// An engine for the same gradients and segments in another communicator, as it was created. No
-  /// gradient is ready; an automatic plan begins anew. Same errors as create().
+  /// Returns a new engine for the same gradients and segments in another communicator. No gradient
+  /// is ready, and an automatic plan begins anew. Fails as create() does.
   Result<std::unique_ptr<Overlap>> rebound(std::shared_ptr<core::Communicator> communicator) const {
     return create(std::move(communicator), gradients_, type_, op_, segments(), parallel_given_,
                   mode_given_);
   }
-  /// Finishes the segments that have begun: those whose own and earlier gradients are all ready.
+  /// Finishes the segments whose own gradients and all earlier gradients are ready.
   ~Overlap();
   Overlap(const Overlap&) = delete;
   Overlap& operator=(const Overlap&) = delete;
 
-  /// kPara: no such index, or the gradient was marked twice in this iteration; the text names the
-  /// gradient.
+  /// Marks a gradient as ready. Fails with kPara if the index does not exist, or if the gradient
+  /// was marked before in this iteration; the error text names the gradient.
   Status ready(std::uint32_t index);
-  /// Returns when every segment is reduced; the next iteration begins. kPara: gradients were not
-  /// marked; the text names them, nothing has changed, and they can still be marked. kPara in the
-  /// first wait() also if the ranks differ in their gradients or segments; then nothing has been
-  /// sent.
+  /// Returns when every segment is reduced; the next iteration begins. Fails with kPara if
+  /// gradients were not marked: the error text names them, nothing has changed, and they can still
+  /// be marked. The first wait() also fails with kPara, before anything is sent, if the ranks
+  /// differ in their gradients or segments.
   Status wait();
-  /// Returns when this segment and all earlier segments are reduced; wait() must follow. kPara: no
-  /// such segment, or some gradients of this or an earlier segment are not ready.
+  /// Returns when this segment and all earlier segments are reduced; wait() must follow. Fails with
+  /// kPara if the segment does not exist, or if a gradient of this or an earlier segment is not
+  /// ready.
   Status wait_segment(std::size_t segment);
   void mark(Point point);
-  /// Plans the newest-first order of these gradients from the iterations so far. Collective, after
-  /// wait() and before the next ready(). kPara: called at another time; or as order_together.
+  /// Plans the newest-first order of these gradients from the iterations so far. Collective; called
+  /// after wait() and before the next ready(). At another time it fails with kPara; else it fails
+  /// as order_together() does.
   Result<Order> newest_first() {
     if (!recording_.over())
       return Status(Code::kPara, "an order can be planned only between two iterations");
@@ -86,7 +88,7 @@ class Overlap {
     std::uint64_t count = 0;
     std::byte* data = nullptr;  // input and output of the allreduce
     bool copied = false;        // data lies in the fusion buffer
-    std::uint32_t missing = 0;  // gradients not ready yet in this iteration
+    std::uint32_t missing = 0;  // number of gradients that are not ready yet in this iteration
     WorkQueue::Ticket ticket;
   };
 
@@ -126,9 +128,9 @@ class Overlap {
   std::size_t due_ = 0;      // segments whose gradients, and all earlier gradients, are ready
   std::size_t started_ = 0;  // segments that have started, in order
   bool met_ = false;         // the ranks have agreed on the gradients
-  Status refusal_;           // the failure, if they have not agreed
-  // The place is held until the ranks have agreed. Until then no other operation may run, and the
-  // communicator counts as in use.
+  Status refusal_;           // the failure, if the ranks have not agreed
+  // The operation's place in the queue, held until the ranks have agreed. Until then no other
+  // operation may run, and the communicator counts as in use.
   WorkQueue::Ticket place_;
   Recording recording_;
   std::unique_ptr<AutomaticPlan> automatic_;  // for measured plans; made in meet()

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kNew = 0.5;        // weight of a new window beside the earlier windows
 constexpr double kNearlyAll = 0.9;  // a segment with this share after backward counts as alone
-constexpr std::size_t kFew = 3;     // the median of fewer iterations says little
+constexpr std::size_t kFew = 3;     // the median of fewer iterations is not reliable
 
 }  // namespace
 

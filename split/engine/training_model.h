@@ -1,5 +1,5 @@
-// Learns from windows of measured iterations: when gradients are ready, the costs of segments, and
-// how much compute and communication slow each other. Pure.
+// Learns from windows of measured iterations when gradients are ready, what segments cost, and how
+// much compute and communication slow each other. Does no I/O.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ namespace hccl::split {
 /// Used by one thread at a time.
 class TrainingModel {
  public:
-  /// bytes: of each gradient.
+  /// `bytes` has the size of each gradient.
   TrainingModel(std::vector<std::uint64_t> bytes, CostModel costs);
 
-  /// A window in which these segments were in force.
+  /// Learns from a window that ran with these segments.
   void learn(const Window& window, const Segments& last_indices);
 
   const std::vector<std::uint64_t>& bytes() const { return bytes_; }
-  /// Medians without communication during compute, in seconds from the begin of an iteration. Empty
-  /// before the first window.
+  /// The median ready times of the gradients without communication during compute, in seconds from
+  /// the begin of an iteration. Empty before the first window.
   const std::vector<double>& ready() const { return ready_; }
   double compute_end() const { return compute_end_; }
   const CostModel& costs() const { return costs_; }
-  /// Empty until measured.
+  /// Empty until contention was measured.
   const std::optional<Contention>& contention() const { return contention_; }
 
  private:

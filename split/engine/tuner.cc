@@ -12,10 +12,10 @@
 namespace hccl::split {
 namespace {
 
-// Exposed time is a small part of the iteration, so fewer segments may cost only this share of it.
+// Exposed time is a small part of the iteration. A plan with fewer segments may lose this share.
 constexpr double kSlack = 0.001;
 constexpr double kNearlyAlike = 0.03;  // share of a window's time: smaller differences may be noise
-constexpr std::size_t kLooks = 3;      // windows for each such candidate
+constexpr std::size_t kLooks = 3;      // number of windows in which such a candidate runs
 constexpr std::size_t kMostCandidates = 8;
 constexpr int kRivals = 4;
 constexpr double kNotWorthIt =
@@ -137,9 +137,9 @@ std::size_t Tuner::try_candidates(const Window& window, const Problem& problem, 
   return fastest();
 }
 
-// Returns the best plan, if its prediction is faster than all candidates so far; then the rivals;
-// then the candidates whose first window differs so little from the fastest that noise may be the
-// cause.
+// Returns the best plan if its prediction is faster than all candidates so far. Otherwise returns
+// the next rival or, after all rivals, a candidate whose first window differs so little from the
+// fastest that noise may be the cause.
 std::optional<std::size_t> Tuner::next_trial(const Problem& problem, const Plan& best) {
   const bool overlap =
       can_overlap_ && problem.contention.overlap_pays() && best.last_indices.size() > 1;
@@ -162,9 +162,9 @@ std::optional<std::size_t> Tuner::next_trial(const Problem& problem, const Plan&
   return std::nullopt;
 }
 
-// Plans that may be faster than predicted, because the model is not exact. 0: the best plan if
-// overlap cost nothing. 1 and 2, if overlap pays: half as many segments; few segments. Last: one
-// segment, which runs after backward.
+// Makes plans that may be faster than predicted, because the model is not exact. Number 0 is the
+// best plan if overlap cost nothing. If overlap pays, 1 has half as many segments, and 2 has at
+// most kDocumentedSegments. The last rival is one segment, which runs after backward.
 std::optional<Tuner::Cut> Tuner::rival(int number, const Problem& problem, const Plan& best) const {
   Problem other = problem;
   if (number == 0) {

@@ -1,5 +1,5 @@
-// The automatic plan: decides after each window of traced iterations which segments come next.
-// Pure; one rank decides and sends the decision to all ranks.
+// The automatic plan: decides after each window of traced iterations which segments come next. Does
+// no I/O; one rank decides and sends the decision to all ranks.
 //
 // The planner proposes a few candidates from the measurements. Each candidate runs for one window.
 // Those within 3 % of the fastest run for two more. The fastest stays until the times change.
@@ -26,19 +26,20 @@ struct Decision {
   std::uint64_t next_window = 0;  ///< the iteration that ends the next window
   double predicted_end = 0;
   double lower_bound = 0;
-  std::string why;  ///< for a log; not sent to the other ranks
+  std::string why;  ///< the reason, for a log; not sent to the other ranks
 };
 
 /// Used by one thread at a time.
 class Tuner {
  public:
   static constexpr double kGain = 0.01;  ///< a smaller predicted gain is not worth a trial
-  /// If nothing overlaps, a candidate with overlap is tried again after this many iterations, and
-  /// then less and less often.
+  /// If nothing overlaps, a candidate with overlap runs again after this many iterations. Each
+  /// later pause is longer.
   static constexpr std::uint64_t kProbeAfter = 200;
 
-  /// bytes: of each gradient. first: the plan before the first decision. can_overlap: false if
-  /// segments only ever run after backward. measure_only: never change the plan.
+  /// `bytes` has the size of each gradient, `first` the plan before the first decision.
+  /// `can_overlap` is false if segments only ever run after backward. With `measure_only` the plan
+  /// never changes.
   Tuner(std::vector<std::uint64_t> bytes, Segments first, CostModel costs, bool can_overlap,
         bool measure_only);
 
@@ -57,7 +58,7 @@ class Tuner {
   };
   struct Candidate {
     Cut cut;
-    std::vector<double> ends = {};  // measured, one for each window
+    std::vector<double> ends = {};  // the measured end in each window
     double end() const;
   };
 
@@ -79,13 +80,13 @@ class Tuner {
   std::size_t now_ = 0;  // the candidate in force
   int rivals_ = 0;       // number of rivals considered so far
   std::uint32_t version_ = 0;
-  std::uint64_t calm_ = 0;      // windows since the fastest candidate is known
+  std::uint64_t calm_ = 0;      // number of windows since the fastest candidate is known
   Window::Medians usual_;       // the measurements of the first of these windows
   int changes_in_a_row_ = 0;    // consecutive windows whose times differ from usual_
-  std::uint64_t probe_at_ = 0;  // iteration
+  std::uint64_t probe_at_ = 0;  // the iteration in which overlap is tried again
 };
 
-/// "4 segments, [0,9] [10,42] ...": the predicted end, the bound, and the gap.
+/// Returns "4 segments, [0,9] [10,42] ...", with the predicted end, the bound, and the gap.
 std::string to_string(const Plan& plan, double instead_of);
 
 }  // namespace hccl::split

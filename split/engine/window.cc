@@ -31,10 +31,10 @@ Iterations iterations_of(Times& now, std::deque<Times>& past, std::uint64_t begi
   return found;
 }
 
-// Each value counts with its minimum over all ranks. Times from the begin of the iteration are sent
-// negative, so the latest rank counts. Ranks need not begin together, but they share the end of the
-// last segment. So starts and ends of segments are also sent as times back from that end; their
-// minimum is the time of the last rank.
+// For each value of the message, the minimum over all ranks counts. Times from the begin of the
+// iteration are sent negative, so that the latest rank counts. Ranks need not begin together, but
+// they share the end of the last segment. So starts and ends of segments are also sent as times
+// before that end; the minimum then belongs to the last rank.
 std::vector<double> message_of(const Iterations& window, std::size_t gradients,
                                std::size_t segments) {
   std::vector<double> message;

@@ -1,5 +1,5 @@
 // The measurements of a window of traced iterations. Each rank sends one message of the same
-// length; one allreduce computes the minimum of every value over all ranks. Pure.
+// length; one allreduce computes the minimum of every value over all ranks. Does no I/O.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace hccl::split {
 /// iteration.
 struct Window {
   static constexpr std::uint64_t kIterations = 10;  ///< the most iterations of a window
-  /// Medians over the iterations of one kind, on the slowest rank; empty without such iterations.
+  /// Medians over the iterations of one kind, on the slowest rank. Empty if no such iteration ran.
   struct Medians {
     std::vector<double> ready;
     double compute_end = 0;
@@ -36,10 +36,10 @@ struct Iterations {
   std::vector<const Times*> kinds[2];
 };
 
-/// The last iterations after `begin`, `now` included, that fit into a window.
+/// Returns the last iterations after `begin`, up to and with `now`, that fit into a window.
 Iterations iterations_of(Times& now, std::deque<Times>& past, std::uint64_t begin);
 
-/// This rank's message.
+/// Makes the message that this rank sends.
 std::vector<double> message_of(const Iterations& window, std::size_t gradients,
                                std::size_t segments);
 

@@ -25,8 +25,8 @@ std::size_t first_difference(const Segments& a, const Segments& b) {
   return k;
 }
 
-/// For cuts at wrong places: the best plan with at most as many segments is better than today's
-/// plan.
+/// Describes cuts at wrong places: the best plan with at most as many segments is better than
+/// today's plan.
 Advice misplaced(const Analysis& analysis) {
   const Segments& now = analysis.today.last_indices;
   const Segments& then = analysis.best_of_todays_count.last_indices;

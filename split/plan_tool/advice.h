@@ -1,4 +1,4 @@
-// The reasons of a plan, as texts that a person can check against the time line.
+// Gives the reasons for a plan, as texts that a person can check against the time line.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ enum class Scene {
 
 struct Advice {
   Scene scene;
-  std::string title;  ///< "AR1 too late"
+  std::string title;  ///< such as "AR1 too late"
   std::string text;
 };
 
@@ -32,16 +32,17 @@ struct Cut {
   std::string text;
 };
 
-/// The reason of each cut of the best plan.
+/// Returns the reason for each cut of the best plan.
 Result<std::vector<Cut>> explain_cuts(const Analysis& analysis);
 
-/// The call for the best plan, in two lines: "from hccl.split.api import ..." and the call.
+/// Returns the call for the best plan, in two lines: "from hccl.split.api import ..." and the call.
 std::string python_lines(const Analysis& analysis);
 
-/// A sentence about the gain of sending the newest gradients first; empty if no gain is known.
+/// Returns a sentence about the gain of sending the newest gradients first; empty if no gain is
+/// known.
 std::string newest_first_text(const Analysis& analysis);
 
-/// "gradient 12 (fc.weight)".
+/// Returns a gradient's number and name: "gradient 12 (fc.weight)".
 std::string gradient_text(const Profile& profile, std::uint32_t index);
 
 }  // namespace hccl::split::plan_tool

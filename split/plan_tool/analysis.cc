@@ -65,7 +65,8 @@ std::string number(double value) {
 }
 
 /// As cost_model(). But if all samples without overlap have about the same size, they do not
-/// separate start from bytes. Then the samples that overlap backward count, too.
+/// separate the start cost from the cost per byte. Then the samples that overlap backward count,
+/// too.
 Result<CostModel> learn(const Profile& profile) {
   const auto& alone = profile.samples;
   const auto [least, most] = std::minmax_element(
@@ -114,7 +115,8 @@ Status add_what_if(const Options& options, const World& world, Analysis& out) {
   const Segments& today = out.today.last_indices;
   for (std::uint32_t k = 1;
        k <= std::min<std::size_t>(options.max_segments, world.problem.bytes.size()); ++k) {
-    // Keeps the table short.
+    // The table of what-if stays short: above 16, only powers of two and the largest number have a
+    // row.
     if (k > 16 && k != options.max_segments && !std::has_single_bit(k)) continue;
     World limited = world;
     limited.problem.max_segments = k;

@@ -1,6 +1,6 @@
-// The analysis of hccl-plan: from the traces of a training to today's plan, the best plan, the
-// reasons, and the results for other links and numbers of ranks. Pure; all values are in seconds
-// and bytes.
+// The analysis of hccl-plan: computes, from the traces of a training, today's plan, the best plan,
+// the reasons, and the results for other links and numbers of ranks. Does no I/O; all values are in
+// seconds and bytes.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Options {
   std::optional<double> start;
   std::optional<double> bytes_per_second;
   std::optional<std::uint32_t> ranks;
-  /// Additional rows of what-if.
+  /// More numbers of ranks for which what-if gets a row.
   std::vector<std::uint32_t> what_if_ranks;
   std::vector<Link> what_if_links;
 };
@@ -39,9 +39,9 @@ struct View {
   Segments last_indices;
   Prediction prediction;
   double compute_end = 0;  ///< end of backward with this plan
-  double lower_bound = 0;  ///< the lower bound of any plan
-  /// The time from the end of backward to the end of the last allreduce; negative if all ended
-  /// before.
+  double lower_bound = 0;  ///< no plan ends before this time
+  /// The time from the end of backward to the end of the last allreduce. Negative if all allreduces
+  /// ended before backward.
   double tail() const { return prediction.end - compute_end; }
   double gap() const { return lower_bound > 0 ? prediction.end / lower_bound - 1 : 0; }
 };
@@ -75,7 +75,7 @@ struct Analysis {
   bool cost_given = false;
   View today;
   View best;
-  View best_of_todays_count;  ///< the best with at most as many segments as today
+  View best_of_todays_count;  ///< the best plan with at most as many segments as today
   std::vector<Scenario> by_segments;
   std::vector<Scenario> by_ranks;
   std::vector<Scenario> by_links;
@@ -84,19 +84,19 @@ struct Analysis {
   std::optional<NewestFirst> newest_first;
 };
 
-/// The bytes that a rank sends for each byte of an allreduce: 2 (ranks - 1) / ranks.
+/// Returns the bytes that a rank sends for each byte of an allreduce: 2 (ranks - 1) / ranks.
 double share(std::uint32_t ranks);
 
-/// The cost in the same network with another number of ranks. A start has 2 ceil(log2 ranks) hops,
-/// as in halving-doubling, and each byte is sent share(ranks) times. Both numbers must be at least
-/// 2.
+/// Returns the cost in the same network with another number of ranks. A start takes 2 ceil(log2
+/// ranks) hops, as in halving-doubling, and a rank sends share(ranks) bytes for each byte. `from`
+/// and `to` must be at least 2.
 AffineCost at_ranks(const AffineCost& cost, std::uint32_t from, std::uint32_t to);
 
-/// kPara: the trace is invalid, or it does not show the cost (one rank, or no allreduce) and the
-/// options do not give it.
+/// Fails with kPara if a trace is invalid. Also fails with kPara if the traces do not show the cost
+/// (one rank, or no allreduce) and the options do not give the cost.
 Result<Analysis> analyse(std::span<const Trace> traces, const Options& options);
 
-/// The end of the last segment of a plan in the setting of the analysis.
+/// Returns the end of the last segment of a plan in the setting of the analysis.
 Result<double> end_of(const Analysis& analysis, std::span<const std::uint32_t> last_indices);
 
 }  // namespace hccl::split::plan_tool

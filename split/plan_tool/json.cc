@@ -115,7 +115,7 @@ std::string json(const Report& report) {
 std::string page(const Report& report) {
   const std::string data =
       to_json(report).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-  std::string safe;  // a text must not end the script element
+  std::string safe;  // without '<', a text cannot end the script element
   for (const char c : data) safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
   const std::string_view before(kPage);
   const std::size_t at = before.find(kPlaceOfData);

@@ -30,7 +30,7 @@ int fail(const std::string& why) {
   return 1;
 }
 
-/// Parses "10" or "10:400": Gbit/s, and microseconds of a start.
+/// Parses "10" or "10:400": the bandwidth in Gbit/s, and the start time in microseconds.
 Result<Link> parse_link(const std::string& text, double usual_start) {
   const std::size_t colon = text.find(':');
   Link link{usual_start, 0};

@@ -1,4 +1,4 @@
-// The texts of numbers in hccl-plan, for the terminal and the page.
+// Formats numbers for the terminal and the page of hccl-plan.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ std::string ms(double seconds);          ///< "12.345 ms"
 std::string megabytes(std::uint64_t n);  ///< "12.35 MB" (a million bytes)
 std::string percent(double fraction);    ///< "12.3 %"
 
-/// As std::snprintf, into a string.
+/// Formats as std::snprintf does, and returns a string.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
 }  // namespace hccl::split::plan_tool

@@ -1,5 +1,5 @@
-// Every wrong argument of every function of the acl runtime: its code, and a text that names it;
-// and the profiler, which is nothing but arguments.
+// Every wrong argument of every function of the acl runtime: the error code, and a text that names
+// the argument. Also the profiler's functions.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 void* const kInvented = reinterpret_cast<void*>(std::uintptr_t{0xACC2010000000FFFull});
 
-// ---- What is refused ----
+// ---- Rejected arguments ----
 
 TEST_F(Acl, RefusesWrongHandles) {
   aclrtStream dead_stream = nullptr;
@@ -110,7 +110,7 @@ TEST_F(Acl, RefusesWrongValues) {
   std::int32_t number = 0;
   std::size_t size = 0;
   const auto prop = device_prop();
-  auto copy = prop;  // one function takes it as its own
+  auto copy = prop;  // aclrtMemGetAllocationGranularity takes a pointer to non-const
   struct alignas(8) Word {
     char bytes[8];
   } words[1] = {};

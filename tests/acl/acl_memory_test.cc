@@ -77,7 +77,7 @@ TEST(AclDevice, IsTheThreadsAndCounted) {
     EXPECT_EQ(aclrtResetDevice(4), ACL_ERROR_RT_CONTEXT_NULL);
     OK(aclrtResetDevice(3));
   }).join();
-  EXPECT_EQ(current(), 3);  // one of two resets was due to this thread
+  EXPECT_EQ(current(), 3);  // the other thread has reset only its own device
   OK(aclrtResetDevice(3));
   EXPECT_EQ(current(), -1);
   OK(aclrtSetDevice(3));
@@ -126,7 +126,7 @@ TEST(AclDevice, SynchronizesItsStreams) {
   const auto call = [](void* counter) { ++*static_cast<std::atomic<int>*>(counter); };
   for (int i = 0; i < 100; ++i) OK(aclrtLaunchHostFunc(mine, call, &calls));
   OK(aclrtLaunchHostFunc(foreign, Gate::pass, &gate));
-  OK(aclrtSynchronizeDevice());  // would hang if it waited for the foreign one
+  OK(aclrtSynchronizeDevice());  // would hang if it waited for the stream of device 7
   EXPECT_EQ(calls, 100);
   OK(aclrtSetDevice(7));
   EXPECT_EQ(aclrtSynchronizeDeviceWithTimeout(1), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
@@ -162,7 +162,7 @@ TEST(AclMemory, IsAlignedAndUsable) {
   EXPECT_LE(now, before - 2 * 5000000);
   for (std::size_t i = 0; i < all.size(); ++i)
     std::memset(all[i], 'a' + static_cast<int>(i), room[i]);
-  for (std::size_t i = 0; i < all.size(); ++i) {  // none wrote into another
+  for (std::size_t i = 0; i < all.size(); ++i) {  // no block overlaps another
     const char letter = static_cast<char>('a' + i);
     EXPECT_EQ(std::count(all[i], all[i] + room[i], letter), static_cast<std::ptrdiff_t>(room[i]));
     OK(aclrtFree(all[i]));
@@ -188,7 +188,7 @@ TEST(AclMemory, OfTheHostIsItsOwn) {
   EXPECT_EQ(aclrtFreeHost(host), ACL_ERROR_RT_PARAM_INVALID);
 }
 
-// The block of an address inside it, first byte and size; none: null and 0.
+// The first byte and size of the block that contains the address; null and 0 if none does.
 std::pair<void*, std::size_t> block_of(const void* memory) {
   void* base = nullptr;
   std::size_t bytes = 0;
@@ -271,7 +271,7 @@ TEST(AclMemory, RegistersTheProgramsMemory) {
 int import_and_add(const char* key, const std::vector<std::uint32_t>& expected) {
   void* mapped = nullptr;
   void* again = nullptr;
-  // A lack of this process is no fault of the key.
+  // If this process lacks descriptors, the error does not blame the key.
   rlimit limit{};
   if (aclrtMalloc(&again, 1, ACL_MEM_MALLOC_HUGE_FIRST) != 0) return 6;
   ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -318,7 +318,7 @@ TEST(AclMemory, IsSharedWithAnotherProcessByAKey) {
   for (std::uint32_t& each : numbers) ++each;
   EXPECT_TRUE(std::equal(numbers.begin(), numbers.end(), shared));
 
-  // The key of a process that has ended.
+  // The key belongs to a process that has ended.
   int way[2];
   ASSERT_EQ(::pipe(way), 0);
   const pid_t exporter = ::fork();
@@ -338,14 +338,14 @@ TEST(AclMemory, IsSharedWithAnotherProcessByAKey) {
   ::close(way[0]);
   ::close(way[1]);
 
-  // In this process the address is the memory's own.
+  // In the process that exported the memory, import returns its own address.
   OK(aclrtIpcMemImportByKey(&own, key, 0));
   EXPECT_EQ(own, shared);
   OK(aclrtIpcMemClose(key));
   OK(aclrtIpcMemClose(key));
   REFUSED(aclrtIpcMemClose(key), ACL_ERROR_RT_PARAM_INVALID, "key");
 
-  // Keys that lead nowhere: of no process, of another descriptor, beyond the heap, no number.
+  // Invalid keys: of no process, of another descriptor, beyond the heap, not a number.
   for (const std::size_t digit : {0u, 15u, 31u, 32u, 48u}) {
     std::string wrong = key;
     wrong[digit] = wrong[digit] == '7' ? '6' : '7';
@@ -356,7 +356,7 @@ TEST(AclMemory, IsSharedWithAnotherProcessByAKey) {
   OK(aclrtFree(device));
 }
 
-// As hccl_test does it: blocks are mapped behind one another while sizes grow.
+// Maps blocks behind one another while sizes grow, as hccl_test does.
 TEST(AclMemory, MapsBlocksBehindOneAnother) {
   OK(aclrtSetDevice(0));
   std::size_t before = 0;
@@ -385,7 +385,7 @@ TEST(AclMemory, MapsBlocksBehindOneAnother) {
   std::iota(numbers.begin(), numbers.end(), 1u);
   OK(aclrtMemcpy(base, all, numbers.data(), all, ACL_MEMCPY_HOST_TO_DEVICE));
 
-  // Calls that are not possible now.
+  // Calls that are errors while blocks are mapped.
   EXPECT_EQ(aclrtReleaseMemAddress(base), ACL_ERROR_RT_PARAM_INVALID);
   EXPECT_EQ(aclrtReleaseMemAddress(base + kGranule), ACL_ERROR_RT_PARAM_INVALID);
   EXPECT_EQ(aclrtUnmapMem(base + 2 * kGranule), ACL_ERROR_RT_PARAM_INVALID);
@@ -406,7 +406,8 @@ TEST(AclMemory, MapsBlocksBehindOneAnother) {
         << bad.at - base << " " << bad.size << " " << bad.offset << " " << bad.flags;
   }
 
-  // Freed while mapped: it stays until it is unmapped. Mapped elsewhere: it is the same memory.
+  // A block that is freed while it is mapped stays until it is unmapped. A block that is mapped at
+  // a second address is the same memory.
   OK(aclrtFreePhysical(blocks[2]));
   EXPECT_EQ(aclrtFreePhysical(blocks[2]), ACL_ERROR_RT_INVALID_HANDLE);
   OK(aclrtUnmapMem(base));
@@ -439,7 +440,7 @@ TEST_F(Acl, Copies) {
     OK(aclrtMemcpy(now, sizeof now, text.c_str(), text.size() + 1, direction));
     OK(aclrtMemcpyAsync(later, sizeof later, now, sizeof now, direction, stream_));
     OK(aclrtMemcpyAsync(at_once, 4, "left", 4, direction, nullptr));
-    EXPECT_EQ(std::memcmp(at_once, "left", 4), 0);  // the default stream has done it
+    EXPECT_EQ(std::memcmp(at_once, "left", 4), 0);  // the default stream copies at once
     OK(aclrtSynchronizeStream(stream_));
     EXPECT_EQ(later, text);
   }

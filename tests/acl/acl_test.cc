@@ -1,4 +1,5 @@
-// The acl runtime: streams and events, functions of the program, and all of it from many threads.
+// The acl runtime: streams and events, callbacks of the program, and all of these from many
+// threads.
 #include "tests/support/acl.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +44,7 @@ TEST_F(Acl, StreamKeepsOrderAndDoesNotHoldTheCaller) {
   EXPECT_EQ(query(stream_), ACL_STREAM_STATUS_NOT_READY);
   EXPECT_EQ(aclrtSynchronizeStreamWithTimeout(stream_, 0), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
   EXPECT_EQ(aclrtSynchronizeStreamWithTimeout(stream_, 5), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
-  OK(aclrtSynchronizeStream(other_));  // does not mind
+  OK(aclrtSynchronizeStream(other_));  // does not wait for stream_
   gate.release();
   OK(aclrtSynchronizeStream(stream_));
   EXPECT_EQ(query(stream_), ACL_STREAM_STATUS_COMPLETE);
@@ -53,7 +54,7 @@ TEST_F(Acl, StreamKeepsOrderAndDoesNotHoldTheCaller) {
   OK(aclrtSynchronizeStreamWithTimeout(stream_, 0));
 }
 
-// Nobody synchronizes: the worker alone does it.
+// No thread synchronizes the stream: the worker alone runs its tasks.
 TEST_F(Acl, StreamRunsByItself) {
   std::atomic<bool> done{false};
   OK(aclrtLaunchHostFunc(
@@ -65,7 +66,7 @@ TEST_F(Acl, StreamRunsByItself) {
       },
       &done));
   done.wait(false);
-  // While the worker stands at a gate, a second one does not stand in the way of another stream.
+  // A worker that waits at a gate does not block another stream: a second worker serves that one.
   Gate gate;
   OK(aclrtLaunchHostFunc(stream_, Gate::pass, &gate));
   OK(aclrtLaunchHostFunc(other_, [](void* p) { static_cast<Gate*>(p)->release(); }, &gate));
@@ -85,7 +86,7 @@ TEST_F(Acl, StreamDestroyedByForceDropsIt) {
   std::atomic<int> calls{0};
   aclrtStream stream = nullptr;
   OK(aclrtCreateStream(&stream));
-  OK(aclrtStreamWaitEvent(stream, event_));  // for ever
+  OK(aclrtStreamWaitEvent(stream, event_));  // nobody records the event
   for (int i = 0; i < 10; ++i) OK(aclrtLaunchHostFunc(stream, add_one, &calls));
   OK(aclrtDestroyStreamForce(stream));
   EXPECT_EQ(calls, 0);
@@ -118,7 +119,7 @@ TEST_F(Acl, StreamGoesOnAfterAFailure) {
   EXPECT_EQ(aclrtSynchronizeStream(stream_), ACL_ERROR_RT_PARAM_INVALID);
   EXPECT_NE(std::string(aclGetRecentErrMsg()).find("destroyed"), std::string::npos);
   EXPECT_EQ(calls, 1);
-  OK(aclrtSynchronizeStream(stream_));  // reported once
+  OK(aclrtSynchronizeStream(stream_));  // the failure is reported only once
 }
 
 TEST_F(Acl, StreamStopsAtAFailureAndLetsOthersGo) {
@@ -132,7 +133,7 @@ TEST_F(Acl, StreamStopsAtAFailureAndLetsOthersGo) {
   OK(aclrtRecordEvent(event_, stream_));
   OK(aclrtStreamWaitEvent(other_, event_));
   gate.release();
-  EXPECT_EQ(aclrtSynchronizeStream(other_), ACL_ERROR_RT_STREAM_ABORT);  // and not a hang
+  EXPECT_EQ(aclrtSynchronizeStream(other_), ACL_ERROR_RT_STREAM_ABORT);  // it does not hang
   EXPECT_EQ(aclrtSynchronizeEvent(event_), ACL_ERROR_RT_STREAM_ABORT);
   EXPECT_NE(aclrtSynchronizeStream(stream_), ACL_SUCCESS);
   EXPECT_EQ(calls, 0);
@@ -164,7 +165,7 @@ TEST_F(Acl, StreamHasANumberAndAMode) {
   EXPECT_EQ(calls, 0);
 }
 
-// A program that ends without having waited for its streams ends at once.
+// A program that ends without waiting for its streams ends at once.
 TEST(AclDeathTest, TheEndOfTheProcessWaitsForNobody) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto end = [] {
@@ -197,7 +198,7 @@ TEST_F(Acl, EventIsCompleteWithWhatIsBeforeIt) {
   EXPECT_FALSE(complete(event_));
 }
 
-// As hccl_test -t 1: the wait comes first, the record later and from elsewhere; and once more.
+// As in hccl_test -t 1, a stream waits for an event that another stream records later; repeatedly.
 TEST_F(Acl, EventThatWasNeverRecordedIsAGate) {
   for (const bool reset_late : {false, true}) {
     for (int round = 0; round < 20; ++round) {
@@ -215,7 +216,7 @@ TEST_F(Acl, EventThatWasNeverRecordedIsAGate) {
       EXPECT_EQ(calls, 1);
     }
   }
-  // Reset after it was recorded.
+  // The event is reset after it was recorded.
   OK(aclrtRecordEvent(event_, other_));
   OK(aclrtStreamWaitEvent(stream_, event_));
   OK(aclrtResetEvent(event_, stream_));
@@ -226,7 +227,7 @@ TEST_F(Acl, EventThatWasNeverRecordedIsAGate) {
   OK(aclrtSynchronizeStream(stream_));
 }
 
-// Once an event is recorded again, a wait is for the second record.
+// Once an event is recorded again, a wait refers to the second record.
 TEST_F(Acl, EventStandsForItsLastRecord) {
   aclrtEvent event = nullptr;
   OK(aclrtCreateEvent(&event));
@@ -292,7 +293,7 @@ TEST_F(Acl, EventsMeasureTime) {
   OK(aclrtDestroyEvent(end));
 }
 
-// The limit is of the waits that are issued while it is set.
+// The limit applies to the waits that are issued while it is set.
 TEST_F(Acl, EventIsWaitedForNoLongerThanTheLimit) {
   aclrtEvent never = nullptr;
   OK(aclrtCreateEventWithFlag(&never, ACL_EVENT_SYNC));
@@ -320,7 +321,8 @@ TEST_F(Acl, NumbersPassBetweenStreams) {
   OK(aclrtMemset(memory, 64, 0, 64));
   auto* const there = static_cast<std::uint64_t*>(memory);
   auto* const back = there + 1;
-  // Each stream writes what the other waits for; nobody synchronizes before the end.
+  // Each stream writes the number for which the other stream waits; no thread synchronizes before
+  // the end.
   std::atomic<int> calls{0};
   for (std::uint64_t round = 1; round <= 100; ++round) {
     OK(aclrtValueWait(there, round, ACL_STREAM_WAIT_VALUE_EQ, other_));
@@ -343,8 +345,8 @@ TEST_F(Acl, NumbersAreComparedAsTheFlagSays) {
   struct Case {
     std::uint32_t flag;
     std::uint64_t value;
-    std::uint64_t before;  // does not end the wait
-    std::uint64_t after;   // does
+    std::uint64_t before;  // this number does not end the wait
+    std::uint64_t after;   // this number ends it
   };
   for (const Case& c : {Case{ACL_STREAM_WAIT_VALUE_GEQ, 7, 6, 7},
                         {0, 7, 6, 8},
@@ -355,15 +357,15 @@ TEST_F(Acl, NumbersAreComparedAsTheFlagSays) {
                         {ACL_STREAM_WAIT_VALUE_NOR, kHigh - 1, kHigh, 6}}) {
     SCOPED_TRACE(std::to_string(c.flag) + ", " + std::to_string(c.value));
     std::uint64_t number = 0;
-    OK(aclrtValueWrite(&number, c.before, 0, nullptr));  // at once
+    OK(aclrtValueWrite(&number, c.before, 0, nullptr));  // writes at once
     EXPECT_EQ(number, c.before);
     OK(aclrtValueWait(&number, c.value, c.flag, stream_));
     EXPECT_EQ(aclrtSynchronizeStreamWithTimeout(stream_, 5), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
-    std::atomic_ref(number).store(c.after);  // a writer that nothing tells the stream of
+    std::atomic_ref(number).store(c.after);  // a plain store, which does not notify the stream
     OK(aclrtSynchronizeStream(stream_));
-    OK(aclrtValueWait(&number, c.value, c.flag, nullptr));  // the caller has nothing to wait for
+    OK(aclrtValueWait(&number, c.value, c.flag, nullptr));  // returns at once
   }
-  // The caller waits, too.
+  // Here the calling thread waits, too.
   std::uint64_t number = 0;
   Gate gate;
   OK(aclrtLaunchHostFunc(stream_, Gate::pass, &gate));
@@ -374,7 +376,7 @@ TEST_F(Acl, NumbersAreComparedAsTheFlagSays) {
   });
   gate.release();
   waiter.join();
-  // A stream that nobody will serve ends by force.
+  // A stream whose wait never ends can be destroyed by force.
   aclrtStream lost = nullptr;
   OK(aclrtCreateStream(&lost));
   OK(aclrtValueWait(&number, 2, ACL_STREAM_WAIT_VALUE_EQ, lost));
@@ -413,7 +415,7 @@ TEST_F(Acl, ReportsAreCalledByTheThreadThatAsked) {
   EXPECT_EQ(seen.calls, 1);
   OK(aclrtProcessReport(0));
   EXPECT_EQ(seen.calls, 2);
-  // A thread that unsubscribes frees the stream.
+  // A thread that unsubscribes lets the stream go on.
   OK(aclrtLaunchCallback(note, &seen, ACL_CALLBACK_NO_BLOCK, stream_));
   OK(aclrtSynchronizeStream(stream_));
   OK(aclrtUnSubscribeReport(self, stream_));
@@ -470,7 +472,7 @@ TEST_F(Acl, SixteenThreadsShareAStream) {
   struct Room {
     std::atomic<int> calls{0};
     std::atomic<bool> taken{false};
-    std::atomic<bool> met{false};  // two tasks of the stream at once
+    std::atomic<bool> met{false};  // two tasks of the stream have run at once
   } room;
   const aclrtHostFunc enter = [](void* p) {
     auto* const r = static_cast<Room*>(p);

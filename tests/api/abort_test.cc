@@ -1,6 +1,6 @@
 // Abort at random moments: every operation on every rank ends with an error within a second, and
-// destroying takes no longer. By whatever transport HCCL_TRANSPORT says; HCCL_TEST_ABORTS is how
-// often.
+// destroying takes no longer. HCCL_TRANSPORT chooses the transport, HCCL_TEST_ABORTS the number of
+// aborts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
 
 constexpr std::uint32_t kSize = 3;
 constexpr std::size_t kMost = 4 << 14;
-// A second, on a machine that has other things to do as well.
+// The promise is one second; the rest is for a loaded machine.
 constexpr milliseconds kSoon{3000};
 
 HcclComm make(ApiWorld& world, int rank, std::uint64_t number) {
@@ -42,7 +42,7 @@ HcclComm make(ApiWorld& world, int rank, std::uint64_t number) {
   return made;
 }
 
-/// The operation of this number: the same on all ranks.
+/// The operation of number `seed`, the same on all ranks.
 HcclResult operate(std::uint64_t seed, std::vector<float>& data, HcclComm comm) {
   std::mt19937_64 random(seed);
   const std::uint64_t count = std::uint64_t{1} << random() % 15;
@@ -71,7 +71,7 @@ TEST(Abort, EndsEverythingAtAnyMoment) {
     const auto number = static_cast<std::uint64_t>(time);
     world.on_all(
         [&](int rank) { comms[static_cast<std::size_t>(rank)] = make(world, rank, number); });
-    // One rank, sometimes, stays away: the others wait.
+    // Sometimes one rank makes no call, and the others wait for it.
     const int absent = random() % 3 == 0 ? static_cast<int>(random() % kSize) : -1;
     const HcclComm chosen = comms[random() % kSize];
     const microseconds moment(random() % 1500);
@@ -96,7 +96,7 @@ TEST(Abort, EndsEverythingAtAnyMoment) {
       }
       while (aborted.load() == Clock::time_point::max())
         std::this_thread::sleep_for(microseconds(100));
-      // While the aborter uses it, destroying is refused, at once.
+      // While the aborting thread uses the communicator, destroying it is refused at once.
       HcclResult destroyed = HCCL_E_AGAIN;
       while ((destroyed = HcclCommDestroy(comm)) == HCCL_E_AGAIN) std::this_thread::yield();
       EXPECT_EQ(destroyed, HCCL_SUCCESS) << HcclGetLastErrorText();

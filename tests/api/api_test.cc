@@ -35,7 +35,7 @@ struct Arguments {
 struct Operation {
   const char* name;
   std::function<HcclResult(const Arguments&)> call;
-  const char* in;  // names of the arguments; null: there is none
+  const char* in;  // names of the arguments; null: the operation has no such argument
   const char* out;
   const char* count;
   const char* op;
@@ -43,7 +43,7 @@ struct Operation {
   const char* type = "dataType";
 };
 
-// On rank 0 of two; peers must be rank 1, roots may be 0.
+// Operations on rank 0 of two: a peer must be rank 1, a root may be rank 0.
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
       {"HcclAllReduce",
@@ -119,7 +119,7 @@ TEST(Api, EveryWrongArgumentOfAnOperationIsNamedAndHarmless) {
              [=](Arguments& a) { a.op = static_cast<HcclReduceOp>(op); });
     }
     for (const auto type : {HCCL_DATA_TYPE_HIF8, HCCL_DATA_TYPE_FP8E8M0}) {
-      if (each.op == nullptr) continue;  // these types move, but have no sum
+      if (each.op == nullptr) continue;  // these types can be moved, but not summed
       refuse(HCCL_E_NOT_SUPPORT, each.type, [=](Arguments& a) { a.type = type; });
     }
     refuse(HCCL_E_PARA, each.rank, [](Arguments& a) { a.rank = 2; });
@@ -197,7 +197,7 @@ TEST(Api, QueriesAndJoinsCheckEveryArgument) {
   EXPECT_EQ(made, nullptr);
   EXPECT_EQ(number, 7u);
   world.expect_usable();
-  // The root info of the failed joins is still good.
+  // A failed join leaves the root info valid.
   OK(HcclCommInitRootInfo(1, &info, 0, &made));
   EXPECT_EQ(HcclCommDestroy(made), HCCL_SUCCESS);
 }
@@ -324,7 +324,7 @@ TEST(Api, ABusyCommunicatorIsNotDestroyed) {
   options.hcomParallel = 1;
   HcclFusion fusion = nullptr;
   OK(HcclFusionCreate(world.comm(0), &gradient, 1, &options, &fusion));
-  // From here on rank 0 reduces, or waits to, and rank 1 does not come.
+  // From here on rank 0 reduces, or waits to reduce, and rank 1 does not join in.
   OK(HcclFusionReady(fusion, 0));
   SAYS(HcclCommDestroy(world.comm(0)), HCCL_E_AGAIN, "comm is in use");
   std::vector<float> other(2, 2);
@@ -332,7 +332,7 @@ TEST(Api, ABusyCommunicatorIsNotDestroyed) {
   HcclFusion second = nullptr;
   OK(HcclFusionCreate(world.comm(1), &others, 1, &options, &second));
   OK(HcclFusionReady(second, 0));
-  // A first iteration runs when all ranks wait.
+  // The first iteration begins when all ranks wait.
   std::thread waiting([&] { EXPECT_EQ(HcclFusionWait(second), HCCL_SUCCESS); });
   EXPECT_EQ(HcclFusionWait(fusion), HCCL_SUCCESS) << HcclGetLastErrorText();
   waiting.join();

@@ -1,5 +1,5 @@
-// At the memory limit of a cgroup allocations are refused with a code, and nobody is killed. Needs
-// a memory controller and the right to make a cgroup.
+// At the memory limit of a cgroup, allocations are refused with a code, and the kernel kills no
+// process. The test needs a memory controller and the right to make a cgroup.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ constexpr std::uint32_t kProcesses = 2;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kLimit = 200 * kMiB;
 
-/// A cgroup below that of the test, of whichever version has the memory controller.
+/// A cgroup below the test's own, of version 1 or 2, whichever has the memory controller.
 class Cgroup {
  public:
   explicit Cgroup(std::size_t limit) {
@@ -43,7 +43,7 @@ class Cgroup {
       for (const std::string& parent : {top + own, top}) {
         std::error_code error;
         if (!std::filesystem::create_directory(parent + name, error)) continue;
-        // The kernel makes the file, or there is no controller.
+        // The kernel makes this file only if there is a memory controller.
         if (std::filesystem::exists(parent + name + limits) &&
             write(parent + name + limits, std::to_string(limit))) {
           path_ = parent + name;
@@ -75,7 +75,7 @@ struct Board {
   std::array<std::array<char, 512>, kProcesses> why{};
 };
 
-/// Takes all that is left, piece by piece: the text of the refusal.
+/// Allocates piece by piece all memory that is left; returns the text of the refusal.
 std::string fill(std::vector<void*>& pieces) {
   for (std::size_t bytes = 16 * kMiB;;) {
     void* piece = nullptr;
@@ -107,7 +107,7 @@ int run_rank(Board& board, const Cgroup& cgroup, std::uint32_t rank) {
   if (HcclCommInitRootInfo(kProcesses, &board.info, rank, &comm) != HCCL_SUCCESS) {
     return fails(3, HcclGetLastErrorText());
   }
-  // Both ranks at the same time.
+  // Both ranks allocate at the same time.
   std::vector<void*> pieces;
   const std::string text = fill(pieces);
   if (text.find("are left of the 209715200 bytes of the memory limit of cgroup") == text.npos) {
@@ -116,7 +116,7 @@ int run_rank(Board& board, const Cgroup& cgroup, std::uint32_t rank) {
   if (pieces.size() < 2) return fails(5, "too little could be had");
   void* block = nullptr;
   if (HcclMemAlloc(&block, 150 * kMiB) != HCCL_E_OOM) return fails(6, HcclGetLastErrorText());
-  // Smaller requests still succeed, and memory that was given back can be had again.
+  // Smaller requests still succeed, and freed memory can be allocated again.
   aclrtFree(pieces.back());
   pieces.pop_back();
   if (HcclMemAlloc(&block, 256 << 10) != HCCL_SUCCESS) return fails(7, HcclGetLastErrorText());

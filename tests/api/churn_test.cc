@@ -1,5 +1,5 @@
-// Nothing piles up: memory, descriptors and threads of ranks that make and destroy things for long.
-// HCCL_TEST_GROUPS is how many sub-communicators, HCCL_TEST_CHURN for how many seconds.
+// Memory, descriptors and threads do not accumulate while ranks make and destroy objects for a long
+// time. HCCL_TEST_GROUPS is the number of sub-communicators, HCCL_TEST_CHURN the time in seconds.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -38,13 +38,14 @@ constexpr int kSamples = 20;
 // memory of all ranks of its host.
 constexpr const char* kCacheMb = "32";
 constexpr long kCacheKib = kSize * 32L * 1024;
-// Allocators keep some, and threads touch their stacks: between the halves of a test.
+// Memory may grow by this much between the halves of a test: allocators keep some, and threads
+// touch their stacks.
 constexpr long kSlackKib = 2048;
 
 /// The resources that a process holds.
 struct Sample {
-  long kept_kib = 0;      // with the freed device memory that it keeps
-  long resident_kib = 0;  // without
+  long kept_kib = 0;      // includes the freed device memory that the process keeps
+  long resident_kib = 0;  // without that memory
   long descriptors = 0;
   long threads = 0;
 };
@@ -70,7 +71,7 @@ struct Board {
   std::array<std::array<char, 512>, kSize> failure{};
 };
 
-/// A rank's failure ends it, with a text for the test.
+/// Ends a rank that fails, with a text for the test.
 struct Failed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -106,7 +107,7 @@ class Rank {
     Sample& now = board_.samples[rank_][static_cast<std::size_t>(at)];
     DO(HcclBarrier(world_, nullptr));
     now.kept_kib = resident_kib();
-    now.descriptors = entries("/proc/self/fd") - 1;  // that of the listing itself
+    now.descriptors = entries("/proc/self/fd") - 1;  // without the listing's own
     now.threads = entries("/proc/self/task");
     DO(HcclBarrier(world_, nullptr));
     DO(HcclMemTrim());
@@ -115,14 +116,14 @@ class Rank {
     DO(HcclBarrier(world_, nullptr));
   }
   void leave() { DO(HcclCommDestroy(world_)); }
-  /// Whether it is true on any rank.
+  /// Whether `mine` is true on any rank.
   bool any(bool mine) {
     std::int32_t number = mine ? 1 : 0;
     DO(HcclAllReduce(&number, &number, 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_MAX, world_, nullptr));
     return number != 0;
   }
 
-  /// A sub-communicator of all ranks, in another order each time.
+  /// A sub-communicator of all ranks, whose order differs each time.
   HcclComm group(std::uint64_t id) {
     std::array<std::uint32_t, kSize> ranks{};
     std::uint32_t sub_rank = 0;
@@ -137,7 +138,7 @@ class Rank {
     return made;
   }
 
-  /// A sub-communicator that is used, and destroyed.
+  /// Makes, uses and destroys a sub-communicator.
   void pass(std::uint64_t id) {
     const HcclComm comm = group(id);
     float value = 1;
@@ -145,7 +146,7 @@ class Rank {
     DO(HcclCommDestroy(comm));
   }
 
-  /// Something random; the same on all ranks.
+  /// A random action; the same on all ranks.
   void step(std::uint64_t seed) {
     std::mt19937_64 random(seed);
     switch (random() % 16) {
@@ -215,7 +216,7 @@ class Rank {
   }
 
  private:
-  // Most are short, some have megabytes.
+  // Most messages are short, some have megabytes.
   static std::size_t bytes(std::mt19937_64& random) {
     const std::size_t most = kMost >> random() % 17;
     return (most / 2 + random() % (most / 2)) / 16 * 16;
@@ -236,7 +237,7 @@ class Rank {
 
   void aborted() {
     const HcclComm comm = group(++made_);
-    DO(HcclBarrier(world_, nullptr));  // a rank that still makes the group would fail to
+    DO(HcclBarrier(world_, nullptr));  // a rank that is still making the group would fail
     DO(HcclCommAbort(comm, "churn"));
     DO(HcclCommDestroy(comm));
   }
@@ -340,7 +341,7 @@ const Board& on_ranks(const std::function<void(Rank&)>& body) {
   return *board;
 }
 
-// Grown by no more than this in the second half; the first half is for caches to fill.
+// Samples may grow only a little in the second half; caches fill in the first half.
 void expect_flat(const Board& board) {
   for (std::uint32_t rank = 0; rank < kSize; ++rank) {
     const auto& samples = board.samples[rank];

@@ -122,7 +122,7 @@ TEST(CommConfig, EachFieldIsTakenOrRefusedByName) {
   });
 }
 
-// A field that the version does not know may hold anything.
+// A field that an older version does not know may hold any value.
 TEST(CommConfig, OlderVersionsReadOnlyWhatTheyKnow) {
   const auto at = [](std::uint32_t version, std::function<void(C&)> change) {
     return [=](C& c) {
@@ -174,7 +174,7 @@ TEST(CommConfig, CanBeAskedFor) {
   EXPECT_EQ(HcclCommDestroy(plain), HCCL_SUCCESS);
 }
 
-// The time-out of the communicator, not the environment's half hour, ends an operation.
+// The time-out of the communicator ends an operation, not the environment's half hour.
 TEST(CommConfig, TheTimeOutOfOperationsIsTheCommunicators) {
   HcclCommConfig config = fresh();
   config.hcclExecTimeOut = 1;

@@ -1,5 +1,5 @@
-// The effect of the environment, beside HcclSetConfig and a configuration. Runs with
-// HCCL_DETERMINISTIC=true and HCCL_BUFFSIZE=7.
+// The environment takes precedence over HcclSetConfig, and a communicator's configuration over
+// both. Runs with HCCL_DETERMINISTIC=true and HCCL_BUFFSIZE=7.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -23,7 +23,7 @@ TEST(CommEnvironment, GoesBeforeSetConfigAndBehindTheConfiguration) {
   HcclConfigValue value = value_of(77);
   EXPECT_EQ(HcclGetConfig(HCCL_DETERMINISTIC, &value), HCCL_SUCCESS);
   EXPECT_EQ(value.value, 1);
-  // The environment's 7 MB on one rank and the configuration's on the other.
+  // Rank 0 takes 7 MB from its configuration, rank 1 from the environment: the sizes agree.
   HcclRootInfo info;
   OK(HcclGetRootInfo(&info));
   std::vector<HcclComm> comms(2);

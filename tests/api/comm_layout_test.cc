@@ -1,4 +1,5 @@
-// Values and layouts of hccl_types.h, as programs compiled against HCCL's header have them.
+// Values and layouts of hccl_types.h: they are those that programs compiled against HCCL's header
+// have.
 #include <gtest/gtest.h>
 
 #include <cstddef>

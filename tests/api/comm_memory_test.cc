@@ -11,7 +11,7 @@
 namespace hccl::testing {
 namespace {
 
-// The first test: the two handles are the first ones of their tables.
+// This test must run first: both handles are then the first of their tables.
 TEST(CommMemory, AWindowIsNoRequest) {
   ApiWorld world(1);
   std::vector<char> space(1000);
@@ -32,7 +32,7 @@ TEST(CommMemory, RangesAndTheirActiveMemory) {
   const HcclComm comm = world.comm(0);
   std::vector<char> space(1000);
   char* const p = space.data();
-  void* const handle = p;  // any: nobody looks into it
+  void* const handle = p;  // any address: the library does not use it
   const auto activate = [&](char* at, std::size_t size) {
     return HcclCommActivateCommMemory(comm, at, size, 0, handle, 0);
   };

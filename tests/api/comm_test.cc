@@ -58,7 +58,7 @@ TEST(CommAll, EveryDeviceIsARank) {
     std::uint32_t size = 0;
     OK(HcclGetRankSize(comms[i], &size));
     EXPECT_EQ(size, 3u);
-    // The one name means the calling thread's device.
+    // All ranks share one name; it gives the communicator of the calling thread's device.
     EXPECT_EQ(aclrtSetDevice(devices[i]), ACL_SUCCESS);
     HcclComm mine = nullptr;
     OK(HcclCommGetHandleWithName(name_of(comms[i]).c_str(), &mine));
@@ -177,7 +177,7 @@ TEST(CommState, TheSameNameTwiceIsRefused) {
   EXPECT_EQ(HcclCommDestroy(second), HCCL_SUCCESS);
 }
 
-// FlagCX has room for 256 bytes of root info, and carries no more.
+// FlagCX carries exactly 256 bytes of root info.
 TEST(CommState, RootInfoIsIn256Bytes) {
   HcclRootInfo made, carried;
   std::memset(made.internal, 'm', sizeof made.internal);
@@ -196,7 +196,8 @@ TEST(CommState, RefusesOperationsWhileSuspendedAndCarriesOnThen) {
   const std::string name = name_of(world.comm(0));
   EXPECT_EQ(status_of(name), HCCL_COMM_STATUS_READY);
   std::atomic<bool> waiting{false};
-  // Rank 1 is in an operation while rank 0 is suspended, and its operation outlives that.
+  // Rank 1 is in an operation while rank 0 is suspended; the operation ends well after rank 0
+  // resumes.
   std::thread peer([&] {
     waiting.store(true);
     std::int32_t value = 10;
@@ -280,7 +281,7 @@ TEST(CommCallbacks, HearOfDestroyingAndResuming) {
   EXPECT_EQ(HcclCommSuspend(comm), HCCL_SUCCESS);
   EXPECT_TRUE(heard.calls.empty());
   EXPECT_EQ(HcclCommResume(comm), HCCL_SUCCESS);
-  heard.answer = HCCL_E_UNAVAIL;  // before: it says no
+  heard.answer = HCCL_E_UNAVAIL;  // the callback before the phase refuses
   SAYS(HcclCommDestroy(comm), HCCL_E_UNAVAIL, "\"test\"");
   EXPECT_EQ(HcclCommResume(comm), HCCL_E_UNAVAIL);
   std::int32_t value = 1;
@@ -304,7 +305,7 @@ TEST(CommCallbacks, HearOfDestroyingAndResuming) {
 
 // ---- Algorithms ----
 
-// The list of rank 0 for an allreduce of 1 KiB.
+// Rank 0's list of algorithms for an allreduce of 1 KiB.
 std::vector<HcclAlgorithmInfo> describe(HcclComm comm, bool device_memory) {
   std::uint32_t number = 0;
   std::vector<HcclAlgorithmInfo> infos;
@@ -393,7 +394,7 @@ HcclResult refuse_all(HcclComm, HcclCommStatePhase, void*) { return HCCL_E_UNAVA
 
 TEST(CommDestroy, IsRefusedWhileAnotherThreadWaitsInAnOperation) {
   ApiWorld world(2);
-  // Until the other thread is in its operation, this callback keeps the communicator.
+  // This callback keeps the communicator alive until the other thread is in its operation.
   OK(HcclCommRegCommStateCallback("test", refuse_all, nullptr));
   std::thread waiting([&] {
     std::int32_t value = 1;

@@ -1,4 +1,4 @@
-// Every function of hccl_comm.h that api_test.cc does not have, with every argument wrong.
+// Every function of hccl_comm.h that api_test.cc does not test, with every argument wrong.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 HcclResult nothing(HcclComm, HcclCommStatePhase, void*) { return HCCL_SUCCESS; }
 
-// The wrong values of any comm argument.
+// Calls with each wrong value of an argument `comm`.
 void refuses_comm(const char* function, const std::function<HcclResult(HcclComm)>& call) {
   static int on_heap = 0;
   REFUSED_BY(function, call(nullptr), HCCL_E_PTR, "comm");

@@ -1,5 +1,5 @@
-// Programs that close descriptors: 0 to 2 before they join, or those of the library. By whatever
-// transport HCCL_TRANSPORT says.
+// Programs that close descriptors: 0 to 2 before they join, or those of the library. HCCL_TRANSPORT
+// chooses the transport.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -40,11 +40,12 @@ HcclResult sum(HcclComm comm, float* data, std::size_t count) {
   return HcclAllReduce(data, data, count, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, nullptr);
 }
 
-// A daemon that prints: its text may be lost, but must not land in the data that the ranks reduce.
+// A daemon prints without descriptors 1 and 2: its text may be lost, but must not reach the data
+// that the ranks reduce.
 int print_without_descriptors(Board& board, int rank) {
   for (int fd = 0; fd < 3; ++fd) ::close(fd);
   constexpr std::size_t kCount = 4096;
-  void* memory = nullptr;  // even before it joins
+  void* memory = nullptr;  // the program uses device memory even before it joins
   if (aclrtSetDevice(rank) != 0 || aclrtMalloc(&memory, kCount * 4, ACL_MEM_MALLOC_HUGE_FIRST) != 0)
     return 1;
   for (const int fd : {0, 1, 2}) {
@@ -82,7 +83,7 @@ TEST(Descriptors, OfStandardFilesAreTheProgramsAlsoWhereClosed) {
 
 constexpr std::size_t kBytes = std::size_t{4} << 20;
 
-// The first failure of this rank, noted on the board; right sums until then.
+// Puts this rank's first failure on the board; until then all sums must be right.
 int sum_until_failure(Board& board, int rank, HcclComm comm) {
   Outcome& outcome = board.first[static_cast<std::size_t>(rank)];
   const Deadline end = Deadline::after(std::chrono::seconds(40));
@@ -99,7 +100,7 @@ int sum_until_failure(Board& board, int rank, HcclComm comm) {
   return 21;
 }
 
-// Closes all that is open, and may put one file in its place, as closefrom() and open() would.
+// Closes all open descriptors, as closefrom() does; if `replaced`, opens one file in their place.
 int take_all(Board& board, int rank, const std::string& path, bool replaced) {
   HcclComm comm = nullptr;
   if (join_public(board, 2, rank, &comm) != HCCL_SUCCESS) return 1;
@@ -115,7 +116,7 @@ int take_all(Board& board, int rank, const std::string& path, bool replaced) {
   if (aclrtFree(memory) != 0 || HcclMemTrim() != HCCL_SUCCESS) return 4;
   HcclCommDestroy(comm);
   for (const int fd : all) {
-    if (replaced && target(fd) != path) return 5;  // the library has closed it
+    if (replaced && target(fd) != path) return 5;  // the library has closed the program's file
   }
   return 0;
 }

@@ -1,6 +1,6 @@
-// The ends of programs and of threads: while a thread waits inside a call, in a callback, in the
-// destructor of a global object, and by pthread_cancel. The library's data lives on until the
-// process is gone. Ranks are processes that know the public interface only.
+// How programs and threads end: while a thread waits in a call, in a callback, in the destructor of
+// a global object, and by pthread_cancel. The library's data stays valid until the process is gone.
+// Ranks are processes that use only the public interface.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -16,10 +16,10 @@
 namespace hccl::testing {
 namespace {
 
-constexpr std::size_t kWaits = 0, kEnds = 1;  // of Board::progress
+constexpr std::size_t kWaits = 0, kEnds = 1;  // indices of Board::progress
 constexpr int kCode = 7;
 
-Board* shared = nullptr;  // for handlers and destructors
+Board* shared = nullptr;  // exit handlers and destructors use it
 
 HcclResult allreduce(HcclComm comm) {
   float value = 1;
@@ -41,14 +41,14 @@ void expect_ends(int (*rank0)(), int code0, int (*rank1)(), int code1) {
 
 // ---- while a thread waits ----
 
-/// The root, which dies as soon as the other one's library has ended.
+/// Rank 0's process has the root, and ends as soon as the library of rank 1 has shut down.
 int die_late() {
   HcclComm comm = nullptr;
   if (join_public(*shared, 2, 0, &comm) != HCCL_SUCCESS) return 1;
   return eventually([] { return shared->progress[kEnds] != 0; }) ? 0 : 2;
 }
 
-/// Registered before the library's own handlers, so that it runs after them.
+/// Registered before the library's own exit handlers, so it runs after them.
 void outlive_library() {
   shared->progress[kEnds] = 1;
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -64,7 +64,7 @@ int exit_during_call() {
     for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
   }).detach();
   while (shared->progress[kWaits] == 0) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it waits
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the thread waits
   std::exit(kCode);
 }
 
@@ -72,8 +72,8 @@ TEST(Exit, WhileAThreadIsInsideACall) { expect_ends(die_late, 0, exit_during_cal
 
 // ---- in the destructor of a global object ----
 
-/// Older than all state of the library, so its destructor runs after all that the library would
-/// destroy.
+/// Constructed before any state of the library, so its destructor runs after the library's
+/// destructors.
 struct Global {
   ~Global() {
     if (comm == nullptr) return;
@@ -136,14 +136,14 @@ void* call_once(void* comm) {
   for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // may be cancelled here
 }
 
-/// The call that the cancelled thread is in ends as if nothing had happened, and so does the next.
+/// The thread is cancelled within a call. That call succeeds nevertheless, and so does the next.
 int cancel_a_call() {
   HcclComm comm = nullptr;
   if (join_public(*shared, 2, 0, &comm) != HCCL_SUCCESS) return 1;
   pthread_t thread{};
   if (pthread_create(&thread, nullptr, call_once, comm) != 0) return 2;
   while (shared->progress[kWaits] == 0) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it waits
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until the call waits
   pthread_cancel(thread);
   shared->progress[kEnds] = 1;
   void* result = nullptr;

@@ -1,6 +1,6 @@
-// A rank that is killed while a child that it forked lives on, asleep: the child does not hide the
-// death. Ranks are processes that know the public interface only. By whatever transport
-// HCCL_TRANSPORT says.
+// A rank is killed while a child that it has forked still sleeps: the child does not hide the
+// death. Ranks are processes that use only the public interface. HCCL_TRANSPORT chooses the
+// transport.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,9 +20,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int kSize = 3;
-constexpr std::size_t kChild = kSize;  // its place on the board
+constexpr std::size_t kChild = kSize;  // the child's index in Board::progress
 
-/// Works until a call fails; the victim forks meanwhile.
+/// Calls until a call fails; the victim forks meanwhile.
 int live(Board& board, int rank, int victim, pid_t (*fork_one)()) {
   const auto me = static_cast<std::size_t>(rank);
   HcclComm comm = nullptr;
@@ -44,7 +44,7 @@ int live(Board& board, int rank, int victim, pid_t (*fork_one)()) {
 }
 
 /// Kills a victim that has forked, and expects that the others name it. Returns the longest time
-/// that they took, without the lateness of the machine.
+/// until a survivor got the error, minus the machine's lateness.
 std::chrono::nanoseconds time_to_hear(int victim, pid_t (*fork_one)()) {
   Processes processes;
   Board& board = processes.board();
@@ -83,7 +83,7 @@ std::chrono::nanoseconds time_to_hear(int victim, pid_t (*fork_one)()) {
 void expect_death_is_heard(const std::vector<int>& victims, pid_t (*fork_one)(),
                            std::chrono::nanoseconds bound) {
   constexpr int kTries =
-      3;  // a busy machine may hold back ranks that work, though not this process
+      3;  // a busy machine may delay the ranks even if it does not delay this process
   for (const int victim : victims) {
     SCOPED_TRACE("victim " + std::to_string(victim));
     std::chrono::nanoseconds best = time_to_hear(victim, fork_one);
@@ -95,11 +95,11 @@ void expect_death_is_heard(const std::vector<int>& victims, pid_t (*fork_one)(),
 }
 
 TEST(Fork, ASleepingChildDoesNotHideItsParentsDeath) {
-  // The root's process, and another one.
+  // Kills the root's process, and another one.
   expect_death_is_heard({0, 2}, [] { return ::fork(); }, milliseconds(500));
 }
 
-// No handler of pthread_atfork runs: only silence shows the death.
+// No handler of pthread_atfork runs, so only the peer timeout shows the death.
 TEST(Fork, AChildByRawCloneHidesItForThePeerTimeout) {
   ::setenv("HCCL_PEER_TIMEOUT", "5", 1);
   expect_death_is_heard(

@@ -1,6 +1,6 @@
-// A program that uses the library and forks: its children have their own device memory, may become
-// ranks, and change nothing of their parent. Every check is against the values that the program
-// wrote. Children end by _exit with 0, or with the line of the check that failed.
+// A program that uses the library forks: its children have their own device memory, may become
+// ranks, and change nothing of their parent. Every check compares with values that the program
+// wrote. A child ends by _exit with 0, or with the line of the check that failed.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -126,7 +126,7 @@ struct Blocks {
                                        {0, ACL_MEM_LOCATION_TYPE_DEVICE},
                                        0};
     EXPECT_EQ(aclrtMallocPhysical(&physical, kGranule, &prop, 0), ACL_SUCCESS);
-    // Mapped a second time where it was not at first.
+    // The block is mapped, unmapped, and mapped again at another address.
     for (float* to : {mapped + kGranule / 4, mapped}) {
       EXPECT_EQ(aclrtMapMem(to, kGranule, 0, physical, 0), ACL_SUCCESS);
       if (to != mapped) {
@@ -142,7 +142,7 @@ struct Blocks {
   bool are(float value) const {
     return all_are(plain, value) && all_are(cached, value) && all_are(mapped, value);
   }
-  /// Only the memory itself is freed.
+  /// Frees the memory, but leaves the mapping.
   int free() const {
     CHECK(aclrtFree(plain) == ACL_SUCCESS);
     CHECK(HcclMemFree(cached) == HCCL_SUCCESS);
@@ -162,7 +162,7 @@ TEST(ForkedRanks, InheritedMemoryIsReadAndWrittenApart) {
     own.fill(before);
     CHECK(blocks.are(after));
     CHECK(blocks.free() == 0);
-    CHECK(blocks.free() == 0);  // does nothing, each time
+    CHECK(blocks.free() == 0);  // freeing inherited blocks does nothing
     CHECK(own.are(before));
     CHECK(own.free() == 0);
     CHECK(aclrtFree(own.plain) == ACL_ERROR_RT_PARAM_INVALID);
@@ -209,7 +209,7 @@ TEST(ForkedRanks, HandlesAndTheGroupOfCallsAreTheParents) {
   EXPECT_EQ(value, 5);
 }
 
-// Names of communicators, settings that were read from the environment, calls of aclInit.
+// Names of communicators, settings of the environment and counts of aclInit start anew.
 TEST(ForkedRanks, StartWithAStateOfTheirOwn) {
   HcclCommConfig config;
   HcclCommConfigInit(&config);
@@ -272,7 +272,7 @@ TEST(ForkedRanks, UseTheirMemoryWhileTheParentWorks) {
   EXPECT_EQ(wrong, 0u);
 }
 
-/// A child of a busy parent: all that may wait for a lock.
+/// A child of a busy parent makes every call that may wait for a lock.
 int use_everything() {
   float* const data = device_floats(kCount);
   CHECK(data != nullptr);
@@ -293,7 +293,7 @@ int use_everything() {
   return 0;
 }
 
-// At a fork other threads may hold any lock: of the heap, of a stream, of a communicator.
+// At a fork, other threads may hold any lock of the heap, a stream or a communicator.
 TEST(ForkedRanks, AreUsableWhateverOtherThreadsDidAtTheFork) {
   ApiWorld world(2);
   std::atomic<bool> over{false};
@@ -312,7 +312,7 @@ TEST(ForkedRanks, AreUsableWhateverOtherThreadsDidAtTheFork) {
       }
     });
     busy.emplace_back([&, t] {
-      for (std::int32_t last = 0; last == 0;) {  // the ranks end with the same operation
+      for (std::int32_t last = 0; last == 0;) {  // all ranks end with the same operation
         std::int32_t values[2] = {1, t == 0 && over ? 1 : 0};
         ASSERT_EQ(HcclAllReduce(values, values, 2, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM,
                                 world.comm(t), nullptr),
@@ -328,7 +328,7 @@ TEST(ForkedRanks, AreUsableWhateverOtherThreadsDidAtTheFork) {
   world.expect_usable();
 }
 
-// No handler of pthread_atfork runs in it, so it still has all that is the parent's.
+// No handler of pthread_atfork runs in a raw clone, so it still has all of its parent's state.
 TEST(ForkedRanks, ARawCopyIsRefusedAndHarmless) {
   ApiWorld world(1);
   float* const data = device_floats(kCount);
@@ -346,7 +346,7 @@ TEST(ForkedRanks, ARawCopyIsRefusedAndHarmless) {
     CHECK(HcomAllReduce("t", data, data, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, "g", nullptr) ==
           HCCL_E_NOT_SUPPORT);
     CHECK(HcclCommDestroy(world.comm(0)) == HCCL_E_NOT_SUPPORT);
-    std::exit(0);  // with the library's handlers
+    std::exit(0);  // runs the library's exit handlers
   };
   EXPECT_EQ(in_child(work, false), 0);
   world.expect_usable();
@@ -354,7 +354,7 @@ TEST(ForkedRanks, ARawCopyIsRefusedAndHarmless) {
   EXPECT_EQ(aclrtFree(data), ACL_SUCCESS);
 }
 
-// exec in a child, and then in place of a rank; the other rank gets an error for that rank's end.
+// First a child calls exec, then a rank; the other rank gets an error for that rank's end.
 TEST(ForkedRanks, MayExec) {
   Processes processes;
   Board& board = processes.board();

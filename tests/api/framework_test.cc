@@ -1,4 +1,4 @@
-// hccl_framework.h through C, in the way of a training framework.
+// hccl_framework.h through C, used as a training framework uses it.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -127,12 +127,12 @@ TEST(Framework, GroupsWhoseMembersGiveThemNamesOfTheirOwn) {
       make(all);
       if (rank != 1) {
         make(two);
-        HcclComm none = nullptr;  // counts on no rank
+        HcclComm none = nullptr;  // a refused call does not count in the names of groups
         EXPECT_EQ(HcclCommCreateNextGroup(comm, 2, two, nullptr, 0, &none), HCCL_E_PTR);
         make(two);
       }
       make(all);
-      std::vector<HcclComm> order = made;  // each group has operations of its own
+      std::vector<HcclComm> order = made;  // the groups' operations may come in any order
       if (rank != 1) std::swap(order[1], order[2]);
       float mine = static_cast<float>(rank), every[3] = {};
       for (std::size_t i = 0; i < order.size(); ++i) {
@@ -242,7 +242,7 @@ TEST_F(IdleGroups, TheFirstCallEndsWithTheGroup) {
   EXPECT_EQ(sum(groups_[0]), HCCL_E_TIMEOUT);
   EXPECT_TRUE(text_has("allreduce #1") && text_has("ranks that did not come: 1"))
       << HcclGetLastErrorText();
-  EXPECT_EQ(sum(groups_[1]), HCCL_E_TIMEOUT);  // it has failed for all
+  EXPECT_EQ(sum(groups_[1]), HCCL_E_TIMEOUT);  // the communicator has failed on all ranks
   end();
   for (const bool used : {false, true}) {
     make(used ? "used" : "unused");
@@ -321,14 +321,14 @@ TEST(Framework, MessagesWithTags) {
     ASSERT_EQ(HcclIrecv(&byte, 1, peer, 1, comm, nullptr, nullptr, &none), 0);
     EXPECT_EQ(HcclRequestWait(none, 20, nullptr), HCCL_E_TIMEOUT);
     EXPECT_TRUE(text_has("tag 1 from rank")) << HcclGetLastErrorText();
-    EXPECT_EQ(HcclRequestFree(none), 0);  // under way: goes on without its handle
+    EXPECT_EQ(HcclRequestFree(none), 0);  // a request that is under way goes on without its handle
     EXPECT_EQ(HcclIsend(&byte, 1, 2, 1, comm, nullptr, nullptr, nullptr), HCCL_E_PARA);
     EXPECT_TRUE(text_has("dest")) << HcclGetLastErrorText();
     EXPECT_EQ(HcclIrecv(nullptr, 1, peer, 1, comm, nullptr, nullptr, nullptr), HCCL_E_PTR);
   });
 }
 
-// Only the messages with it: others go on.
+// Only messages with that rank end: others go on.
 TEST(Framework, ARankThatLeavesEndsItsMessages) {
   ApiWorld world(3);
   std::atomic<int> ready{0}, told{0};
@@ -350,7 +350,7 @@ TEST(Framework, ARankThatLeavesEndsItsMessages) {
       world.comm(rank) = nullptr;
       return;
     }
-    for (const std::uint32_t peer : {1, 2}) {  // so messages have their connections
+    for (const std::uint32_t peer : {1, 2}) {  // opens the connections for messages
       HcclRequest first = nullptr;
       ASSERT_EQ(HcclIrecv(&byte, 1, peer, 3, comm, nullptr, nullptr, &first), 0);
       ASSERT_EQ(HcclRequestWait(first, 30000, nullptr), 0) << HcclGetLastErrorText();
@@ -374,7 +374,7 @@ TEST(Framework, ARankThatLeavesEndsItsMessages) {
     EXPECT_EQ(in, 1);
     bool over = true;
     EXPECT_EQ(HcclRequestTest(from_any, &over), 0);
-    EXPECT_FALSE(over);  // rank 2 is still there
+    EXPECT_FALSE(over);  // rank 2 may still send
     ++told;
     EXPECT_NE(HcclRequestWait(from_any, 30000, nullptr), 0);
     EXPECT_TRUE(text_has("rank 2 left")) << HcclGetLastErrorText();
@@ -397,11 +397,11 @@ TEST(Framework, AFailedMessageTellsItsCallbackWhy) {
   EXPECT_NE(text.find("enough"), std::string::npos) << text;
 }
 
-// A child that does nothing but end; one that calls; one that destroys.
+// One child only ends, one calls, and one destroys the communicator.
 TEST(Framework, AForkedChildIsHarmless) {
   ApiWorld world(2);
   const auto exchange = [&] {
-    world.on_all([&](int rank) {  // by messages, so that there is a thread
+    world.on_all([&](int rank) {  // messages make the library start a thread
       char out = 1, in = 0;
       HcclRequest got = nullptr;
       const auto peer = static_cast<std::uint32_t>(1 - rank);
@@ -430,7 +430,7 @@ TEST(Framework, AForkedChildIsHarmless) {
   };
   for (const auto& body : children) {
     const pid_t child = ::fork();
-    if (child == 0) std::exit(body() ? 0 : 1);  // with its destructors
+    if (child == 0) std::exit(body() ? 0 : 1);  // runs destructors of global objects
     int status = -1;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
@@ -487,7 +487,7 @@ TEST(Framework, TimeLimits) {
 TEST(Framework, ARefusalAboveTheLibraryIsTold) {
   ApiWorld world(3);
   world.on_all([&](int rank) {
-    EXPECT_EQ(HcclCommRefuse(world.comm(rank), "all refuse"), 0);  // nothing happens
+    EXPECT_EQ(HcclCommRefuse(world.comm(rank), "all refuse"), 0);  // no rank gets an error
   });
   world.expect_usable();
   world.on_all([&](int rank) {

@@ -38,7 +38,7 @@ class Model : public Gradients {
                                                                                   kElements))
       : Gradients(sizes, contiguous) {}
 
-  /// One iteration: `compute` between gradients.
+  /// One iteration, which computes for `compute` before each gradient.
   void iterate(HcclFusion fusion, int rank, int iteration, std::chrono::microseconds compute) {
     OK(HcclFusionMark(fusion, HCCL_FUSION_FP_START));
     for (std::size_t i = 0; i < size(); ++i) {
@@ -73,7 +73,7 @@ HcclFusionOptions automatic(bool parallel) {
 class FusionAuto : public ::testing::Test {
  protected:
   void SetUp() override { OK(HcomSetGradFusionAuto(kGroup)); }
-  void TearDown() override { HcomDestroy(); }  // forgets what was set
+  void TearDown() override { HcomDestroy(); }  // clears the settings
 };
 
 TEST_F(FusionAuto, AllRanksChangeTheirSegmentsInTheSameIterationAndSumsStayExact) {
@@ -169,11 +169,11 @@ TEST_F(FusionAuto, RanksThatDifferAreToldWhereBeforeAnythingIsSent) {
       }
       OK(HcclFusionDestroy(fusion));
     });
-    world.expect_usable();  // nothing has been sent that the others did not expect
+    world.expect_usable();  // no rank has sent data that another rank did not expect
   }
 }
 
-// The time that the processors worked for this process, whatever else they did.
+// The processor time of this process.
 double processor_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

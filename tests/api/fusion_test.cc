@@ -1,5 +1,5 @@
-// The fusion interface: whatever the order, the memory and the segments, the sums are the same;
-// mistakes are named and harmless; traces have the events.
+// The fusion interface: the sums do not depend on order, memory or segments; wrong calls are named
+// and do no harm; traces have the events.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -27,8 +27,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/gradients.h"
 
-// All memory of C++, the library's too, is counted: live_bytes is the memory that was not given
-// back.
+// Counts all memory that C++ code allocates, including the library's: live_bytes is the memory that
+// has not been freed.
 namespace {
 std::atomic<std::int64_t> live_bytes{0};
 }
@@ -89,7 +89,7 @@ std::vector<std::uint32_t> order_of(std::uint32_t size, unsigned seed) {
   return order;
 }
 
-// Whole numbers that add up exactly in any order.
+// Whole numbers whose sum is exact in any order.
 float whole(int rank, std::size_t e, int iteration) {
   return static_cast<float>((rank + 1) * static_cast<int>(e % 101) + iteration);
 }
@@ -115,7 +115,7 @@ TEST(Fusion, AnySplitAnyOrderAnyMemoryGivesTheExactSums) {
           HcclFusion fusion = create(world.comm(rank), gradients, &options);
           for (int iteration = 0; iteration < 4; ++iteration) {
             gradients.fill([&](std::size_t e) { return whole(rank, e, iteration); });
-            // Each rank in an order of its own.
+            // Each rank marks its gradients in another order.
             const auto seed = static_cast<unsigned>(rank * 100 + iteration);
             for (const auto i : order_of(gradients.size(), seed)) OK(HcclFusionReady(fusion, i));
             OK(HcclFusionWait(fusion));
@@ -358,7 +358,8 @@ TEST(Fusion, HandlesThatAreNoneAreRefused) {
   OK(HcclFusionDestroy(here));
 }
 
-// Everything below differs between the ranks; the elements in a segment do not always.
+// In every case something differs between the ranks, though a segment may have equal numbers of
+// elements.
 struct Difference {
   const char* what;
   std::vector<std::size_t> sizes[2];
@@ -547,7 +548,7 @@ TEST(Fusion, TheTraceTellsThePointsInOrder) {
             "fp_start",         "bp_end",         "allreduce1_start", "allreduce1_end",
             "allreduce2_start", "allreduce2_end", "iteration_end"};
         if (base.hcomParallel != 0) {
-          // Backward may end before, between and behind the segments.
+          // Backward may end before, between or after the segments.
           std::erase(names, "bp_end");
           std::erase(expected, "bp_end");
         }
@@ -633,7 +634,7 @@ TEST(Fusion, DestroyFinishesWhatRuns) {
       gradients[rank].fill([&](std::size_t e) { return whole(rank, e, 0); });
       OK(HcclFusionCreate(world.comm(rank), gradients[rank].list(), 2, &options, &fusions[rank]));
     }
-    // Rank 0's first segment has started, its second never will.
+    // Rank 0's first segment has started; its second segment never will.
     OK(HcclFusionReady(fusions[0], 0));
     std::thread destroyer([&] { OK(HcclFusionDestroy(fusions[0])); });
     OK(HcclFusionReady(fusions[1], 0));
@@ -663,7 +664,7 @@ TEST(Fusion, GoesOnInASmallerCommunicator) {
         return HcclFusionWait(fusion);
       };
       OK(reduce());
-      if (rank == 1) {  // aborts in the middle of the others' iteration
+      if (rank == 1) {  // aborts while the others are in an iteration
         OK(HcclCommAbort(world.comm(rank), "gone"));
         OK(HcclFusionDestroy(fusion));
         return;
@@ -688,7 +689,7 @@ TEST(Fusion, GoesOnInASmallerCommunicator) {
   }
 }
 
-// The wrong way round, and nothing breaks.
+// The wrong order of destruction does no harm.
 TEST(Fusion, ACommunicatorDestroyedFirst) {
   ApiWorld world(2);
   world.on_all([&](int rank) {

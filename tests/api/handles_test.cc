@@ -1,5 +1,6 @@
-// Handles: never given out twice, never a crash, and never taken from under a call. comm_test.cc
-// and acl_test.cc show the same through the interface; here are numbers that do not come up there.
+// A handle is never given out twice and causes no crash, and an object is not destroyed while a
+// call uses it. comm_test.cc and acl_test.cc test the same through the interface; here are numbers
+// that do not occur there.
 #include "hccl/api/handles.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 namespace hccl::api {
 namespace {
 
-// Poisons itself, so that a use after the end is seen.
+// Its destructor clears `word`, so that a later use is found.
 struct Thing {
   static constexpr int kAlive = 0x600D;
   ~Thing() {
@@ -44,7 +45,7 @@ TEST(Handles, InventedOnesAreRefused) {
   EXPECT_TRUE(table.get(handle).ok());
 }
 
-// A slot that has had all its lives is not used again.
+// A slot that has used up its numbers is not used again.
 TEST(Handles, ASlotDoesNotRunOutOfNumbers) {
   Handles<Thing> table("thing", 1);
   const auto thing = std::make_shared<Thing>();
@@ -59,8 +60,8 @@ TEST(Handles, ASlotDoesNotRunOutOfNumbers) {
   EXPECT_FALSE(table.get(first).ok());
 }
 
-// A program gets a result from a callback, goes on, and destroys the object before the call that
-// began the work has returned on its thread.
+// A program gets a result from a callback and destroys the object, while the call that began the
+// work has not yet returned.
 TEST(Handles, ACallThatIsAboutToReturnIsWaitedFor) {
   Handles<Thing> table("thing", 1);
   void* const handle = table.add(std::make_shared<Thing>());
@@ -122,11 +123,11 @@ TEST(Handles, ThreadsThatUseAndTakeThemMeetOnlyLivingObjects) {
       }
     });
   }
-  while (found.load() == 0) std::this_thread::yield();  // not before the users are at it
+  while (found.load() == 0) std::this_thread::yield();  // until the users have begun
   int again = 0;
   for (int i = 0; i < kRounds;) {
     auto taken = table.take(current.load(), [&](const Thing& thing) {
-      EXPECT_EQ(thing.users.load(), 0);  // nobody is in a call while this decides
+      EXPECT_EQ(thing.users.load(), 0);  // no call uses the object while this function decides
       return i % 7 == 3 && (again++ & 1) == 0 ? Status(Code::kUnavail, "not now") : Status();
     });
     if (!taken.ok()) {

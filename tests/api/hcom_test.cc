@@ -1,5 +1,5 @@
-// HCOM as programs use it: one world a process, so that every rank here is a process of its own,
-// forked from a test that never calls the library itself.
+// HCOM as programs use it. A process has one world, so every rank here is a process, forked from a
+// test that never calls the library itself.
 #include "hccl/hcom.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ using Indices = std::vector<std::uint32_t>;
 
 void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
 
-// A port that nobody has; the library looks for its own from there on.
+// A free port; the library tries ports from this one on.
 int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -52,7 +52,7 @@ void processes(int size, const std::function<void(int)>& body) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      ::alarm(100);  // rather than for ever
+      ::alarm(100);  // ends a rank that hangs
       body(rank);
       std::exit(::testing::Test::HasFailure() ? 1 : 0);
     }
@@ -66,7 +66,7 @@ void processes(int size, const std::function<void(int)>& body) {
   }
 }
 
-// As torchrun would have started them.
+// Starts processes with torchrun's variables.
 void torchrun(int size, const std::function<void(int)>& body) {
   const std::string port = std::to_string(free_port());
   const std::string job = "hcom_test " + std::to_string(::getpid()) + " " + port;
@@ -82,7 +82,7 @@ void torchrun(int size, const std::function<void(int)>& body) {
   });
 }
 
-// A rank table that no other run of this test has.
+// A rank table that no other run of this test uses.
 std::string table(int size) {
   static int tables = 0;
   std::string devices;
@@ -208,7 +208,7 @@ Indices strategy(const char* group, bool* configured, GradSplitForceMode force =
 TEST(Hcom, GroupsOfALaunchedWorld) {
   torchrun(4, [](int rank) {
     const auto me = static_cast<std::uint32_t>(rank);
-    // Before there is a world.
+    // Calls before there is a world.
     EXPECT_FALSE(initialized());
     expect_no_group(nullptr);
     expect_no_group(HCCL_WORLD_GROUP);
@@ -236,7 +236,7 @@ TEST(Hcom, GroupsOfALaunchedWorld) {
       EXPECT_EQ(rank_sum("early", rank), 4);
     }
 
-    // With the world there.
+    // Calls in the world.
     if (rank >= 2) {
       OK(create("late", {3, 2}));
       expect_group("late", {2, 3}, me - 2);
@@ -247,7 +247,7 @@ TEST(Hcom, GroupsOfALaunchedWorld) {
     }
     EXPECT_EQ(rank_sum(nullptr, rank), 6);
 
-    // A name may be used again, with other members.
+    // A name can be used again with other members.
     if (rank >= 2) {
       OK(HcomDestroyGroup("late"));
     }
@@ -273,7 +273,7 @@ TEST(Hcom, GroupsOfALaunchedWorld) {
     EXPECT_TRUE(by_default);
     EXPECT_EQ(HcomDestroy(), HCCL_E_UNAVAIL);
 
-    // And once more.
+    // Joins a second time.
     OK(HcomInitByLauncher());
     expect_group(nullptr, {0, 1, 2, 3}, me);
     expect_no_group("early");
@@ -359,7 +359,7 @@ TEST(Hcom, OperationsOnAGroup) {
       OK(HcomReceive("t", out.data(), 3, type, 0, 7, "all", nullptr));
       EXPECT_EQ(out, (Numbers{0, 10, 20}));
     }
-    // Blocks of one, two and three elements; block r is 10 * rank + r.
+    // Blocks of one, two and three elements; each element of block b is 10 * rank + b.
     const std::vector<std::uint64_t> counts = {1, 2, 3}, places = {0, 1, 3};
     const auto own = static_cast<std::uint64_t>(rank) + 1;
     Numbers blocks(6), part(own), gathered(6);
@@ -372,7 +372,7 @@ TEST(Hcom, OperationsOnAGroup) {
     OK(HcomAllGatherV("t", part.data(), own, gathered.data(), counts.data(), places.data(), type,
                       "all", nullptr));
     EXPECT_EQ(gathered, (Numbers{30, 33, 33, 36, 36, 36}));
-    // To each rank as many as its block has.
+    // Sends block r to rank r.
     const std::vector<std::uint64_t> received(3, own), received_at = {0, own, 2 * own};
     Numbers swapped(3 * own), expected;
     for (int r = 0; r < 3; ++r) expected.insert(expected.end(), own, 10 * r + rank);
@@ -386,7 +386,7 @@ TEST(Hcom, OperationsOnAGroup) {
     EXPECT_EQ(swapped, expected);
     OK(HcomAllToAll(mine.data(), 1, type, out.data(), 1, type, "all", nullptr, "t"));
     EXPECT_EQ(out, (Numbers{10 * rank, 10 * rank + 1, 10 * rank + 2}));
-    // The rules of hccl.h, and those of the tag, wherever it stands.
+    // The rules of hccl.h hold, and the rules of the tag, at whichever position it is.
     SAYS(HcomReduceScatterV(nullptr, blocks.data(), counts.data(), places.data(), part.data(), own,
                             type, sum, "all", nullptr),
          HCCL_E_PTR, "tag");
@@ -469,7 +469,7 @@ TEST(Hcom, AGroupInUseIsNotDestroyed) {
     HcclFusion fusion = nullptr;
     OK(HcclFusionCreate(comm, &gradient, 1, &options, &fusion));
     if (rank == 0) {
-      // Runs until rank 1 joins in, which it does behind the barrier.
+      // Runs until rank 1 joins in, after the barrier.
       OK(HcclFusionReady(fusion, 0));
       SAYS(HcomDestroyGroup("busy"), HCCL_E_AGAIN, "in use");
       SAYS(HcomDestroy(), HCCL_E_AGAIN, "busy");
@@ -500,7 +500,7 @@ TEST(Hcom, ARankTableOfOne) {
     SAYS(HcomInitByString(text.c_str(), ""), HCCL_E_PARA, "identify");
     SAYS(HcomInitByString(text.c_str(), std::string(128, '1').c_str()), HCCL_E_PARA, "identify");
     SAYS(HcomInitByString("[1, 2", "0"), HCCL_E_PARA, "");
-    EXPECT_NE(HcomInitByString(text.c_str(), "1"), HCCL_SUCCESS);  // there is only rank 0
+    EXPECT_NE(HcomInitByString(text.c_str(), "1"), HCCL_SUCCESS);  // the table has only rank 0
     EXPECT_NE(HcomInitByString(text.c_str(), "zero"), HCCL_SUCCESS);
     SAYS(HcomInitByFile(nullptr, "0"), HCCL_E_PTR, "rankTablePath");
     SAYS(HcomInitByFile("x.json", nullptr), HCCL_E_PTR, "identify");
@@ -553,12 +553,12 @@ TEST(Hcom, AnExistingCommunicatorAsTheWorld) {
     EXPECT_EQ(handle, comm);
     SAYS(HcclCommDestroy(comm), HCCL_E_PARA, "HcomDestroy");
     OK(HcomDestroy());
-    OK(HcclBarrier(comm, nullptr));  // the caller kept it
+    OK(HcclBarrier(comm, nullptr));  // the communicator still belongs to the caller
     OK(HcclCommDestroy(comm));
   });
 }
 
-// The root remembers the waits of the groups of the first life.
+// The root still knows on which groups ranks waited in the first world.
 TEST(Hcom, AWorldThatIsAdoptedTwiceMakesNewGroups) {
   const std::string text = table(2);
   const Folder folder;
@@ -613,7 +613,7 @@ TEST(Hcom, ARankTableOfFourByEveryDoor) {
     };
     OK(HcclCommInitLauncher(&comm));
     expect_world(comm);
-    OK(HcclCommInitLauncher(&second));  // two at once
+    OK(HcclCommInitLauncher(&second));  // two worlds exist at once
     expect_world(second);
     OK(HcclCommDestroy(comm));
     OK(HcclCommDestroy(second));
@@ -646,7 +646,7 @@ TEST(Hcom, ARankTableOfFourByEveryDoor) {
 
 // ---- split strategies ----
 
-// One of the vectors of HCCL's own tests, bytes; split_test.cc has the others.
+// Gradient sizes in bytes from HCCL's own tests; split_test.cc has the others.
 const std::vector<float> k30 = {
     4096,    8257536, 8704,    8704,    4194304, 2560, 2560,    9437184, 2560, 2560,
     4194304, 8704,    8704,    4194304, 2560,    2560, 9437184, 2560,    2560, 4194304,
@@ -691,13 +691,13 @@ TEST(Hcom, WhichSettingApplies) {
     OK(HcomSetGradFusionByIndex("g", 3, split.data()));
     EXPECT_EQ(strategy("g", &by_default), split);
     EXPECT_FALSE(by_default);
-    // A second call replaces the first; a refused one changes nothing.
+    // A second call replaces the setting; a refused call does not change it.
     OK(HcomSetGradFusionByIndex("g", 2, other.data()));
     EXPECT_EQ(strategy("g", nullptr), other);
     const Indices falling = {5, 4};
     SAYS(HcomSetGradFusionByIndex("g", 2, falling.data()), HCCL_E_PARA, "ascend");
     EXPECT_EQ(strategy("g", nullptr), other);
-    // FORCE_SIZE does not look at indices.
+    // FORCE_SIZE ignores the indices.
     EXPECT_EQ(strategy("g", &by_default, FORCE_SIZE), (Indices{153, 159}));
     EXPECT_TRUE(by_default);
     OK(HcomSetGradFusionBySize("g", 2, halves));
@@ -705,16 +705,17 @@ TEST(Hcom, WhichSettingApplies) {
     EXPECT_FALSE(by_default);
     EXPECT_EQ(strategy("g", &by_default, FORCE_SIZE), (Indices{79, 159}));
     EXPECT_FALSE(by_default);
-    // Another group, and the world, have no setting.
+    // Neither another group nor the world has a setting.
     EXPECT_EQ(strategy("h", nullptr), (Indices{153, 159}));
     EXPECT_EQ(strategy(nullptr, nullptr), (Indices{153, 159}));
     OK(HcomSetGradFusionByIndex(nullptr, 3, split.data()));
     EXPECT_EQ(strategy(HCCL_WORLD_GROUP, nullptr), split);
-    // Unknown shapes: the default cuts no segment above the buffer less 1 MiB (here 199 MiB).
+    // With unknown shapes, the default allows no segment larger than the buffer less 1 MiB (here
+    // 199 MiB).
     const std::vector<float> large(4, 120.0F * 1024 * 1024);
     EXPECT_EQ(strategy("u", &by_default, FORCE_NONE, large, UNKNOWN_SHAPE), (Indices{0, 1, 2, 3}));
     EXPECT_TRUE(by_default);
-    // So do a user's percentages, whose cuts then lie at or below the shares.
+    // The same limit holds for a user's percentages; each cut then lies at or below its share.
     const float shares[] = {60.0F, 40.0F};
     OK(HcomSetGradFusionBySize("v", 2, shares));
     const std::vector<float> five(5, 99.5F * 1024 * 1024);
@@ -766,7 +767,7 @@ TEST(Hcom, WrongArgumentsOfStrategies) {
     sizes[3] = std::numeric_limits<float>::quiet_NaN();
     SAYS(ask(good), HCCL_E_PARA, "gradient_size[3]");
     sizes[3] = 64;
-    // The last index is that of no gradient: found out when it is used.
+    // No gradient has the last index: the library finds that out when it uses the index.
     OK(HcomSetGradFusionByIndex("g", 2, split.data()));
     SAYS(ask(good), HCCL_E_PARA, "159");
     const float halves[] = {50, 50};
@@ -785,8 +786,8 @@ TEST(Hcom, AnAutomaticPlanUsesTheTimesThatCallersPass) {
   torchrun(2, [](int rank) {
     OK(HcomInitByLauncher());
     OK(HcomSetGradFusionAuto(nullptr));
-    // Sixteen gradients of 4 MB at once, and another one 50 ms later on the slower rank: they must
-    // not wait for it.
+    // Sixteen gradients of 4 MB come at once, and one more comes 50 ms later on the slower rank:
+    // the sixteen must not wait for that one.
     std::vector<float> bytes(17, 4194304.0F), times(17, 0.0F);
     times[16] = rank == 0 ? 50e3F : 0.0F;
     const model_feature feature = {"model", 17, bytes.data(), times.data()};
@@ -802,7 +803,7 @@ TEST(Hcom, AnAutomaticPlanUsesTheTimesThatCallersPass) {
     times[3] = -1;
     SAYS(HcomGetSplitStrategy(nullptr, &feature, &list, &length, &configured), HCCL_E_PARA,
          "gradient_time[3]");
-    // Without a group of that name there is nobody to measure with: HCCL's default.
+    // Without a group of that name there are no ranks to measure with, so HCCL's default applies.
     OK(HcomSetGradFusionAuto("nobody"));
     EXPECT_EQ(strategy("nobody", &configured), (Indices{153, 159}));
     EXPECT_TRUE(configured);

@@ -1,5 +1,6 @@
-// The kernel may copy between the ranks when they join, and refuses that to one of them later: the
-// operation fails on all ranks with the same text, and the next ones do without.
+// When the ranks join, the kernel may copy between them; later it refuses copies to one rank. The
+// operation then fails on all ranks with the same text, and later operations do without the
+// kernel's copies.
 #include <gtest/gtest.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -39,7 +40,7 @@ bool refuse_copies() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/// An operation on private memory; false if it succeeds with other values than it should give.
+/// An operation on private memory; returns false if it succeeds with wrong values.
 using Operation = std::function<bool(HcclComm comm, int rank, HcclResult& result)>;
 
 bool sum(HcclComm comm, int rank, HcclResult& result) {
@@ -68,7 +69,7 @@ bool scatter(HcclComm comm, int rank, HcclResult& result) {
 }
 
 int run_rank(Board& board, int rank, const Operation& operation) {
-  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);  // where only parents may copy
+  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);  // lets ranks copy, not only parents
   HcclComm comm = nullptr;
   if (join_public(board, kSize, rank, &comm) != HCCL_SUCCESS) return 1;
   HcclResult result = HCCL_E_INTERNAL;
@@ -85,7 +86,7 @@ int run_rank(Board& board, int rank, const Operation& operation) {
     }
   }
   if (HcclGetCommAsyncError(comm, &result) != HCCL_SUCCESS || result != HCCL_SUCCESS) return 5;
-  // A communicator that is made now knows it from the start.
+  // A communicator that is made now knows from the start that copies are refused.
   std::array<std::uint32_t, kSize> ranks{0, 1, 2};
   HcclCommConfig config;
   HcclCommConfigInit(&config);
@@ -116,7 +117,7 @@ void loses(const Operation& operation) {
   }
 }
 
-// HCCL_ALGO=level0:cma
+// Run with HCCL_ALGO=level0:cma.
 TEST(KernelCopies, ThatAreRefusedLaterFailOneAllreduce) { loses(sum); }
 TEST(KernelCopies, ThatAreRefusedLaterFailOneAllgather) { loses(gather); }
 TEST(KernelCopies, ThatAreRefusedLaterFailOneScatter) { loses(scatter); }

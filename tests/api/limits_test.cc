@@ -1,5 +1,5 @@
-// One rank has a limit of addresses, of its data, of the size of files or of descriptors, of many
-// values: either all ranks work, or all end with a text that names the rank or the limit.
+// One rank has a limit on addresses, data, the size of files or descriptors, with many values:
+// either all ranks work, or all end with a text that names the rank or the limit.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -26,7 +26,7 @@ constexpr rlim_t kMiB = rlim_t{1} << 20;
 
 struct Limit {
   int resource;
-  rlim_t value;  // of addresses, data and descriptors: beside those that the process has already
+  rlim_t value;  // addresses, data and descriptors are counted beyond those in use
   const char* shown;
 };
 
@@ -82,7 +82,7 @@ bool try_with(const Limit& limit, int scarce, const char* transport) {
   for (int rank = 0; rank < kSize; ++rank) {
     started.push_back(ranks.start([&, rank] {
       ::signal(SIGXFSZ, SIG_DFL);
-      ::closefrom(3);  // so that a limit of descriptors leaves the same number everywhere
+      ::closefrom(3);  // so that the limit leaves the same number of descriptors everywhere
       ::setenv("HCCL_TRANSPORT", transport, 1);
       const rlim_t most = limit.value + used_by_this_process(limit.resource);
       const rlimit lowered{most, most};
@@ -95,7 +95,7 @@ bool try_with(const Limit& limit, int scarce, const char* transport) {
       const bool good = result == HCCL_SUCCESS;
       ranks.board().first[static_cast<std::size_t>(rank)].set(
           good ? Status() : Status(static_cast<Code>(result), HcclGetLastErrorText()));
-      // The root is in rank 0's process, and must inform the others.
+      // The root is in rank 0's process, and must stay until it has told the other ranks.
       eventually([&] {
         return std::all_of(ranks.board().first.begin(), ranks.board().first.begin() + kSize,
                            [](const Outcome& each) { return each.known.load(); });
@@ -120,8 +120,7 @@ bool try_with(const Limit& limit, int scarce, const char* transport) {
   return worked == kSize;
 }
 
-// Both transports; the rank that lacks memory is the one that makes the shared part, or another
-// one.
+// Tries both transports; the limit applies to rank 0, which makes the shared memory, or to rank 2.
 void sweep(int resource, const char* shown, const std::vector<rlim_t>& values) {
   for (const char* const transport : {"auto", "shm"}) {
     bool last = false;
@@ -132,8 +131,8 @@ void sweep(int resource, const char* shown, const std::vector<rlim_t>& values) {
   }
 }
 
-// A heap has 256 MiB (HCCL_DEVICE_MEMORY), and there are three of them. Without CMA, ranks that
-// disagree about reachable memory choose different algorithms.
+// Each of the three heaps has 256 MiB (HCCL_DEVICE_MEMORY). Without CMA, ranks that disagree about
+// reachable memory would choose different algorithms.
 TEST(Limits, OfAddresses) {
   sweep(RLIMIT_AS, "ulimit -v",
         {16 * kMiB, 64 * kMiB, 200 * kMiB, 300 * kMiB, 400 * kMiB, 500 * kMiB, 540 * kMiB,
@@ -148,8 +147,7 @@ TEST(Limits, OfTheSizeOfFiles) {
   sweep(RLIMIT_FSIZE, "ulimit -f", {0, 1, 4096, 3 * kMiB, 16 * kMiB, 255 * kMiB, 512 * kMiB});
 }
 
-// Each number, so that each descriptor that the library opens is once the first that there is none
-// for.
+// Tries each number, so that each descriptor that the library opens is once the first one to fail.
 TEST(Limits, OfDescriptors) {
   std::vector<rlim_t> values(24);
   std::iota(values.begin(), values.end(), 1);

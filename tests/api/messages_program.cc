@@ -1,7 +1,7 @@
-// Processes that a launcher started, under mpirun or on several hosts: messages with tags, then the
-// limits and the end of sub-communicators, which the world survives.
+// Ranks that a launcher started, under mpirun or on several hosts: messages with tags, then time
+// limits and the end of sub-communicators, which do not end the world.
 //   messages_program
-// Prints "all right" on each rank that has seen nothing wrong. For two ranks and more.
+// Each rank on which all was right prints "all right". Needs two ranks or more.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -151,7 +151,7 @@ HcclComm all_ranks_again(HcclComm world, uint64_t id) {
   return made;
 }
 
-/// The operation that all ranks but the last one call, or all of them.
+/// An operation that all ranks call, or all but the last one.
 HcclResult reduce(HcclComm comm) {
   float value = 1;
   return HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, nullptr);
@@ -161,7 +161,7 @@ bool said(const std::string& words) {
   return std::string(HcclGetLastErrorText()).find(words) != std::string::npos;
 }
 
-// The last rank does not come within the limit.
+// The last rank does not call within the time limit.
 void limit(HcclComm comm) {
   uint64_t milliseconds_set = 0;
   ok(reduce(comm), "all come, however late");
@@ -178,7 +178,7 @@ void limit(HcclComm comm) {
   expect(result != HCCL_SUCCESS && said("rank " + std::to_string(size - 1)), "who was late");
 }
 
-// Rank 0 ends it, while the others wait for a message and in an operation.
+// Rank 0 aborts the group while other ranks wait for a message and in an operation.
 void abort_it(HcclComm comm) {
   char byte = 0;
   HcclRequest request = nullptr;

@@ -1,8 +1,8 @@
 // Ranks as threads, in one process or in several under mpirun, all in one communicator:
 //   mixed_ranks_test THREADS
 // Each thread is a device and a rank. Every symmetric operator runs on a stream of its own, on
-// device memory, on ordinary memory, and on both mixed, and is compared with what each element must
-// be.
+// device memory, on ordinary memory, and on both mixed. The test compares every element with its
+// expected value.
 #include <mpi.h>
 
 #include <atomic>
@@ -133,11 +133,11 @@ void rank_main(uint32_t rank, uint32_t size, int32_t device, const HcclRootInfo&
       fill();
       CHECK_OK(HcclScatter(in.data, out.data, count, HCCL_DATA_TYPE_INT64, root, comm, stream));
       expect("scatter", 0, count, [&](uint64_t i) { return element(root, rank * count + i); });
-      // Rank r gives the first (r + p) % 3 parts of its block for rank p, in thirds of a block.
+      // Rank r sends rank p the first (r + p) % 3 thirds of a block.
       std::vector<uint64_t> gives(size), takes(size), at(size);
       for (uint32_t p = 0; p < size; ++p) {
         gives[p] = count * ((rank + p) % 3) / 3;
-        takes[p] = gives[p];  // symmetric in the two ranks
+        takes[p] = gives[p];  // the length is the same in both directions
         at[p] = p * count;
       }
       fill();

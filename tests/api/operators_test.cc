@@ -1,6 +1,6 @@
-// Every operator of hccl.h through the C interface: every type and reduction against numbers worked
-// out here, blocks of different lengths, batches, groups, and every wrong argument of the operators
-// that api_test.cc does not have.
+// Every operator of hccl.h through the C interface: every type and reduction against results
+// computed here, blocks of different lengths, batches, groups, and every wrong argument of the
+// operators that api_test.cc does not test.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -32,15 +32,15 @@ HcclReduceOp c_op(ReduceOp op) { return static_cast<HcclReduceOp>(op); }
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 bool reducible(DataType type) { return type != DataType::kHif8 && type != DataType::kFp8E8M0; }
 
-// The value of rank `from` at place i of the vector. One and two only: sums and products of eight
-// ranks are exact in most types; `exact` names the others.
+// The value of rank `from` at place i of the vector. Values are 1 and 2, so that sums and products
+// of eight ranks are exact in most types; `exact` names the exceptions.
 std::uint64_t value(int from, std::size_t i) { return 1 + ((i * 5 + index(from) * 3) >> 2 & 1); }
 
 std::uint64_t folded(ReduceOp op, std::size_t i, int size) {
   return fold(op, size, [&](int rank) { return value(rank, i); });
 }
 
-// E5M2 has three significant bits: beyond 8 not every whole number.
+// E5M2 has three significant bits, so it cannot hold every whole number above 8.
 bool exact(DataType type, ReduceOp op, int size) {
   return type != DataType::kFp8E5M2 || op != ReduceOp::kSum || size <= 4;
 }
@@ -52,7 +52,7 @@ struct Buffer {
       : Buffer(type, count) {
     for (std::size_t i = 0; i < count; ++i) put(type, data(), i, number(i));
   }
-  std::byte* data() { return bytes.data() + 1; }  // no alignment is needed
+  std::byte* data() { return bytes.data() + 1; }  // deliberately unaligned
   std::byte* at(std::size_t i) { return data() + i * size_of(type); }
   void expect(std::size_t first, std::size_t n,
               const std::function<std::uint64_t(std::size_t)>& number) {
@@ -122,7 +122,7 @@ void move_all(DataType type, int rank, int size, HcclComm comm) {
   }
 }
 
-// Lengths of blocks: one empty, the others different.
+// Lengths of blocks: one block is empty, the lengths of the others differ.
 std::size_t length(int from, int to) {
   return (from + to) % 3 == 1 ? 0 : 2 + index(from) * 3 + index(to);
 }
@@ -130,7 +130,7 @@ std::size_t length(int from, int to) {
 void move_blocks(DataType type, int rank, int size, HcclComm comm) {
   const auto n = index(size);
   const HcclDataType t = c_type(type);
-  // AllGatherV, blocks against the order of ranks and with gaps; then in place.
+  // AllGatherV with gaps between blocks that lie in reverse rank order; then the same in place.
   Numbers counts(n), places(n);
   std::size_t end = 1;
   for (int r = size - 1; r >= 0; --r) {
@@ -164,7 +164,7 @@ void move_blocks(DataType type, int rank, int size, HcclComm comm) {
   }
   const auto check = [&](Buffer& out, std::size_t shift) {
     for (int r = 0; r < size; ++r) {
-      // Where rank r has the block for this rank.
+      // `start` is where rank r's buffer has the block for this rank.
       std::size_t start = 0;
       for (int to = 0; to < rank; ++to) start += length(r, to);
       out.expect(to_places[index(r)] + shift, length(r, rank),
@@ -251,7 +251,7 @@ TEST_P(Operators, NumbersWrapAroundAndNotANumberStays) {
   world.on_all([&](int rank) {
     const HcclComm comm = world.comm(rank);
     const auto n = index(world.size());
-    // 127 + 1 and more: every sum and product is that of unsigned arithmetic of eight bits.
+    // Sums and products wrap around, as in unsigned arithmetic of eight bits.
     const Numbers counts(n, 1);
     Numbers places(n);
     for (std::size_t r = 0; r < n; ++r) places[r] = r;
@@ -266,7 +266,7 @@ TEST_P(Operators, NumbersWrapAroundAndNotANumberStays) {
     EXPECT_EQ(own, wrapped);
     EXPECT_EQ(own_v, wrapped);
 
-    // One rank's NaN is everybody's quiet NaN, whatever its bits were and whatever the reduction.
+    // If one rank's input is a NaN with any bits, every reduction gives all ranks the quiet NaN.
     for (const HcclReduceOp op :
          {HCCL_REDUCE_SUM, HCCL_REDUCE_PROD, HCCL_REDUCE_MAX, HCCL_REDUCE_MIN}) {
       std::vector<std::uint32_t> bits(n, rank == 1 ? 0xFFC12345u : 0x3F800000u);
@@ -285,7 +285,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Operators, ::testing::Values(1, 2, 3, 4, 8),
 
 // ---- wrong arguments ----
 
-// The arguments of one V operation on rank 0 of two, all right; a case makes one wrong.
+// Valid arguments of one V operation on rank 0 of two; each case makes one argument wrong.
 struct V {
   std::vector<float> in = std::vector<float>(16), out = std::vector<float>(16);
   Numbers counts{2, 3}, places{0, 2}, other_counts{2, 3}, other_places{0, 2}, matrix{2, 3, 3, 1};
@@ -331,7 +331,7 @@ TEST(WrongArguments, OfBlocksAreNamedAndHarmless) {
   struct Each {
     const char* name;
     Call call;
-    bool sends, receives;  // which of the arrays it has
+    bool sends, receives;  // the arrays that the operation takes
     const char* type;
   };
   const char* const kRs = "HcclReduceScatterV";
@@ -474,7 +474,7 @@ TEST(WrongArguments, OfBatchesAndGroupsAreNamedAndHarmless) {
     EXPECT_NE(std::string(HcclGetLastErrorText()).find(nothing), std::string::npos)
         << HcclGetLastErrorText();
   }
-  // A send to oneself without its receive shows only at the end.
+  // A send to oneself without its receive is found only at the group's end.
   EXPECT_EQ(in_group([&] { EXPECT_EQ(send(0), 0); }), HCCL_E_PARA);
   EXPECT_NE(std::string(HcclGetLastErrorText()).find("to itself"), std::string::npos);
   EXPECT_EQ(in_group([] {}), HCCL_SUCCESS);
@@ -501,7 +501,7 @@ TEST(Blocks, OfNoLengthNeedNoBuffers) {
   world.expect_usable();
 }
 
-// Counts that differ between two of three ranks: all three get an error with both counts.
+// If counts differ between two of three ranks, all three get an error with both counts.
 TEST(Blocks, CountsThatDoNotFitAreAnErrorOfAllRanks) {
   ApiWorld world(3);
   world.on_all([&](int rank) {
@@ -572,7 +572,7 @@ TEST(Groups, OfSendsAndReceivesRunAsOneBatch) {
       OK(HcclGroupStart());
       for (int peer = 0; peer < size; ++peer) {
         out[index(peer)] = rank * 10 + peer;
-        // Nested, as functions that use groups themselves do.
+        // Groups are nested, as when a function inside a group uses groups itself.
         OK(HcclGroupStart());
         OK(HcclSend(&out[index(peer)], 1, t, static_cast<std::uint32_t>(peer), comm, nullptr));
         OK(HcclRecv(&in[index(peer)], 1, t, static_cast<std::uint32_t>(peer), comm, nullptr));
@@ -587,7 +587,7 @@ TEST(Groups, OfSendsAndReceivesRunAsOneBatch) {
   }
 }
 
-// One thread is all ranks: without the group the first call would wait for ever.
+// One thread calls for all ranks: without the group the first call would wait for ever.
 TEST(Groups, OneThreadDrivesSeveralCommunicators) {
   constexpr int kSize = 4;
   ApiWorld world(kSize);
@@ -597,7 +597,7 @@ TEST(Groups, OneThreadDrivesSeveralCommunicators) {
     numbers[index(rank)] = rank + 1;
     OK(HcclAllReduce(&numbers[index(rank)], &sums[index(rank)], 1, HCCL_DATA_TYPE_INT32,
                      HCCL_REDUCE_SUM, world.comm(rank), nullptr));
-    // The second one reads the result of the first one: they run in order.
+    // The second operation reads the result of the first one: they run in order.
     OK(HcclAllReduce(&sums[index(rank)], &maxima[index(rank)], 1, HCCL_DATA_TYPE_INT32,
                      HCCL_REDUCE_SUM, world.comm(rank), nullptr));
   }
@@ -615,12 +615,12 @@ TEST(Groups, BelongToOneThread) {
     EXPECT_FALSE(group_is_open());
     EXPECT_EQ(HcclGroupEnd(), HCCL_E_NOT_SUPPORT);
   }).join();
-  world.expect_usable();  // on threads of their own, at once
+  world.expect_usable();  // calls of other threads run at once, outside the group
   EXPECT_TRUE(group_is_open());
   EXPECT_EQ(HcclGroupEnd(), 0);
 }
 
-// The arrays are the caller's again when the call has returned, also inside a group.
+// The caller may change the arrays once the call has returned, also inside a group.
 TEST(Groups, KeepTheArraysOfBlocks) {
   ApiWorld world(2);
   world.on_all([&](int rank) {

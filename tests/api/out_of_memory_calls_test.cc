@@ -1,5 +1,5 @@
-// Any allocation of a call may fail: the call returns a code with a text, nothing hangs or crashes,
-// and the object can be used again and destroyed. Run with failing_malloc loaded before.
+// Any allocation of a call may fail: the call returns a code with a text, does not hang or crash,
+// and the object can be used again and destroyed. Needs failing_malloc loaded before the program.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -35,11 +35,11 @@ class OutOfMemory : public ::testing::Test {
   }
 };
 
-/// The call that lacks memory in a trial; other calls of the trial have it.
+/// Lets an allocation fail in one call of a trial; the trial's other calls get all memory.
 class Lack {
  public:
   explicit Lack(long number) : number_(number) {}
-  /// Runs the call without one allocation. A failure must have a text.
+  /// Runs the call, in which one allocation fails. A failure of the call must have a text.
   int call(const std::function<int()>& function, const std::function<std::string()>& text) {
     fail_allocation(number_);
     const int result = function();
@@ -67,7 +67,7 @@ class Lack {
   bool reached_ = false;
 };
 
-/// Runs the trial without allocation 0, 1, 2, ... of its call, until the call makes no more.
+/// Runs the trial with allocation 0, 1, 2, ... of its call failing, until the call makes no more.
 void each_allocation(const char* what, const std::function<void(Lack&)>& trial) {
   long number = 0;
   for (; number < kAllocations && !::testing::Test::HasFailure(); ++number) {
@@ -97,7 +97,7 @@ constexpr std::array kStepNames{"HcclFusionCreate", "HcclFusionReady", "HcclFusi
 
 struct Gradients {
   std::array<float, 2> first{1, 1};
-  float apart = 0;  // so that a segment is copied
+  float apart = 0;  // keeps the gradients from being adjacent, so that a segment is copied
   std::array<float, 3> second{1, 1, 1};
   std::array<HcclFusionGradient, 2> list() {
     return {{{"first gradient", first.data(), first.size()},
@@ -105,7 +105,7 @@ struct Gradients {
   }
 };
 
-/// Two iterations of one rank; one step lacks memory if `lack` is given.
+/// Two iterations of one rank; if `lack` is given, an allocation fails in `step`.
 void fuse(HcclComm comm, Step step, Lack* lack) {
   const auto at = [&](Step here, const std::function<int()>& call) {
     return lack != nullptr && here == step ? lack->hccl(call) : call();
@@ -117,7 +117,7 @@ void fuse(HcclComm comm, Step step, Lack* lack) {
   if (at(Step::kCreate, create) != HCCL_SUCCESS) {
     ASSERT_EQ(create(), HCCL_SUCCESS);
   }
-  // After a failure the gradient may count as ready; then the second call refuses it.
+  // The failed call may have marked the gradient as ready; a second call is then refused.
   const auto mark = [&](Step here) {
     if (at(here, [&] { return HcclFusionReady(fusion, 0); }) != HCCL_SUCCESS) {
       const int again = HcclFusionReady(fusion, 0);
@@ -144,7 +144,7 @@ TEST_F(OutOfMemory, AFusionOfOneRankGoesOn) {
   EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
 }
 
-// An iteration of both ranks at once; the allocation may be any rank's.
+// Both ranks run an iteration at once; either rank's allocation may fail.
 void iterate_together(std::span<const HcclFusion> fusions) {
   const auto iterate = [&](HcclFusion fusion) {
     for (const std::uint32_t index : {0U, 1U}) {

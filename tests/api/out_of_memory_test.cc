@@ -1,7 +1,8 @@
 // Any allocation of a rank may fail: the rank gets a code, the other rank gets an error, and both
-// may join again. Run with failing_malloc loaded before. HCCL_TEST_FAILURES: the number of
-// allocations of each rank that are tried, most of them late ones, and beside them all of leaving,
-// where destructors run; 0: all. HCCL_TEST_FAILURE=RANK:NUMBER tries one.
+// may join again. Needs failing_malloc loaded before the program. HCCL_TEST_FAILURES is the number
+// of allocations of each rank that fail in turn (0: all), most of them late ones. Besides these,
+// each allocation of leaving fails in turn, where destructors run. HCCL_TEST_FAILURE=RANK:NUMBER
+// tries one allocation.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -73,7 +74,7 @@ HcclResult join(Board::Meeting& meeting, std::uint32_t rank, HcclComm* comm) {
     meeting.state = made == HCCL_SUCCESS ? Board::kThere : Board::kFailed;
     if (made != HCCL_SUCCESS) return made;
   }
-  // The program tells all ranks if it has nothing to join.
+  // The program tells all ranks if it has no root info to join with.
   eventually([&] { return meeting.state != Board::kNone; });
   if (meeting.state == Board::kFailed) return HCCL_E_UNAVAIL;
   return HcclCommInitRootInfo(kSize, &meeting.info, rank, comm);
@@ -100,7 +101,7 @@ HcclResult exchange(HcclComm comm, std::uint32_t rank, std::vector<float>& data)
   const HcclResult sent = HcclSend(at, many, HCCL_DATA_TYPE_FP32, 1 - rank, comm, nullptr);
   const HcclResult received =
       HcclRecv(at + many, many, HCCL_DATA_TYPE_FP32, 1 - rank, comm, nullptr);
-  const HcclResult ended = HcclGroupEnd();  // refused if one of these was
+  const HcclResult ended = HcclGroupEnd();  // refused if one of the two calls was
   if (sent != HCCL_SUCCESS) return sent;
   return received != HCCL_SUCCESS ? received : ended;
 }
@@ -117,7 +118,7 @@ HcclResult sub_communicator(HcclComm world, std::uint32_t rank, std::vector<floa
   return result != HCCL_SUCCESS ? result : destroyed;
 }
 
-/// A call in the background. One that was refused must not run.
+/// A call in the background. If the call is refused, it must not run.
 HcclResult background(HcclComm comm) {
   std::atomic<int> calls{0};
   const auto call = [](void* at) {
@@ -172,7 +173,8 @@ HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& 
   return result != HCCL_SUCCESS ? result : destroyed;
 }
 
-/// The failing allocation of a rank, counted from its beginning, or from the start of leaving.
+/// The allocation that fails on a rank, counted from the rank's beginning or from the start of
+/// leaving.
 struct Failure {
   std::uint32_t rank;
   long number;
@@ -199,7 +201,7 @@ int run_rank(Board& board, std::uint32_t rank, const Failure& failure) {
   return 3;
 }
 
-/// Two ranks; one of them gets no memory once.
+/// Runs two ranks; one allocation of one of them fails.
 class Trial {
  public:
   explicit Trial(const Failure& failure) : failure_(failure) {
@@ -222,7 +224,7 @@ class Trial {
     ::munmap(board_, sizeof(Board));
   }
 
-  /// Waits for the ends and judges them. Whether the allocation was reached.
+  /// Waits until both ranks have ended, and checks how. Returns whether the allocation was reached.
   bool judge() {
     bool crashed = false;
     for (std::uint32_t rank = 0; rank < kSize; ++rank) {
@@ -260,8 +262,8 @@ class Trial {
   std::array<pid_t, kSize> ranks_{};
 };
 
-/// Tries failures until one is not reached. Returns how many were. Most of a trial is waiting, so
-/// several run at a time.
+/// Tries failures until a rank does not reach one. Returns the number reached. A trial mostly
+/// waits, so several run at a time.
 std::size_t reached(const std::vector<Failure>& failures) {
   constexpr std::size_t kAtOnce = 6;
   std::vector<std::unique_ptr<Trial>> trials;
@@ -277,7 +279,7 @@ std::size_t reached(const std::vector<Failure>& failures) {
   return number;
 }
 
-/// How many allocations a rank makes: the first number that is not reached, nearly.
+/// The approximate number of allocations that a rank makes.
 long allocations(std::uint32_t rank) {
   long reached = 0;
   for (long step = 1 << 14; step > 8; step /= 2) {
@@ -298,13 +300,13 @@ TEST(OutOfMemory, AnyAllocationMayFail) {
   const long number = wanted == nullptr ? 24 : std::atol(wanted);
   for (std::uint32_t rank = 0; rank < kSize; ++rank) {
     const long all = allocations(rank);
-    // The first three quarters are OpenSSL's reads at its first use.
+    // The first three quarters are OpenSSL's allocations when it is first used.
     const auto step = [&](long at) {
       if (number == 0) return 1L;
       return std::max(1L, at < all * 3 / 4 ? all * 3 / number : all / 3 / number);
     };
     std::printf("rank %u makes about %ld allocations\n", rank, all);
-    std::vector<Failure> failures = {{rank, 25}, {rank, 31}, {rank, 50}};  // OpenSSL sets itself up
+    std::vector<Failure> failures = {{rank, 25}, {rank, 31}, {rank, 50}};  // OpenSSL initializes
     for (long at = 0; at < all; at += step(at)) failures.push_back({rank, at});
     static_cast<void>(reached(failures));
     failures.clear();

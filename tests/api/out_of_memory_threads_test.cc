@@ -1,6 +1,6 @@
 // A rank leaves while another rank of its process stays. Any allocation of leaving may fail: the
 // other ranks, here and in another process, learn at their next operation that the rank is gone,
-// and no rank hangs or crashes. Run with failing_malloc loaded before.
+// and no rank hangs or crashes. Needs failing_malloc loaded before the program.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -24,8 +24,8 @@ namespace hccl::testing {
 namespace {
 
 constexpr std::uint32_t kSize = 3;
-constexpr std::uint32_t kLeaves = 1;  // in one process with rank 2
-constexpr int kAllocations = 500;     // more than leaving takes
+constexpr std::uint32_t kLeaves = 1;  // this rank shares a process with rank 2
+constexpr int kAllocations = 500;     // more than the allocations of leaving
 
 void (*fail_allocation)(long) = nullptr;
 bool (*has_failed)() = nullptr;
@@ -36,7 +36,7 @@ struct Board {
   std::atomic<bool> left{false};
   bool failed_allocation = false;
   std::array<HcclResult, kSize> joined{};
-  std::array<HcclResult, kSize> last{};  // of the rank that leaves: from HcclCommDestroy
+  std::array<HcclResult, kSize> last{};  // the leaving rank's code comes from HcclCommDestroy
   std::array<char[512], kSize> text{};
 };
 
@@ -59,13 +59,13 @@ void run_rank(Board& board, std::uint32_t rank, long number) {
   HcclCommDestroy(comm);
 }
 
-/// Whether the allocation was reached.
+/// Returns whether the allocation was reached.
 bool leaves_without_memory(long number) {
   void* const page =
       ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   Board& board = *new (page) Board;
   std::array<pid_t, 2> processes{};
-  std::array<int, 2> pipe{};  // closes when the root info is there
+  std::array<int, 2> pipe{};  // the write end closes when the root info is there
   if (::pipe(pipe.data()) != 0) std::abort();
   processes[0] = ::fork();
   if (processes[0] == 0) {

@@ -1,6 +1,6 @@
-// Buffers of one call that share memory: in place as hccl.h allows, the results are those of
-// separate buffers; interleaved blocks and shared sends are allowed, and everything else is refused
-// (refused_calls.h has the simple cases). By whatever transport HCCL_TRANSPORT says.
+// Buffers of one call that share memory. In place, as hccl.h allows it, the results are those of
+// separate buffers. Interleaved blocks and shared sends are allowed, too; everything else is
+// refused (refused_calls.h has the simple cases). HCCL_TRANSPORT chooses the transport.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -24,7 +24,7 @@ constexpr int kRanks = 3;
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-// The input of a rank at place i; the sum of all ranks there.
+// value(): the input of a rank at place i. sum(): the sum of all ranks' inputs there.
 int value(int rank, std::size_t i) { return static_cast<int>(i * 7 % 1001) + rank * 10000; }
 int sum(std::size_t i) {
   int all = 0;
@@ -38,7 +38,7 @@ std::vector<int> filled(std::size_t count, int rank) {
   return out;
 }
 
-// Short and long: other algorithms.
+// A short and a long vector, which use different algorithms.
 class Overlaps : public ::testing::TestWithParam<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(Counts, Overlaps, ::testing::Values(5, 70'000));
 
@@ -54,7 +54,7 @@ TEST_P(Overlaps, InPlaceAtTheOwnBlock) {
     for (std::size_t i = 0; i < data.size(); ++i) {
       ASSERT_EQ(data[i], i / count == index(rank) ? sum(i) : value(rank, i)) << i;
     }
-    // Each rank's block is the part of the sum, so this makes all of the sum.
+    // Each rank's block holds its part of the sum, so gathering them gives the whole sum.
     OK(HcclAllGather(data.data() + own, data.data(), count, kInt, comm, nullptr));
     for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], sum(i)) << i;
 
@@ -74,7 +74,7 @@ TEST_P(Overlaps, InPlaceAtTheOwnBlock) {
   });
 }
 
-// Blocks of one buffer: even ones are sent, odd ones received, and the own one stays in its place.
+// All blocks are in one buffer: even ones are sent, odd ones received, and the own block stays.
 TEST_P(Overlaps, InterleavedBlocks) {
   const std::size_t count = GetParam();
   ApiWorld world(kRanks);
@@ -87,14 +87,14 @@ TEST_P(Overlaps, InterleavedBlocks) {
 
     std::vector<int> data = filled(2 * kRanks * count, rank);
     Numbers received = odd;
-    received[me] = even[me] - count;  // counted from data + count, as all of these
+    received[me] = even[me] - count;  // relative to data + count, as are all of these
     for (std::size_t r = 0; r < kRanks; ++r) {
       if (r != me) received[r] -= count;
     }
     if (rank != 0) {
       OK(HcclAlltoAllV(data.data(), counts.data(), even.data(), kInt, data.data() + count,
                        counts.data(), received.data(), kInt, comm, nullptr));
-    } else {  // whose own block would lie before the second address
+    } else {  // rank 0's own block would lie before data + count
       std::vector<int> apart(2 * kRanks * count);
       OK(HcclAlltoAllV(data.data(), counts.data(), even.data(), kInt, apart.data(), counts.data(),
                        odd.data(), kInt, comm, nullptr));
@@ -109,14 +109,14 @@ TEST_P(Overlaps, InterleavedBlocks) {
       }
     }
 
-    // The own block in place.
+    // Reduces in place, into the own block.
     data = filled(2 * kRanks * count, rank);
     OK(HcclReduceScatterV(data.data(), counts.data(), odd.data(), data.data() + odd[me], count,
                           kInt, HCCL_REDUCE_SUM, comm, nullptr));
     for (std::size_t i = 0; i < data.size(); ++i) {
       ASSERT_EQ(data[i], i / count == 2 * me + 1 ? sum(i) : value(rank, i)) << i;
     }
-    // From a gap between the blocks that are written.
+    // Gathers from a gap between the blocks that are written.
     data = filled(2 * kRanks * count, rank);
     OK(HcclAllGatherV(data.data() + even[me], count, data.data(), counts.data(), odd.data(), kInt,
                       comm, nullptr));
@@ -157,8 +157,8 @@ TEST_P(Overlaps, SendsThatShareMemoryAndBuffersOfNoLength) {
   });
 }
 
-// Collectives of a group run in order, so one may use the result of another; its sends and receives
-// run side by side.
+// Collectives of a group run in order, so one may use the result of another. Sends and receives of
+// a group run at the same time.
 TEST(Groups, OrderCollectivesButNotMessages) {
   ApiWorld world(2);
   world.on_all([&](int rank) {
@@ -181,7 +181,7 @@ TEST(Groups, OrderCollectivesButNotMessages) {
   world.expect_usable();
 }
 
-// One block of device memory at two addresses.
+// The send and receive buffers are one block of device memory, mapped at two addresses.
 TEST(Overlaps, OfDeviceMemoryWithTwoAddressesIsRefused) {
   constexpr std::size_t kGranule = std::size_t{2} << 20;
   ApiWorld world(2);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Counts the names of HCCL and acl that public clients use against our headers: public_names.py ROOT
-Prints the names that the headers lack. Fails if a name is in another header than the table says, or
-if a lacking name is not marked "absent", or a marked one is there."""
+"""public_names.py ROOT: counts how many names of HCCL and acl that public clients use are in our headers, and prints
+the names that are missing. Fails if a name is not in the header that the table says, unless the table marks it
+"absent", or if a marked name is there."""
 
 import csv
 import pathlib

@@ -1,4 +1,4 @@
-// Every check of an argument of an operation, as a wrong call, and the right call of the same
+// For every check of an operation's arguments: a wrong call, and the right call of the same
 // function.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace hccl::testing {
 
-/// The arguments of an operation of two ranks. A function ignores those that it does not have.
+/// The arguments of an operation of two ranks. A function ignores arguments that it does not take.
 struct Arguments {
   static constexpr std::uint64_t kCount = 2;
   float from[16] = {}, to[16] = {};
@@ -41,7 +41,7 @@ struct Arguments {
   HcclSendRecvItem* batch = items;
   const HcclScale* scale = &factors;
   aclrtStream stream = nullptr;
-  const char *tag = "step", *group = nullptr;  // of hcom.h
+  const char *tag = "step", *group = nullptr;  // for functions of hcom.h
 
   Arguments(HcclComm on, int me)
       : comm(on), rank(static_cast<std::uint32_t>(me)), peer(1 - static_cast<std::uint32_t>(me)) {
@@ -57,11 +57,11 @@ using Change = void (*)(Arguments&);
 
 struct Wrong {
   Change change;
-  const char* words;  ///< in the text of the refusal
+  const char* words;  /// a part of the error text
 };
 
-/// One function: its call, the call of its waiting rank in the error, and all that it refuses.
-/// `right`: the other rank's call, if that is another function.
+/// One function and all its wrong calls. `called` is the waiting rank's call as the error names it.
+/// `right` is the other rank's call, if that is another function.
 struct Refusals {
   const char* name;
   const char* called;
@@ -70,7 +70,7 @@ struct Refusals {
   Function right = nullptr;
 };
 
-/// The wrong call, on rank 1.
+/// Makes the wrong call on rank 1.
 inline void expect_refused(const Refusals& function, const Wrong& wrong, Arguments& arguments) {
   wrong.change(arguments);
   EXPECT_NE(function.call(arguments), HCCL_SUCCESS);
@@ -78,10 +78,11 @@ inline void expect_refused(const Refusals& function, const Wrong& wrong, Argumen
   EXPECT_NE(text.find(wrong.words), std::string::npos) << text;
 }
 
-/// The promise is 1.8 s: a second for the right call, then as long as the news takes.
+/// The promise is 1.8 s: one second in which rank 1 may still make the right call, then the time
+/// that the error takes.
 constexpr std::chrono::milliseconds kTold{1800};
 
-/// The right call, on rank 0, which gets the error of the other call.
+/// Makes the right call on rank 0, which gets the error of rank 1's call.
 inline void expect_told(const Refusals& function, const Wrong& wrong, Arguments& arguments) {
   const Load load;
   const auto begin = std::chrono::steady_clock::now();
@@ -101,7 +102,7 @@ constexpr auto kUnknownType = static_cast<HcclDataType>(77);
 constexpr auto kUnknownOp = static_cast<HcclReduceOp>(99);
 constexpr std::uint64_t kBeyond = std::numeric_limits<std::uint64_t>::max() / 8;
 
-inline int no_stream;  // its address is the handle of none
+inline int no_stream;  // its address is no stream's handle
 inline const Wrong kStream{[](Arguments& a) { a.stream = &no_stream; }, "stream"};
 inline const Wrong kType{[](Arguments& a) { a.type = a.recv_type = kUnknownType; },
                          "77 is unknown"};
@@ -117,7 +118,7 @@ inline Wrong null_send(const char* words) {
 inline Wrong null_recv(const char* words) {
   return {[](Arguments& a) { a.recv = nullptr; }, words};
 }
-// One element away from the in-place call, or from none.
+// The buffers or blocks overlap by all but one element.
 inline const Wrong kOverlap{[](Arguments& a) { a.recv = a.from + 1; }, "overlaps"};
 inline const Wrong kInside{[](Arguments& a) { a.send = a.to + 1; }, "overlaps"};
 inline const Wrong kBlocksMeet{[](Arguments& a) { a.other_at[1] = 1; }, "overlaps recvBuf, block"};
@@ -344,7 +345,7 @@ inline std::vector<Refusals> messages() {
         {[](A& a) { a.items[0].remoteRank = 1; }, "of rank 1 to itself"},
         {[](A& a) { a.items[1].buf = a.from + 1; }, "overlaps the send of item 0"},
         kStream}},
-      // In a group, whose other call is not run.
+      // The wrong call is in a group, whose other call does not run.
       {"HcclRecv",
        "a batch of 2 sends and receives",
        [](A& a) {

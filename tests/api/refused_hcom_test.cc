@@ -1,5 +1,5 @@
-// As refused_test.cc, for operations on groups by name: a process has one world, so the two ranks
-// are processes, forked from a test that never calls the library itself.
+// The same as refused_test.cc for operations on groups by name. A process has one world, so the two
+// ranks are processes, forked from a test that never calls the library itself.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -106,7 +106,7 @@ std::vector<Refusals> functions() {
   };
 }
 
-// In a group of its own.
+// Makes the two calls in a new group.
 void expect_known(int rank, const Refusals& function, const Wrong& wrong,
                   const std::string& group) {
   SCOPED_TRACE(std::string(function.name) + ": " + wrong.words);
@@ -116,7 +116,7 @@ void expect_known(int rank, const Refusals& function, const Wrong& wrong,
   arguments.group = group.c_str();
   if (rank == 1) {
     expect_refused(function, wrong, arguments);
-    // The other rank gets the error, and so does this one.
+    // Both ranks get the error.
     HcclComm comm = nullptr;
     OK(HcomGetCommHandleByGroup(group.c_str(), &comm));
     HcclResult error = HCCL_SUCCESS;
@@ -132,7 +132,7 @@ void expect_known(int rank, const Refusals& function, const Wrong& wrong,
   OK(HcomDestroyGroup(group.c_str()));
 }
 
-// Rank 1 asks for a group wrongly; rank 0 waits for it in the right call.
+// Rank 1 asks for a group with a wrong argument; rank 0 waits for rank 1 in the right call.
 struct WrongGroup {
   std::uint32_t number, first, second;
   const char* words;
@@ -179,7 +179,7 @@ void rank_of_two(int rank, int from, int to) {
   for (const Refusals& function : all) {
     for (const Wrong& wrong : function.wrong) cases.push_back({&function, &wrong});
   }
-  // Both ranks take them in order, so the first that is not done runs on both.
+  // Both ranks run the cases in order, so both run the first case that is not done.
   std::atomic<std::size_t> next = 0;
   on_threads(kAtOnce, [&](int) {
     for (std::size_t i = next++; i < cases.size(); i = next++) {
@@ -204,7 +204,7 @@ TEST(RefusedHcom, TheOtherHearsOfItWithinASecond) {
   for (int rank = 0; rank < 2; ++rank) {
     children.push_back(::fork());
     if (children.back() == 0) {
-      ::setenv("HCCL_EXEC_TIMEOUT", "20", 1);  // rather than for ever
+      ::setenv("HCCL_EXEC_TIMEOUT", "20", 1);  // ends a rank that hangs
       rank_of_two(rank, ends[0], ends[1]);
       std::exit(::testing::Test::HasFailure() ? 1 : 0);
     }

@@ -1,5 +1,5 @@
-// A call that is refused on one rank: the ranks that wait for it get an error with both calls,
-// instead of waiting until their time is up. By whatever transport HCCL_TRANSPORT says.
+// If a call is refused on one rank, the ranks that wait for that rank get an error with both calls,
+// instead of waiting until their time is up. HCCL_TRANSPORT chooses the transport.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -31,20 +31,20 @@ HcclResult sum(float* data, std::uint64_t count, HcclComm comm) {
   return HcclAllReduce(data, data, count, kFloat, HCCL_REDUCE_SUM, comm, nullptr);
 }
 
-// Rank 1 makes only the wrong call; rank 0 makes the right one, and gets the error of the wrong
-// one.
+// Rank 1 makes only the wrong call; rank 0 makes the right call, and gets the error of rank 1's
+// call.
 void expect_known(const Refusals& function, const Wrong& wrong) {
   SCOPED_TRACE(std::string(function.name) + ": " + wrong.words);
   ApiWorld world(2);
   std::barrier together(2);
   world.on_all([&](int rank) {
     Arguments arguments(world.comm(rank), rank);
-    EXPECT_EQ(HcclCommSetTimeout(world.comm(rank), 20'000), HCCL_SUCCESS);  // rather than for ever
+    EXPECT_EQ(HcclCommSetTimeout(world.comm(rank), 20'000), HCCL_SUCCESS);  // if a rank hangs
     together.arrive_and_wait();
     if (rank == 1) {
       expect_refused(function, wrong, arguments);
       together.arrive_and_wait();
-      float mine = 1;  // too late
+      float mine = 1;  // this right call comes too late
       EXPECT_EQ(sum(&mine, 1, world.comm(1)), HCCL_E_PARA) << HcclGetLastErrorText();
       return;
     }
@@ -53,7 +53,7 @@ void expect_known(const Refusals& function, const Wrong& wrong) {
   });
 }
 
-// The time passes in waits, so many at once cost no more.
+// The cases mostly wait, so running many at once costs no more time.
 void expect_all_told(const std::vector<Refusals>& functions) {
   std::vector<std::function<void()>> cases;
   for (const Refusals& function : functions) {
@@ -88,7 +88,7 @@ TEST(Refused, TagsThatDiffer) {
 TEST(Refused, TheOtherHearsOfEveryCollectiveWithinASecond) { expect_all_told(collectives()); }
 TEST(Refused, TheOtherHearsOfEveryMessageWithinASecond) { expect_all_told(messages()); }
 
-// A sub-communicator of both ranks, and rank 1's mistake when it asks for one.
+// Arguments for a sub-communicator of both ranks; rank 1 makes one of them wrong.
 struct GroupArguments {
   HcclComm comm;
   std::uint32_t number = 2, ids[2] = {0, 1}, mine;
@@ -160,7 +160,7 @@ TEST(RefusedGroup, HurtsNobodyIfAllMakeTheSameMistake) {
       GroupArguments bad(world.comm(rank), rank, ++id);
       wrong.change(bad);
       EXPECT_NE(bad.call(), HCCL_SUCCESS);
-      // One rank takes its time before the right call, once.
+      // Once, rank 1 makes the right call late.
       if (rank == 1 && id == 1) std::this_thread::sleep_for(milliseconds(1800));
       GroupArguments right(world.comm(rank), rank, id);
       EXPECT_EQ(right.call(), HCCL_SUCCESS) << HcclGetLastErrorText();
@@ -171,7 +171,7 @@ TEST(RefusedGroup, HurtsNobodyIfAllMakeTheSameMistake) {
   world.expect_usable();
 }
 
-// The rest waits in an allreduce; rank 1 comes last.
+// The other ranks wait in an allreduce before rank 1 makes its wrong call.
 TEST(Refused, IsToldAlsoWhereTheOthersWaitAlready) {
   ApiWorld world(3);
   world.on_all([&](int rank) {
@@ -193,7 +193,7 @@ TEST(RefusedByAll, HurtsNobody) {
   ApiWorld world(3);
   world.on_all([&](int rank) {
     for (int i = 0; i < 3; ++i) EXPECT_EQ(sum(nullptr, 4, world.comm(rank)), HCCL_E_PTR);
-    // One rank takes its time before the right call.
+    // Rank 2 makes the right call late.
     if (rank == 2) std::this_thread::sleep_for(milliseconds(1800));
     float mine = 1;
     EXPECT_EQ(sum(&mine, 1, world.comm(rank)), HCCL_SUCCESS) << HcclGetLastErrorText();
@@ -207,7 +207,7 @@ TEST(RefusedByBothEnds, HurtsNeither) {
   world.on_all([&](int rank) {
     HcclComm comm = world.comm(rank);
     float mine = 7;
-    // Once the sender takes its time before the right call, then the receiver.
+    // First the sender makes the right call late, then the receiver.
     for (const int sender : {0, 1}) {
       const bool sends = rank == sender;
       const auto message = [&](float* data) {
@@ -223,7 +223,7 @@ TEST(RefusedByBothEnds, HurtsNeither) {
   world.expect_usable();
 }
 
-// Messages have an order of their own.
+// Messages and collectives are ordered separately.
 TEST(RefusedMessage, IsNoRefusedCollective) {
   ApiWorld world(2);
   world.on_all([&](int rank) {

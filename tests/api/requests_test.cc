@@ -1,4 +1,4 @@
-// Calls that are submitted, through C: order, threads, callbacks that wait, failures, ends.
+// Submitted calls through C: order, threads, callbacks that wait, failures, ends.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -120,7 +120,7 @@ TEST(Requests, ACallerThatWaitsRunsItItselfUnlessAnotherOneIsBefore) {
   ASSERT_EQ(submit(comm, wait, {}, &first), HCCL_SUCCESS);
   ASSERT_EQ(submit(comm, note, done, &request, true), HCCL_SUCCESS);
   EXPECT_NE(request, nullptr);
-  EXPECT_EQ(ran, me);  // still that of before
+  EXPECT_EQ(ran, me);  // the new request has not run
   EXPECT_EQ(HcclRequestWait(request, 20, nullptr), HCCL_E_TIMEOUT);
   bool is_done = true;
   EXPECT_EQ(HcclRequestTest(request, &is_done), HCCL_SUCCESS);
@@ -164,7 +164,7 @@ TEST(Requests, CallbacksWaitForOthersAndSubmitMore) {
     const auto first = [&](HcclResult) {
       order.emplace_back("first");
       expect_ends(requests[2]);
-      EXPECT_EQ(values[1], 4);  // run by now, and told later
+      EXPECT_EQ(values[1], 4);  // this call has run, but its callback comes later
       EXPECT_EQ(values[2], 6);
       HcclRequest more = nullptr;
       EXPECT_EQ(submit(
@@ -172,7 +172,7 @@ TEST(Requests, CallbacksWaitForOthersAndSubmitMore) {
                 HCCL_SUCCESS);
       expect_ends(more);
       EXPECT_EQ(values[3], 8);
-      EXPECT_EQ(HcclRequestWait(requests[0], 0, nullptr), HCCL_E_PARA);  // itself
+      EXPECT_EQ(HcclRequestWait(requests[0], 0, nullptr), HCCL_E_PARA);  // its own request
       order.emplace_back("first ends");
     };
     std::promise<void> go;
@@ -195,7 +195,8 @@ TEST(Requests, CallbacksWaitForOthersAndSubmitMore) {
 }
 
 TEST(Requests, CallsOfCallbacksComeWhereTheRequestWasMarked) {
-  // Rank 1 marks, and submits more, before the callback runs; rank 0 has run it by then.
+  // The callback's call takes the marked place: on rank 1 the callback submits it after `behind`,
+  // on rank 0 the thread submits it before `behind`.
   ApiWorld world(2);
   world.on_all([&](int rank) {
     const HcclComm comm = world.comm(rank);
@@ -214,7 +215,7 @@ TEST(Requests, CallsOfCallbacksComeWhereTheRequestWasMarked) {
     };
     ASSERT_EQ(submit(comm, hold, done, &request), HCCL_SUCCESS);
     EXPECT_EQ(HcclRequestMark(request), HCCL_SUCCESS);
-    EXPECT_EQ(HcclRequestMark(request), HCCL_SUCCESS);  // the first one counts
+    EXPECT_EQ(HcclRequestMark(request), HCCL_SUCCESS);  // only the first mark counts
     if (rank == 0) {
       expect_ends(request);
       submit_inner();

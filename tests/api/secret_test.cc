@@ -1,4 +1,4 @@
-// The processes that may take a rank of a job that only a rank table names.
+// Which processes may take a rank of a job that only a rank table defines.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -61,7 +61,7 @@ int take_part(const std::string& path, std::uint32_t rank) {
   return value == 3 ? 0 : 4;
 }
 
-// Another user that can read the table joins with all that this user can know: 0 if refused.
+// Joins as another user, with all that this user can learn from the table; returns 0 if refused.
 int intrude(const std::string& table, std::uint16_t port) {
   if (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) return 1;
   const auto parsed = join::parse_rank_table(table);

@@ -1,6 +1,6 @@
 // HcclCommShrink: a program goes on after ranks have died, wherever they are in the control tree
-// and whenever they die. By whatever transport HCCL_TRANSPORT says; HCCL_TEST_SHRINKS is how often
-// ranks die at random moments.
+// and whenever they die. HCCL_TRANSPORT chooses the transport; HCCL_TEST_SHRINKS is the number of
+// rounds in which ranks die at random moments.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -48,8 +48,8 @@ struct Fate {
   int rank;
 };
 
-/// A rank that works until the test ends the deaths, shrinks after each loss, and puts the last set
-/// of ranks on the board, with an error if something is wrong.
+/// Calls until the test is over, and shrinks after each loss. Then puts the last set of ranks on
+/// the board, with an error if something is wrong.
 int survive(Board& board, Fate fate) {
   const auto me = static_cast<std::size_t>(fate.rank);
   const auto end = [&](HcclResult code, const std::string& text) {
@@ -82,7 +82,7 @@ int survive(Board& board, Fate fate) {
     result = HcclCommShrink(comm, nullptr, 0, nullptr, &smaller);
     if (result != HCCL_SUCCESS) return end(result, "shrinking: " + last_error());
     board.later[me].at_ns = std::max(board.later[me].at_ns, now_ns() - began);
-    // The parent is left at once: the smaller one does not need it.
+    // Destroys the larger communicator at once: the smaller one does not need it.
     if (HcclCommDestroy(comm) != HCCL_SUCCESS) return end(HCCL_E_INTERNAL, last_error());
     comm = smaller;
   }
@@ -102,7 +102,7 @@ class Loss {
     processes_.kill(rank);
     alive_ &= ~(std::uint64_t{1} << rank);
   }
-  /// All that live meet in one communicator, and nobody else.
+  /// All living ranks, and no others, meet in one communicator.
   void expect_together() {
     const auto together = [&] {
       for (int r = 0; r < size_; ++r) {
@@ -149,7 +149,7 @@ class Loss {
 TEST(Shrink, GoesOnWithoutTheRootARelayOrALeaf) {
   for (const int victim : {0, 1, 11}) {
     SCOPED_TRACE("victim " + std::to_string(victim));
-    Loss loss(12);  // more than one node's children, so that there are relays
+    Loss loss(12);  // more ranks than one node has children, so that there are relays
     loss.kill(victim);
     loss.expect_together();
     loss.expect_end();
@@ -178,7 +178,7 @@ TEST(Shrink, GoesOnWheneverRanksDie) {
       do victim = static_cast<int>(random() % static_cast<unsigned>(size));
       while (!loss.lives(victim));
       loss.kill(victim);
-      // Sometimes the others are still in the call, or in the first operation after it.
+      // Sometimes the other ranks are still in HcclCommShrink, or in the first operation after it.
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 30000));
     }
     loss.expect_together();
@@ -261,7 +261,7 @@ TEST(Shrink, LeavesOutRanksThatLive) {
     const HcclComm smaller = shrink(world.comm(rank), {1});
     expect_ranks(smaller, rank, {0, 2, 3});
     if (rank != 0) {
-      const HcclComm least = shrink(smaller, {0});  // a rank of the smaller one
+      const HcclComm least = shrink(smaller, {0});  // rank 0 of the smaller communicator
       expect_ranks(least, rank, {2, 3});
       destroy(least);
     }

@@ -1,7 +1,6 @@
-// A storm of signals whose handler does not ask that system calls go on (no SA_RESTART): ten
-// thousand a second to each rank, from before it joins until it has left. Nothing is different, and
-// no handler runs on a thread of the library. By whatever transport HCCL_TRANSPORT says. Ranks are
-// processes.
+// Each rank, a process, gets ten thousand signals a second, from before it joins until it has left.
+// The handler lacks SA_RESTART, so signals interrupt system calls. Operations still succeed, and no
+// handler runs on a thread of the library. HCCL_TRANSPORT chooses the transport.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -36,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kSize = 3;
 constexpr std::chrono::microseconds kBetween{100};
-constexpr std::chrono::milliseconds kLong{1500};  // of collectives
+constexpr std::chrono::milliseconds kLong{1500};  // collectives run for this long
 constexpr std::uint64_t kCount = 30'000;
 
 std::atomic<std::uint64_t> caught = 0;
@@ -62,7 +61,7 @@ struct Board {
 #define DO(call) \
   if ((call) != HCCL_SUCCESS) return std::string(#call ": ") + HcclGetLastErrorText()
 
-/// To the process, and to each of its threads in turn, those of the library, too.
+/// Sends signals to the process, and to each of its threads in turn, including the library's.
 class Storm {
  public:
   Storm() {
@@ -74,7 +73,7 @@ class Storm {
         for (const auto& each : std::filesystem::directory_iterator("/proc/self/task")) {
           const pid_t thread = std::stoi(each.path().filename().string());
           if (thread == ::gettid()) continue;
-          ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR1);  // it may have ended
+          ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR1);  // the thread may have ended
           ::kill(::getpid(), SIGUSR1);
           std::this_thread::sleep_for(kBetween);
         }
@@ -86,7 +85,7 @@ class Storm {
   std::jthread thread_;
 };
 
-/// An allreduce in the stream and a message around the ring; "" or the error.
+/// Runs an allreduce in the stream and a message around the ring; returns "" or the error.
 std::string operate(HcclComm comm, std::uint32_t rank, std::uint64_t seed, aclrtStream stream) {
   const std::uint64_t count = 1 + seed * 7919 % kCount;
   const auto base = static_cast<std::int32_t>(seed % 1000);
@@ -201,7 +200,7 @@ std::string join_two(std::uint32_t rank) {
   return {};
 }
 
-/// SIGALRM while the calling thread waits.
+/// Sends SIGALRM while the calling thread waits.
 void signal_soon(void (*handler)(int)) {
   ::signal(SIGALRM, handler);
   const itimerval in_a_moment{{0, 0}, {0, 300'000}};
@@ -261,8 +260,9 @@ HcclResult submitted(void* ran) {
   return sum_of_two(handler_comm, &sum);
 }
 
-/// The same with calls that are submitted. Two come behind the call that was left: another thread
-/// waits for one, nobody for the other. Both end soon after the communicator does, and never run.
+/// The same with submitted calls. Two more are queued behind the call that was left: another thread
+/// waits for one of them, no thread for the other. Both fail soon after the communicator has ended,
+/// and never run.
 std::string leave_a_submitted_call(std::uint32_t rank, HcclCall call) {
   std::string wrong = join_two(rank);
   if (!wrong.empty()) return wrong;

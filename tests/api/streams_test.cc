@@ -51,7 +51,7 @@ TEST(Streams, AnOperatorReturnsAtOnceAndRunsWhenItsPeersHaveCome) {
   Stream first, second;
   std::int32_t a = 1, b = 2, x = 0, y = 0;
   ASSERT_EQ(sum(&a, &x, world.comm(0), first), HCCL_SUCCESS);
-  // It cannot be done, so it is not.
+  // The operator cannot run before rank 1 calls.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(first.finished());
   EXPECT_EQ(x, 0);
@@ -113,7 +113,7 @@ TEST(Streams, OneCommunicatorOnSeveralStreamsKeepsTheOrderOfItsCalls) {
     for (int rank = 0; rank < 2; ++rank) {
       std::int32_t& value = values[rank][index(i)];
       value = i * (rank + 1);
-      // Another stream on each rank, in another turn.
+      // The two ranks use their streams in different orders.
       const Stream& stream = streams[rank][(i * (rank + 1)) % 3];
       ASSERT_EQ(sum(&value, &value, world.comm(rank), stream), 0);
     }
@@ -142,7 +142,7 @@ TEST(Streams, ACallWithoutAStreamRunsAfterThoseBeforeIt) {
   });
 }
 
-// The other rank makes no such call.
+// Rank 1 makes no such call.
 TEST(Streams, AnEmptyBatchMeetsNobody) {
   ApiWorld world(2);
   Stream stream;

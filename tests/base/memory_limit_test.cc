@@ -91,7 +91,7 @@ TEST_F(MemoryLimit, OfVersionTwoIsReadAsWell) {
   EXPECT_NE(left().of.find("/sys/fs/cgroup/unified/job/a"), std::string::npos) << left().of;
 }
 
-// There the mount begins at the container's own cgroup, and only that is to be seen.
+// In a container the mount begins at the container's own cgroup, and no other cgroup is visible.
 TEST_F(MemoryLimit, InAContainerIsThatOfTheMount) {
   machine("/docker/c1");
   write("/proc/self/cgroup", "4:memory:/docker/c1\n0::/\n");

@@ -30,7 +30,7 @@ TEST(Mutex, IsTakenInTheOrderOfLevels) {
   MutexLock one(first);
   MutexLock two(second);
   MutexLock three(last);
-  two.unlock();  // in any order
+  two.unlock();  // locks may be released in any order
   three.unlock();
   two.lock();
   three.lock();

@@ -31,10 +31,10 @@ std::vector<int> signals(const sigset_t& mask) {
 
 const std::vector<int> kFaults{SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS};
 
-// Of those that can be blocked.
+// All signals that can be blocked, except faults.
 std::vector<int> but_faults() {
   std::vector<int> all;
-  for (int each = 1; each < SIGRTMIN - 2; ++each) {  // two are glibc's own
+  for (int each = 1; each < SIGRTMIN - 2; ++each) {  // glibc uses two signals itself
     if (each != SIGKILL && each != SIGSTOP && std::ranges::count(kFaults, each) == 0) {
       all.push_back(each);
     }
@@ -78,7 +78,7 @@ TEST(Thread, RestoresTheProgramsMaskAroundItsFunctions) {
     });
   });
   thread.join();
-  const ProgramMask none;  // this thread is the program's
+  const ProgramMask none;  // ProgramMask changes nothing on a thread of the program
   EXPECT_EQ(signals(mask_here()), programs);
   EXPECT_EQ(inside, programs);
   EXPECT_EQ(after, but_faults());
@@ -98,7 +98,7 @@ TEST(Thread, ThatCannotBeStartedSaysWhichAndWhatToDo) {
   ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
   ASSERT_EQ(pthread_attr_init(&huge), 0);
   ASSERT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 50), 0);
-  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);  // there is no room for such a stack
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);  // no address space has room for such a stack
   Status why;
   try {
     const Thread thread("hccl-test", [] {});

@@ -1,5 +1,5 @@
-// TLS between two ends of a test's own wire: the results at both ends with the same key, with
-// another one, or when an attacker on the way changes, repeats or cuts bytes.
+// TLS between two ends of a wire that the test controls: the results at both ends if their keys are
+// equal, if they differ, and if an attacker changes, repeats or cuts bytes on the way.
 #include "hccl/base/tls.h"
 
 #include <fcntl.h>
@@ -57,7 +57,7 @@ void put(int fd, std::string_view bytes) {
             static_cast<ssize_t>(bytes.size()));
 }
 
-// One end, and the wire's end of its connection.
+// One end of the stream, and the socket by which the wire reaches it.
 struct End {
   End(Side side, const TlsKey& key, std::shared_ptr<const TlsContext> with = context())
       : sockets(connection()),
@@ -206,7 +206,7 @@ TEST(Tls, StrangersAreRefusedAndMakeNobodyKeepMuch) {
   }
 }
 
-// Whoever has no key may still have a certificate.
+// A peer without the key may still have a certificate.
 TEST(Tls, CertificateIsNoProof) {
   std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
   std::unique_ptr<X509, decltype(&X509_free)> certificate(X509_new(), X509_free);
@@ -249,7 +249,7 @@ TEST(Tls, EveryFlippedByteOfAHandshakeEndsIt) {
     const bool refused = !pair.clients.ok() || !pair.servers.ok() || !read(pair.client.stream).ok();
     if (!refused && pair.finished()) ++harmless;
   }
-  // The minor version in the header of the two records in clear means nothing (RFC 8446, 5.1).
+  // The minor version in the headers of the two unencrypted records has no meaning (RFC 8446, 5.1).
   EXPECT_EQ(harmless, 2) << "of " << clean.seen.size();
 }
 
@@ -265,7 +265,8 @@ TEST(Tls, FlippedByteEndsTheStreamOnBothEnds) {
       if (up) bytes[at] ^= 1;
       return bytes;
     });
-    // A length that was made longer waits for bytes that belong to nothing.
+    // If the flipped bit makes the record longer, the server waits for more bytes: these are
+    // enough.
     EXPECT_TRUE(pair.client.stream.write(pattern(1000)).ok());
     pair.carry();
     EXPECT_EQ(read(pair.server.stream).value(), "a true record");
@@ -373,7 +374,7 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// Blocking, from two threads; prints the rate of a core.
+// Sends with blocking calls from two threads; prints the rate of a core.
 TEST(Tls, CarriesBulkData) {
   Ends ends(context());
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));

@@ -1,4 +1,4 @@
-// The one wait: its end, its error, and its wake-up.
+// The library's wait loop: its end, its error, and its wake-up.
 #include "hccl/base/waiter.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(Waiter, NapsUntilItsEndOrTheDeadline) {
   const auto begin = Deadline::Clock::now();
   nap(milliseconds(20), Deadline::never());
   EXPECT_GE(Deadline::Clock::now() - begin, milliseconds(20));
-  nap(std::chrono::hours(1), Deadline::after(milliseconds(20)));  // or ctest ends the test
+  nap(std::chrono::hours(1), Deadline::after(milliseconds(20)));  // else ctest ends it
 }
 
 // Two threads answer each other. A lost wake-up would cost a nap of a minute.

@@ -66,7 +66,7 @@ TEST(WorkQueueTest, CallbacksWaitForOtherWorkAndSubmitAtTheMark) {
   awaited = queue.submit(note(order, 2), [&](const Status&) { order.push_back(-2); });
   first->mark();
   const auto last = queue.submit(note(order, 6));
-  first->mark();  // the first one counts
+  first->mark();  // only the first mark counts
   const auto given_up = queue.reserve();
   queue.cancel(given_up);
   go.set_value();
@@ -145,7 +145,8 @@ TEST(WorkQueueTest, AWaitBehindAnOperationThatNeverEndsIsGivenUp) {
   EXPECT_FALSE(ran);
 }
 
-// A submitted call may run for long, if no operation in it does.
+// A submitted call may run for long; a wait is given up only if an operation in the call never
+// ends.
 TEST(WorkQueueTest, AWaitBehindACallWhoseOperationNeverEndsIsGivenUp) {
   WorkQueue operations("test");
   auto limit = bound(std::chrono::milliseconds(20));
@@ -162,7 +163,7 @@ TEST(WorkQueueTest, AWaitBehindACallWhoseOperationNeverEndsIsGivenUp) {
     return waited.code();
   };
   const auto patient = submit();
-  EXPECT_EQ(wait(patient, std::chrono::milliseconds(300)), Code::kTimeout);  // its own
+  EXPECT_EQ(wait(patient, std::chrono::milliseconds(300)), Code::kTimeout);  // of this wait
   EXPECT_FALSE(patient->done());
   const WorkQueue::Turn operation(operations);
   for (const auto& each : {patient, submit()}) {
@@ -177,7 +178,7 @@ TEST(WorkQueueTest, AWaitBehindACallWhoseOperationNeverEndsIsGivenUp) {
   calls->end(true);
 }
 
-// The worker gives work up that no other thread waits for, in its order.
+// The worker gives up, in order, the work that no other thread waits for.
 TEST(WorkQueueTest, WorkThatNobodyWaitsForIsGivenUp) {
   const auto queue = std::make_shared<WorkQueue>("test", bound(std::chrono::milliseconds(20)));
   std::promise<void> both;

@@ -8,11 +8,11 @@
 
 namespace hccl::control {
 
-inline constexpr seconds kPatience{4};          // of gatherings
-inline constexpr seconds kOutlastsSilence{13};  // of a member that learns of silent members
+inline constexpr seconds kPatience{4};          // a gathering's time limit
+inline constexpr seconds kOutlastsSilence{13};  // until silent members are known
 inline constexpr seconds kWordsGoUp{2};         // a relay waits this long for members below it
 
-/// How often each event happened, so that the simulation does not grow empty; and the longest times
+/// How often each event happened, so that a test can require each event; and the longest times
 /// after the last fault, by kind of world and of event.
 struct Counts {
   std::map<std::string, std::uint64_t> events;
@@ -21,7 +21,7 @@ struct Counts {
 
 inline Uuid nth_scope(std::uint32_t number) { return {static_cast<std::uint8_t>(1 + number), 9}; }
 
-/// A group whose ranks go on without those that are gone is lenient.
+/// In a lenient group, ranks go on without the ranks that are gone.
 class GatheringOracle : public World {
  public:
   GatheringOracle(std::uint64_t seed, bool trace, Counts& counts)
@@ -33,7 +33,7 @@ class GatheringOracle : public World {
     nanoseconds said{}, patience{};
     RankSet members;
     bool answered = false;
-    std::optional<RankSet> survivors{};  // of a lenient gathering that is whole
+    std::optional<RankSet> survivors{};  // set when a lenient gathering is complete
   };
 
   void gather(std::uint32_t group, std::uint32_t rank, std::uint64_t number) {
@@ -57,7 +57,7 @@ class GatheringOracle : public World {
       take(node, relay(node).gather(key, part, time()));
     });
   }
-  /// Something has happened after which the tree may need repair_ to be right again.
+  /// A fault has happened; the tree may need the time repair_ to recover.
   void fault(const std::string& what) {
     ++counts_.events[what];
     faults_.push_back(now_);
@@ -128,10 +128,10 @@ class GatheringOracle : public World {
           "survivors hear that a rank is late which is gone");
     }
   }
-  /// The rank's gathering was whole, and this is the number of the next one.
+  /// Called when the rank's gathering is complete; `number` is that of its next gathering.
   virtual void went_on(std::uint32_t group, std::uint32_t rank, std::uint64_t number) = 0;
 
-  /// The life of the rank's process, which the rank may have ended earlier.
+  /// The life of the rank's process, shortened if the rank ended earlier.
   Life life_of(std::uint32_t rank) const {
     Life life = lives_[roster_->node_of[rank]];
     const auto its = lone_.find(rank);
@@ -142,11 +142,11 @@ class GatheringOracle : public World {
     if (leaves) life.left = std::min(life.left, when);
     return life;
   }
-  /// Whether the rank has not left, nor ended before its process.
+  /// Whether the rank still takes part: its process does not leave, and it has not ended alone.
   bool speaks(std::uint32_t rank) const {
     return lives_[roster_->node_of[rank]].leaves == kNever && lone_.count(rank) == 0;
   }
-  /// The latest time at which all know the statements of that time; kNever if stopped nodes may
+  /// The latest time at which all nodes know what was said at `since`; kNever if stopped nodes may
   /// delay it.
   nanoseconds settled(nanoseconds since) const {
     const auto stopped = [](const Life& life) { return !life.stops.empty(); };
@@ -156,11 +156,11 @@ class GatheringOracle : public World {
     }
     return since + repair_;
   }
-  /// Whether the node may count as dead though it runs.
+  /// Whether other nodes may take the node for dead though it runs.
   bool out_of_reach(std::uint32_t node) const {
     return (lives_[node].longest_stop() > kPeerTimeout && !all_stop_) || severed_.count(node) != 0;
   }
-  /// Whether the network is cut between the two.
+  /// Whether the network is cut between nodes a and b.
   bool apart(std::uint32_t a, std::uint32_t b) const {
     return severed_.count(a) != severed_.count(b);
   }
@@ -168,7 +168,7 @@ class GatheringOracle : public World {
     return why.message().find("was refused: bad") != std::string::npos;
   }
   nanoseconds last_fault() const { return faults_.empty() ? nanoseconds(0) : faults_.back(); }
-  /// What the node hears now must come in this time after `since` or after the last fault.
+  /// Requires that the node hears `what` at most `most` after `since` or after the last fault.
   void in_time(std::uint32_t node, nanoseconds since, nanoseconds most, const std::string& what,
                nanoseconds heard = kNever) {
     if (heard == kNever) heard = now_;
@@ -182,7 +182,8 @@ class GatheringOracle : public World {
     require(heard <= due, name(node) + " waits too long for " + what + ": " +
                               std::to_string((heard - since).count() / 1000000) + " ms");
   }
-  /// At the end: of the ranks that a gathering of survivors has answered, all go on, or none.
+  /// Requires that, of the ranks to which a gathering of survivors gave an answer, all go on or
+  /// none.
   void check_agreement(const std::vector<std::uint32_t>& here) const {
     std::map<Gatherings::Key, bool> all;
     for (const auto& [which, call] : calls_) {
@@ -198,14 +199,14 @@ class GatheringOracle : public World {
   }
 
   Counts& counts_;
-  int kind_ = 0;                   // of the world
+  int kind_ = 0;                   // the kind of world
   nanoseconds repair_{};           // how long the tree may need after a fault
-  bool all_stop_ = false;          // at once, so that nobody is out of reach
-  bool hears_of_silence_ = false;  // lenient gatherings wait long enough for that
+  bool all_stop_ = false;          // all stop at once, so that no node is out of reach
+  bool hears_of_silence_ = false;  // lenient gatherings wait until silence is known
   std::vector<RankSet> groups_;
-  std::set<std::uint32_t> lenient_;  // groups
-  std::set<std::uint32_t> shrinks_;  // of these, the survivors alone call again
-  std::set<std::uint32_t> severed_;  // the network kept them from most others for too long
+  std::set<std::uint32_t> lenient_;  // groups that are lenient
+  std::set<std::uint32_t> shrinks_;  // lenient groups in which only the survivors call again
+  std::set<std::uint32_t> severed_;  // nodes that a cut kept from most others for too long
   nanoseconds severed_at_ = kNever;
   struct Lone {
     nanoseconds when{};
@@ -213,12 +214,12 @@ class GatheringOracle : public World {
   };
   std::map<std::uint32_t, Lone> lone_;  // ranks that have ended before their processes
   std::map<std::pair<Gatherings::Key, std::uint32_t>, Call> calls_;
-  // By scope and rank: when it refused calls alone.
+  // By scope and rank: when only this rank refused a call.
   std::map<std::pair<Uuid, std::uint32_t>, std::vector<nanoseconds>> refused_;
 
  private:
-  /// An orphan asks the root and each successor for 1 s if they are stopped or on the other side of
-  /// a cut. repair_ has room for one of them.
+  /// An orphan spends 1 s on the root and on each successor that is stopped or beyond a cut.
+  /// repair_ includes the first such second; this function returns the rest.
   nanoseconds asks_stopped(nanoseconds from, nanoseconds to) const {
     if (severed_at_ <= to) return seconds(severed_.size());
     const auto stopped = std::ranges::count_if(lives_, [&](const Life& life) {
@@ -228,7 +229,7 @@ class GatheringOracle : public World {
     });
     return seconds(std::max<std::int64_t>(0, stopped - 1));
   }
-  /// Since when the node has counted as silent at the latest, for another one; kNever if it cannot.
+  /// The latest time from which `node` takes `other` for silent; kNever if it does not.
   nanoseconds silent_since(std::uint32_t node, std::uint32_t other) const {
     nanoseconds since = apart(node, other) ? severed_at_ : kNever;
     for (const auto& [from, to] : lives_[other].stops) {
@@ -243,13 +244,13 @@ class GatheringOracle : public World {
     const Life life = life_of(rank);
     return life.died != kNever || life.leaves != kNever;
   }
-  /// Whether these may go on without those that are silent.
+  /// Whether the ranks `here` may go on without the ranks `silent`.
   static bool may_go_on(const RankSet& here, const RankSet& silent) {
     if (here.count() != silent.count()) return here.count() > silent.count();
     return silent.empty() || here.lowest() < silent.lowest();
   }
 
-  // Returns the time of the last part.
+  // Checks that all parts are there; returns the time of the last part.
   nanoseconds check_parts(std::uint32_t node, const RankSet& expected,
                           const Gatherings::Answer& answer) {
     require(answer.sum.arrived == expected, "a gathering without all parts");
@@ -263,7 +264,7 @@ class GatheringOracle : public World {
     }
     for (const std::uint32_t one : (expected & roster_->nodes[node].ranks).ranks()) {
       const nanoseconds said = calls_.at({answer.key, one}).said;
-      schedule(2 * reach(), [=, this] {  // the root knows
+      schedule(2 * reach(), [=, this] {  // by then the root knows
         for (const std::uint32_t other : expected.ranks()) {
           met_[{one, other}] = std::max(met_[{one, other}], said);
         }
@@ -275,12 +276,12 @@ class GatheringOracle : public World {
     Call& call = calls_.at({answer.key, rank});
     const RankSet& arrived = answer.sum.arrived;
     require(call.members.contains(arrived), "survivors that are no members");
-    if (lives_[node].leaves != kNever) return;  // the others may have heard of that first
+    if (lives_[node].leaves != kNever) return;  // others may first have heard that the node leaves
     require(arrived.contains(rank), "survivors without one that goes on");
     nanoseconds since = check_parts(node, arrived, answer), most{0};
     const RankSet missing = call.members - arrived;
     RankSet silent;
-    bool forsakes = false;  // members on the other side of a cut
+    bool forsakes = false;  // leaves out members beyond a cut that live
     for (const std::uint32_t each : missing.ranks()) {
       const std::uint32_t its = roster_->node_of[each];
       const Life life = life_of(each);
@@ -291,7 +292,7 @@ class GatheringOracle : public World {
       if (!is_gone(each)) silent |= {each};
       if (silence != kNever) {
         since = std::max(since, silence);
-        most = kPeerTimeout + seconds(5);  // until nobody is in doubt
+        most = kPeerTimeout + seconds(5);  // until no rank is in doubt
       }
       if (is_gone(each)) since = std::max(since, std::min(life.died, life.leaves));
       if (life.leaves != kNever) most = std::max<nanoseconds>(most, Relay::kTogether);
@@ -303,7 +304,7 @@ class GatheringOracle : public World {
     for (const auto& [which, other] : calls_) {
       if (!(which.first == answer.key) || !other.survivors || *other.survivors == arrived) continue;
       const bool missed = severed_at_ <= now_ || lives_[node].longest_stop() > seconds(0);
-      if (missed && lives_[other.node].died != kNever) continue;  // nobody may know
+      if (missed && lives_[other.node].died != kNever) continue;  // all nodes that knew may be dead
       require(!(*other.survivors & arrived).empty(), "two parts go on in one gathering");
       require(out_of_reach(node) || out_of_reach(other.node) || apart(node, other.node),
               "survivors " + arrived.text() + " differ from those of rank " +
@@ -333,7 +334,7 @@ class GatheringOracle : public World {
       const std::uint32_t its = roster_->node_of[culprit];
       require(is_gone(culprit) || out_of_reach(its) || apart(node, its),
               "a reason that names a member that lives");
-      nanoseconds since = own;  // a node that is stopped counts as dead after its silence
+      nanoseconds since = own;  // a stopped node counts as dead after a silence
       for (const auto& [from, to] : lives_[its].stops) {
         if (to - from > kPeerTimeout) since = std::max<nanoseconds>(since, from + kPeerTimeout);
       }
@@ -377,7 +378,7 @@ class GatheringOracle : public World {
     }
     in_time(node, own, mine.patience, "a deadline");
   }
-  // The others may live, and be as many.
+  // The silent members may live, and be as many.
   void check_refused_part(std::uint32_t node, const RankSet& members) {
     ++counts_.events["parts that may not go on"];
     RankSet here, silent;
@@ -392,7 +393,7 @@ class GatheringOracle : public World {
     require(!silent.empty(), "survivors may not go on, though nobody is silent");
     require(here.empty() || !may_go_on(here, silent), "the larger part may not go on");
   }
-  // An awaited rank has refused a call since it and one that has come last met.
+  // Requires that an awaited rank refused a call after it last met one of the ranks that have come.
   void check_refusal(std::uint32_t node, nanoseconds own, const Gatherings::Answer& answer) {
     ++counts_.events["gatherings that a refused call ends"];
     const auto culprit = static_cast<std::uint32_t>(answer.why.culprit());
@@ -405,7 +406,8 @@ class GatheringOracle : public World {
     require(!lenient || std::min(life.died, life.left) > first - repair_ - 2 * reach(),
             "survivors wait for a rank that is gone, and has refused a call");
     const RankSet came = answer.sum.arrived;
-    // Ranks that have met the culprit since, in another group, wait until one comes that has not.
+    // A rank that has since met the culprit in another group keeps waiting, until a rank comes that
+    // has not.
     nanoseconds counts = kNever;
     for (const std::uint32_t each : came.ranks()) {
       const nanoseconds said = calls_.at({answer.key, each}).said, met = met_[{culprit, each}];
@@ -422,10 +424,10 @@ class GatheringOracle : public World {
 
   std::vector<nanoseconds> faults_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, RankSet> smaller_;  // lists by group and rank
-  std::map<std::uint32_t, std::set<bool>> alone_;  // sides of a cut that go on, by group
-  // By ranks: when the first last called for a group with the second, and got it.
+  std::map<std::uint32_t, std::set<bool>> alone_;  // by group: the sides of a cut that go on
+  // By pair of ranks: the first one's last successful call for a group with the second one.
   std::map<std::pair<std::uint32_t, std::uint32_t>, nanoseconds> met_;
-  std::map<Gatherings::Key, nanoseconds> first_of_;  // when it was first heard of a refused call
+  std::map<Gatherings::Key, nanoseconds> first_of_;  // first news of a refused call
 };
 
 }  // namespace hccl::control

@@ -1,4 +1,4 @@
-// Sums of parts against sums made rank by rank, and their laws, on random parts.
+// Sums of parts, on random parts: compared with sums made rank by rank, and their algebraic laws.
 #include "hccl/control/gathering.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::string bytes_of(const Gathering& sum) {
   return out.take();
 }
 
-// One rank's part; often it agrees with the others. A rank may contradict itself, too.
+// One rank's part, which often agrees with the others' parts. A rank may also contradict itself.
 Gathering random_part(std::mt19937_64& random) {
   const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
   Gathering part;
@@ -42,7 +42,7 @@ Gathering sum_of(std::vector<Gathering> parts) {
   return sum;
 }
 
-// A tree of random shape over the parts; some parts arrive in several of its branches.
+// Sums the parts in a tree of random shape; some parts arrive in several branches.
 Gathering tree_of(std::vector<Gathering> parts, std::mt19937_64& random) {
   for (std::size_t again = random() % 4; again > 0; --again) {
     parts.push_back(parts[random() % parts.size()]);
@@ -70,7 +70,7 @@ TEST(Gathering, TheShapeOfTheTreeDoesNotMatter) {
 TEST(Gathering, IsWhatOneWouldFindBySorting) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 2000; ++round) {
-    std::vector<Gathering> parts;  // one a rank
+    std::vector<Gathering> parts;  // one part for each rank
     for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
       Gathering part = random_part(random);
       while (!part.arrived.contains(rank)) part = random_part(random);
@@ -122,7 +122,7 @@ TEST(Gathering, TheFirstOtherListIsNamed) {
   EXPECT_TRUE(sum.awaited().empty());
 }
 
-// Ranks of one call say the same.
+// Ranks of one call agree on whether they await all.
 TEST(Gathering, AwaitsAllIfAllItsRanksDo) {
   Gathering sum, strict, lenient;
   lenient.flags &= ~kAwaitsAll;

@@ -1,5 +1,5 @@
 // Gatherings of a node and of small trees: which node answers, when a parent gets a sum, and that
-// an answer reaches all members even if the relay that gave it has died.
+// an answer reaches all members even if the relay that gave the answer has died.
 #include "hccl/control/gatherings.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ Gathering part_of(std::uint32_t rank, const RankSet& members, seconds patience =
 const Gatherings::Place kRelay{RankSet::range(0, 4), {}, false};
 const Gatherings::Place kRoot{RankSet::range(0, 9), {}, true};
 
-// Of a gathering that goes on without the members that have died or left.
+// A part of a gathering that goes on without the members that have died or left.
 Gathering survivor(std::uint32_t rank, const RankSet& members, seconds patience = seconds(60)) {
   Gathering part = part_of(rank, members, patience);
   part.flags &= ~kAwaitsAll;
@@ -41,7 +41,8 @@ Gatherings::Place root_without(const RankSet& gone, const RankSet& silent = {}) 
   place.silent = silent;
   return place;
 }
-// The root's answer to `arrived`, which all come, after which `gone` go. Each of `silent` may live.
+// The root's answer when the ranks `arrived` have come and then `gone` have gone, of which `silent`
+// may live.
 Status answer_to(const RankSet& arrived, const RankSet& members, const RankSet& gone,
                  const RankSet& silent) {
   Gatherings root;
@@ -85,7 +86,7 @@ TEST(Gatherings, MembersElsewhereAreTheParentsAffair) {
   EXPECT_EQ(end.answers[0].sum.arrived, (RankSet{1, 2, 7}));
 }
 
-// The node that knew the answer has died, and a later gathering has failed meanwhile.
+// The node that knew the answer has died, and meanwhile a later gathering has failed.
 TEST(Gatherings, ALaterErrorEndsNoEarlierGathering) {
   Gatherings node;
   EXPECT_TRUE(node.answered({{{1}, 2}, part_of(1, {1, 3}), Status(Code::kTimeout, "late")}));
@@ -104,7 +105,7 @@ TEST(Gatherings, ADeadMemberBelowHoldsNobodyUp) {
   EXPECT_EQ(relay.due(place, kStart).parts.size(), 1u);
 }
 
-// From then on the root decides, though the last member comes to the relay.
+// After two seconds the root decides, though the last member comes to the relay.
 TEST(Gatherings, AnOpenerWhoIsAloneGoesToTheRootAfterTwoSeconds) {
   Gatherings relay, root;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
@@ -161,7 +162,7 @@ TEST(Gatherings, TheRootNamesTheAbsentAtTheDeadline) {
   EXPECT_EQ(end.answers[0].why.culprit(), 3);
 }
 
-// Relay 1 answers its children 2 and 3, but dies when only child 2 has heard.
+// Parts that are on their way to a new root may still be in time.
 TEST(Gatherings, NoDeadlineEndsBeforePartsThatAreOnTheirWay) {
   Gatherings root;
   Gatherings::Place place = kRoot;
@@ -208,7 +209,7 @@ TEST(Gatherings, AnAnswerHalfToldReachesAll) {
   EXPECT_EQ(answer->sum.arrived, members);
 }
 
-// A chain of relays would else wait two seconds at each node, and the root would learn too late.
+// Otherwise each relay of a chain would wait two seconds, and the root would learn too late.
 TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
   Gatherings relay;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
@@ -217,7 +218,7 @@ TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
   EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
 }
 
-// The members below the first relay come just before its time is over, so that its part is no word.
+// The members below the first relay come just before its wait is over, so its part is complete.
 TEST(Gatherings, RelaysDoNotWaitOneAfterTheOther) {
   Gatherings low, high;
   EXPECT_FALSE(low.add(kFirst, part_of(0, {0, 1, 2, 7}), kStart));
@@ -300,7 +301,7 @@ TEST(Gatherings, TheDeadlineOfSurvivorsNamesTheLivingOnly) {
   EXPECT_TRUE(has(end.answers[0].why, "come: 5 ")) << end.answers[0].why.message();
 }
 
-// Members that are known to have died or left are in no part.
+// The root counts these parts without members that have died or left.
 TEST(Gatherings, TheLargerPartOfTheSurvivorsGoesOn) {
   const RankSet six = RankSet::range(0, 6);
   const auto ok = [&](const RankSet& here, const RankSet& silent, const RankSet& died = {}) {
@@ -319,7 +320,8 @@ TEST(Gatherings, TheLargerPartOfTheSurvivorsGoesOn) {
   EXPECT_FALSE(ok({5}, {1, 2}, {0, 3, 4}));
 }
 
-// Their parts are in the sum, but they may be on the other side, and go on there.
+// The silent members' parts are in the sum, but these members may be on the other side of a cut and
+// go on there.
 TEST(Gatherings, SilentMembersThatHadArrivedAreNotOnThisSide) {
   const RankSet all = RankSet::range(0, 5), silent{0, 1, 2};
   EXPECT_EQ(answer_to(all, all, silent, silent).code(), Code::kUnavail);
@@ -371,7 +373,7 @@ TEST(Gatherings, RanksInDoubtAreOnTheOtherSideUntilAllIsKnown) {
   EXPECT_EQ(root_of(members).due(place, kStart).answers.size(), 1u) << "nobody is silent";
 }
 
-// It has begun before the cut; the operations that follow name the silent ranks.
+// The gathering began before the cut; the operations that follow name the silent ranks.
 TEST(Gatherings, SilenceEndsNoGatheringThatAwaitsAllAndHasAll) {
   Gatherings root;
   for (const std::uint32_t rank : {1u, 2u, 3u}) {
@@ -382,7 +384,7 @@ TEST(Gatherings, SilenceEndsNoGatheringThatAwaitsAllAndHasAll) {
   EXPECT_TRUE(end.answers[0].why.ok()) << end.answers[0].why.message();
 }
 
-// A member below has moved here, so that the answer from above may have missed it.
+// A member below has moved to this relay, so it may have missed the answer from above.
 TEST(Gatherings, APartThatComesAgainGoesUpAgain) {
   Gatherings relay;
   const RankSet members{1, 7};
@@ -393,7 +395,8 @@ TEST(Gatherings, APartThatComesAgainGoesUpAgain) {
   EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
 }
 
-// A member's relay died with the answer, and the next gathering has failed, because of that death.
+// A member's relay died before it passed the answer on, and that death made the next gathering
+// fail.
 TEST(Gatherings, TheLastSuccessIsKeptBesideTheNextError) {
   Gatherings root;
   const Gatherings::Key next{kFirst.group, kFirst.number + 1};

@@ -1,5 +1,5 @@
 // A rank leaves or dies while another rank of its process stays, in small control trees; the root
-// dies before or after it learns of that. Rank 2n and rank 2n + 1 are on node n.
+// dies before or after it learns of that. Ranks 2n and 2n + 1 are on node n.
 #include <gtest/gtest.h>
 
 #include "tests/control/oracle.h"
@@ -64,7 +64,7 @@ class Pairs : public Oracle {
     return all.empty() ? "" : all.begin()->second.second.message();
   }
   std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
-  /// By which ranks gatherings ended with an error.
+  /// The ranks that gatherings named as culprits when they failed.
   const RankSet& culprits() const { return culprits_; }
 
  private:
@@ -97,7 +97,7 @@ TEST(LoneRanks, TheOthersHearOfItAtOnceAndOfNoNode) {
   }
 }
 
-// The word is on its way to the root, at the root, or on its way to the other nodes.
+// The message is on its way to the root, at the root, or on its way to the other nodes.
 TEST(LoneRanks, ANewRootKnowsOfItWheneverTheOldOneDies) {
   for (const bool leaves : {true, false}) {
     for (int after = -2000; after <= 8000; after += 200) {
@@ -130,7 +130,7 @@ TEST(LoneRanks, ANewRootHearsOfItFromTheProcessItself) {
 
 TEST(LoneRanks, AGatheringThatAwaitsItNamesIt) {
   for (const bool leaves : {true, false}) {
-    for (const int when : {2900, 3100}) {  // before the others come, or after that
+    for (const int when : {2900, 3100}) {  // before the other ranks come, or after that
       Pairs world(4);
       world.gathers(RankSet::range(0, 8) - RankSet{3}, milliseconds(3000));
       world.ends_alone(3, leaves, milliseconds(when));

@@ -76,7 +76,7 @@ TEST(News, OfTwoVerdictsTheEarlierRootsCounts) {
   EXPECT_EQ(news.verdicts.size(), 3u) << "each death is a verdict of its own";
 }
 
-// Each node passes on only the news that it did not have. The flood ends, and all nodes have the
+// Each node passes on only news that are new to the node. The flood ends, and all nodes have the
 // same news.
 TEST(News, FloodATree) {
   std::mt19937_64 random(2);

@@ -1,5 +1,5 @@
-// The words that ranks of a virtual world send and receive, and the rules for these words. The
-// oracle knows all events, and uses no code of the relays.
+// The messages that ranks of a virtual world send and receive, and the rules for these messages.
+// The oracle knows all events, and uses no code of the relays.
 #pragma once
 
 #include <tuple>
@@ -30,7 +30,7 @@ class Oracle : public GatheringOracle {
       take(node, relay(node).report(rank, nth_scope(100 + scope), why, time()));
     });
   }
-  /// The rank waits for another one, in a call that differs from the other ranks' or not.
+  /// The rank waits for another one. Its call may differ from the other ranks' calls.
   void wait(std::uint32_t rank, const Uuid& scope, std::uint8_t call, nanoseconds until) {
     const std::uint32_t node = roster_->node_of[rank];
     if (now_ > until) return;
@@ -45,8 +45,8 @@ class Oracle : public GatheringOracle {
       schedule(kWaitsEach, [=, this] { this->wait(rank, scope, call, until); });
     });
   }
-  /// The rank refuses a call for a group, or in the place in which others wait. `alone`: others do
-  /// not make the same mistake.
+  /// The rank refuses a call for a group, or another call for which others wait. `alone`: no other
+  /// rank makes the same mistake.
   void refuse(std::uint32_t rank, const Uuid& scope, bool alone) {
     const std::uint32_t node = roster_->node_of[rank];
     at(node, [=, this] {
@@ -90,7 +90,7 @@ class Oracle : public GatheringOracle {
       ++counts_.events["verdicts"];
     }
   }
-  /// A rank gets a death before the error that follows from it.
+  /// Requires that a rank gets a death before the error that follows from that death.
   void hear(std::uint32_t node, const Gatherings::Answer& answer) override {
     if (answer.why.message().ends_with(" died or was cut off")) {
       const auto rank = static_cast<std::uint32_t>(answer.why.culprit());
@@ -131,8 +131,8 @@ class Oracle : public GatheringOracle {
 
   struct Heard {
     std::map<std::uint32_t, nanoseconds> gone;                // nodes, and when this was heard
-    std::map<std::uint32_t, nanoseconds> deaths, left_ranks;  // ranks, likewise
-    std::map<Uuid, std::pair<nanoseconds, Status>> failures;  // the first of each communicator
+    std::map<std::uint32_t, nanoseconds> deaths, left_ranks;  // the same for ranks
+    std::map<Uuid, std::pair<nanoseconds, Status>> failures;  // first of each communicator
   };
   struct Reported {
     Uuid scope;
@@ -141,8 +141,8 @@ class Oracle : public GatheringOracle {
     std::string text;
   };
 
-  bool may_miss_leaves_ = false;  // a node that leaves may go before anybody heeds it
-  std::uint32_t awaited_ = 0;     // by all that wait
+  bool may_miss_leaves_ = false;  // a node that leaves may be gone before the others know
+  std::uint32_t awaited_ = 0;     // the rank for which all wait
   std::map<std::uint32_t, Heard> heard_;
 
  private:
@@ -201,8 +201,8 @@ class Oracle : public GatheringOracle {
       in_time(node, when, kReportsMeet, "a verdict", failure->second.first);
     }
   }
-  /// A rank that ended alone is known to have done so, unless its process has left or died before
-  /// the others knew. If it has died, all its ranks that have not left are dead.
+  /// Requires that others know of a rank that ended alone, unless its process left or died before
+  /// they could know. If the process died, all its ranks that have not left are dead.
   void check_alone(std::uint32_t node, std::uint32_t rank, const Lone& alone) {
     const std::uint32_t its = roster_->node_of[rank];
     const Life& life = lives_[its];
@@ -215,7 +215,8 @@ class Oracle : public GatheringOracle {
     in_time(node, alone.when, seconds(0), alone.leaves ? "a rank's leave" : "a rank's death",
             known->second);
   }
-  /// Nodes that still wait for a rank that left, or in a call that differs from others' calls.
+  /// Requires that no node still waits for a rank that left, or in a call that differs from others'
+  /// calls.
   void check_waits(const std::vector<std::uint32_t>& here) {
     const Life life = life_of(awaited_);
     const auto still = [&](const std::map<std::uint32_t, nanoseconds>& waiting, nanoseconds since) {

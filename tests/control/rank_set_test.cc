@@ -61,7 +61,7 @@ TEST(RankSet, DoesWhatASetDoes) {
     for (std::uint32_t rank = 0; rank < 60; ++rank) {
       ASSERT_EQ(x.contains(rank), a.count(rank) == 1) << rank;
     }
-    // Equal sets have equal ranges, however they came about.
+    // Equal sets have equal ranges, whatever operations made them.
     ASSERT_EQ((x - y) | (x & y), x);
     ASSERT_EQ(x == y, a == b);
   }
@@ -99,7 +99,7 @@ TEST(RankSet, BytesHaveOneFormAndLimits) {
   EXPECT_FALSE(read({2, 3, 3}, 8)) << "the range is empty";
   EXPECT_FALSE(read({3, 0, 1, 2}, 8)) << "the last range has no end";
   EXPECT_FALSE(read({0xfffffffe, 0, 1}, 8)) << "the number of ranges is a lie";
-  // Random bytes that are a set are written as the same bytes.
+  // If random bytes are read as a set, that set is written as the same bytes.
   std::mt19937_64 random(3);
   int sets = 0;
   for (int round = 0; round < 100'000; ++round) {

@@ -1,6 +1,6 @@
 // Calls for groups that ranks refuse, on random worlds, against one table of all pairs of ranks.
-// Each rank has a node, which knows the acts and the news of its rank; the root knows the frames
-// that came.
+// Each rank has a node, which knows what its rank did and heard; the root knows the frames that
+// came.
 #include "hccl/control/refusals.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class RefusalWorld {
   void everybody_refuses() {
     for (std::uint32_t rank = 0; rank < kSize; ++rank) refuse(rank);
   }
-  // The next root gets the knowledge of the nodes, in any order.
+  // The next root collects the nodes' knowledge, in any order.
   void change_root() {
     root_ = {};
     for (const Refusals& node : nodes_) {
@@ -90,7 +90,7 @@ class RefusalWorld {
       }
       return end({{}, std::move(sum), *why});
     }
-    if (below(3) == 0) return;  // it fails for another reason, or never ends
+    if (below(3) == 0) return;  // the gathering fails for another reason, or never ends
     ++met;
     for (const std::uint32_t rank : (members - came).ranks()) sum.merge(part_of(rank, members));
     for (const std::uint32_t one : members.ranks()) {
@@ -127,7 +127,7 @@ class RefusalWorld {
   std::vector<Refusals> nodes_;
   Refusals root_;
   std::map<std::uint32_t, std::string> texts_;
-  int ahead_[kSize][kSize] = {};  // refused calls of the first that count against the second
+  int ahead_[kSize][kSize] = {};  // refused calls of one that count for the other
 };
 
 TEST(Refusals, OfGroupsCountSinceTwoRanksHaveLastMetWhateverTheRoot) {
@@ -145,8 +145,7 @@ TEST(Refusals, OfGroupsCountSinceTwoRanksHaveLastMetWhateverTheRoot) {
   EXPECT_GT(forgiven, 1000);
 }
 
-// The parts of the members need not be in one place: without a statement about a rank there is no
-// refusal.
+// The members' parts may not say anything about a rank; then its refusals do not count.
 TEST(Refusals, OnlyAnOldEnoughOneOfAnAwaitedRankIsFound) {
   Refusals root;
   const Time then(milliseconds(100));

@@ -1,5 +1,5 @@
-// Wrong bytes: each frame of a small world also comes cut off, lengthened and flipped, to a copy of
-// the relay to which it goes.
+// Wrong bytes: a copy of the relay also gets each frame of a small world cut off, lengthened and
+// flipped.
 #include <gtest/gtest.h>
 
 #include "tests/control/virtual_world.h"
@@ -108,7 +108,7 @@ TEST(RelayBytes, WrongBytesEndTheLineAndTellNothing) {
         Kind::kEnds, Kind::kRankLeft, Kind::kRankDied, Kind::kLeave}) {
     const int number = static_cast<int>(kind);
     EXPECT_GT(seen[kind], 0) << "no frame of kind " << number;
-    // The rest came on lines whose other end did not know better.
+    // The few other lines stay open where the relay cannot know that bytes are missing.
     EXPECT_GE(closed[kind], seen[kind] * 9 / 10) << "kind " << number << " of " << seen[kind];
   }
 }

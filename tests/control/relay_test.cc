@@ -1,5 +1,6 @@
-// Small control trees in which the time and the place of each fault is chosen, so that one rule of
-// the relays decides which messages ranks get. One rank is on each node, with the same number.
+// Small control trees in which each test chooses the time and the place of each fault, so that one
+// rule of the relays decides which messages ranks get. Each node has one rank, with the same
+// number.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -42,7 +43,7 @@ class SmallTree : public Oracle {
   void leaves(std::uint32_t node, nanoseconds when) {
     schedule(when, [=, this] { fault("leaves"), leave(node); });
   }
-  /// A report on the one communicator of these trees.
+  /// Reports on the only communicator of these trees.
   void reports(std::uint32_t rank, nanoseconds when, Code code = Code::kMemory,
                std::uint32_t culprit = 0) {
     schedule(when - now_, [=, this] { report(rank, 0, code, culprit); });
@@ -55,7 +56,7 @@ class SmallTree : public Oracle {
       schedule(when - now_, [=, this] { gather(0, rank, number); });
     }
   }
-  /// The rank refuses a call for a group or, where ranks wait for it, another call.
+  /// The rank refuses a call for a group or, if not `group`, another call for which ranks wait.
   void refuses(std::uint32_t rank, nanoseconds when, bool group = true) {
     awaited_ = rank;
     schedule(when, [=, this] { refuse(rank, group ? kEverything : kWaits, true); });
@@ -82,7 +83,7 @@ class SmallTree : public Oracle {
     const auto& all = heard_.at(node).failures;
     return all.empty() ? "" : all.begin()->second.second.message();
   }
-  /// The nodes of whose end the node has heard.
+  /// The nodes that, as `node` knows, have ended.
   std::set<std::uint32_t> gone(std::uint32_t node) const {
     std::set<std::uint32_t> all;
     for (const auto& [which, when] : heard_.at(node).gone) all.insert(which);
@@ -93,12 +94,12 @@ class SmallTree : public Oracle {
   /// The ranks that log the late ranks.
   RankSet loggers() const { return loggers_; }
   RankSet late() const { return late_; }
-  /// The ranks that did not come to a gathering by its deadline, as some rank has heard.
+  /// The ranks that were absent at a gathering's deadline, as some rank has heard.
   RankSet absent() const { return absent_; }
   Root root(std::uint32_t node) const { return relay(node).root(); }
-  /// Gatherings that some rank has heard to be whole.
+  /// The number of gatherings that some rank knows to be complete.
   std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
-  /// Gatherings that a refused call ends, as some rank knows.
+  /// The number of gatherings that, as some rank knows, failed because of a refused call.
   std::uint64_t refused() const { return counts_.events["gatherings that a refused call ends"]; }
 
  private:
@@ -129,7 +130,7 @@ class SmallTree : public Oracle {
   std::multiset<std::uint32_t> summoned_;
 };
 
-/// Nodes 0, 1 and 2 die when 5 and 6 have news that 3 and 4 lack, since 1 is stopped.
+/// Nodes 0, 1 and 2 die when nodes 5 and 6 have news that 3 and 4 lack, because node 1 is stopped.
 void half_told(SmallTree& tree) {
   tree.stops(1, milliseconds(3050), kNever);
   for (const std::uint32_t node : {0U, 1U, 2U}) tree.dies(node, milliseconds(3300));
@@ -178,7 +179,7 @@ TEST(Relay, ASilentNodeIsDeadTwoBeatsLater) {
   tree.ends();
 }
 
-// As when the machine sleeps.
+// No node runs for a while, as when the machine sleeps.
 TEST(Relay, TimeInWhichNoNodeRanIsNobodysSilence) {
   SmallTree tree(7, 2);
   for (std::uint32_t node = 0; node < 7; ++node) {
@@ -188,7 +189,7 @@ TEST(Relay, TimeInWhichNoNodeRanIsNobodysSilence) {
   for (std::uint32_t node = 0; node < 7; ++node) EXPECT_TRUE(tree.gone(node).empty());
 }
 
-// It runs for a moment only, and acknowledges the frames that have come.
+// The starved node runs only for moments, and acknowledges the frames that have come.
 TEST(Relay, AStarvedNodeKeepsItsChildren) {
   SmallTree tree(3, 1);
   tree.stops(0, milliseconds(3050), milliseconds(150));
@@ -245,7 +246,8 @@ TEST(Relay, AnAnswerThatIsHalfToldReachesAll) {
   EXPECT_EQ(tree.whole(), 4U);
 }
 
-// Only node 1 gets the verdict of node 0, and it is stopped. So node 2 becomes a root that decides.
+// Only node 1 gets the verdict of node 0, and node 1 is stopped. So node 2 becomes a root that
+// decides.
 TEST(Relay, AStoppedNodeDoesNotTellAPastRootsNews) {
   for (const bool dies : {true, false}) {
     SmallTree tree(4, 1);
@@ -291,8 +293,8 @@ TEST(Relay, ARootThatLeavesTellsANodeThatStays) {
   }
 }
 
-// Node 3 answers the gathering of 3 and 8. Node 5 dies before it passes the answer on. Rank 1 has
-// the answer and has called again; that call has failed before rank 2 runs again.
+// Rank 1 has the answer and has called again; node 1 dies before rank 2 runs again, and that call
+// fails. Rank 2 then gets an error for the first gathering.
 TEST(Relay, AnAnswerThatDiesWithANodeIsAnErrorForTheOthers) {
   SmallTree tree(3, 1);
   tree.gathers({2}, milliseconds(3000));
@@ -304,7 +306,7 @@ TEST(Relay, AnAnswerThatDiesWithANodeIsAnErrorForTheOthers) {
   EXPECT_EQ(tree.whole(), 1U);
 }
 
-// The gathering ends at 7 s.
+// The deadline of the gathering is 7 s.
 TEST(Relay, ANewRootHearsThePartsBeforeItNamesTheAbsent) {
   for (int before = 0; before < 20000; before += 100) {
     const nanoseconds when = seconds(7) - microseconds(before);
@@ -327,7 +329,7 @@ TEST(Relay, AnAnswerPassesADeadNode) {
   }
 }
 
-// The relay above the two ranks else waits two seconds for the second one.
+// Without the refusal, the relay above the two ranks would wait two seconds for the second one.
 TEST(Relay, ARefusedCallForAGroupEndsItSoon) {
   SmallTree tree(7, 2);
   tree.groups({3, 4});
@@ -341,7 +343,7 @@ TEST(Relay, ARefusedCallForAGroupEndsItSoon) {
 }
 
 TEST(Relay, ARefusedCallForAGroupThatIsMadeRightHarmsNobody) {
-  for (const int refused : {2000, 3100}) {  // long before the others call, or after that
+  for (const int refused : {2000, 3100}) {  // long before the others call, or after their calls
     SmallTree tree(7, 2);
     tree.groups({3, 4, 6});
     tree.gathers({3, 6}, milliseconds(3000));
@@ -353,7 +355,7 @@ TEST(Relay, ARefusedCallForAGroupThatIsMadeRightHarmsNobody) {
 }
 
 TEST(Relay, TheNextRootKnowsRefusedCalls) {
-  for (const std::uint32_t refuser : {3U, 6U}) {  // below the next root before, or only then
+  for (const std::uint32_t refuser : {3U, 6U}) {  // below the next root at once, or later
     SmallTree tree(7, 2);
     tree.groups({refuser, 4, 5});
     tree.refuses(refuser, milliseconds(2900));
@@ -368,8 +370,8 @@ TEST(Relay, TheNextRootKnowsRefusedCalls) {
   }
 }
 
-// Ranks 4 and 6 make one mistake each. What ends the first group is the mistake of 4, and not more
-// than that of 6, which waits for it later.
+// Ranks 4 and 6 refuse one call each. Rank 4's refusal ends the first group, so it no longer counts
+// for rank 3; for rank 6, which has refused as many calls, only rank 4's second refusal counts.
 TEST(Relay, ARefusedCallThatWasToldCountsForThoseThatHadFewer) {
   SmallTree tree(7, 2);
   tree.groups({3, 4, 6});
@@ -385,7 +387,7 @@ TEST(Relay, ARefusedCallThatWasToldCountsForThoseThatHadFewer) {
   tree.ends();
 }
 
-// Node 4 answers the first gathering, so no root knows it.
+// Node 4 answers the first gathering, so no root knows that the two ranks have met.
 TEST(Relay, TheNextRootKnowsWhoHasMetSinceARefusedCall) {
   SmallTree tree(13, 2);
   tree.groups({9, 10});

@@ -32,8 +32,8 @@ enum Worlds {
 
 struct Counts {
   std::map<std::string, std::uint64_t> events;
-  double to_root = 0, from_root = 0;  // the most for each process, in worlds without faults
-  double faulty_to_root = 0;          // in others, for each process and each that a fault moved
+  double to_root = 0, from_root = 0;  // frames a process at most, in worlds without faults
+  double faulty_to_root = 0;          // with faults, each moved process counts again
 };
 
 class Simulation : public JoiningWorld {
@@ -76,7 +76,7 @@ class Simulation : public JoiningWorld {
       const bool unknown = number == 0 && ranks[0].empty() && random_.percent(50);
       add(ranks[number], unknown ? 0 : size_, random_.up_to(spread));
     }
-    if (random_.percent(70)) return;  // the root comes first, or at some time
+    if (random_.percent(70)) return;  // in the other worlds the root starts first
     processes_[0].starts = nanoseconds(0);
   }
   std::uint32_t other_than_root() { return 1 + random_.below(processes_.size() - 1); }
@@ -120,7 +120,7 @@ class Simulation : public JoiningWorld {
       auto& process = processes_[other_than_root()];
       random_.percent(50) ? process.size += 1 + random_.below(3) : 0;
       if (process.size == size_) process.agreement = "differs";
-      // The root knows the right values, if the others that know them may never ask.
+      // The root must know the right values if the processes that know them may never ask.
       if (count == 2 || kind_ == kMixed) processes_[0].size = size_;
     }
     if (is(kDoubled)) {
@@ -145,7 +145,7 @@ class Simulation : public JoiningWorld {
     }
   }
 
-  // Without it the world is not whole.
+  // Adds a process that the world needs to be complete.
   void add_last(nanoseconds starts) {
     const std::uint32_t last = add(RankSet{size_}, size_ + 1, starts);
     for (std::uint32_t number = 0; number < last; ++number) {
@@ -153,8 +153,8 @@ class Simulation : public JoiningWorld {
     }
     ++size_;
   }
-  // Processes of an earlier job on the root's machine claim ranks of others; some come first. They
-  // are older than a second, or of an earlier attempt.
+  // Processes of an earlier job on the root's machine claim ranks of others, and some come first.
+  // They are older by more than a second, or of an earlier attempt.
   void plan_left_over() {
     const auto count = static_cast<std::uint32_t>(processes_.size());
     const std::string machine = processes_[0].own.hosts[0].machine;
@@ -164,7 +164,7 @@ class Simulation : public JoiningWorld {
       each.own.nodes[0].started = 5000 + random_.below(90);
       each.own.nodes[0].attempt = {attempts ? 7u : 0u, 1};
     }
-    // By their ages alone, two of them look like a job that has met this one.
+    // Judged by age alone, two such processes would look like another job.
     for (std::uint32_t i = attempts ? 1 + random_.below(4) : 1; i > 0; --i) {
       auto& right = processes_[1 + random_.below(count - 1)];
       if (right.own.nodes[0].ranks.empty()) continue;
@@ -185,7 +185,8 @@ class Simulation : public JoiningWorld {
     const Process& process = processes_[number];
     const Process& root = processes_[0];
     const Seek& seek = *process.seek;
-    // A root without ranks, which knows no size, waits for the first that asks: nobody else waits.
+    // A root without ranks that knows no size waits for the first process that asks, without a time
+    // limit.
     if (number == 0 && process.size == 0 && to_root_ == 0) return;
     require(process.decided != kNever, name(number) + " waits for ever");
     const nanoseconds since = process.reached == kNever ? process.starts : process.reached;
@@ -203,7 +204,7 @@ class Simulation : public JoiningWorld {
     const auto has = [&why](const std::string& text) {
       return why.find(text) != std::string::npos;
     };
-    // The root may die after it has sent this.
+    // The root may die after it has sent this refusal.
     if (has("came when joining was over")) {
       ++counts_.events["came when joining was over"];
       return require(root_state == Seek::State::kIn && !is_in(number), why);
@@ -251,7 +252,7 @@ class Simulation : public JoiningWorld {
       return why.find(text) != std::string::npos;
     };
     if (has("EI0015")) {
-      // The root may count a process that has just come or died, or not.
+      // A process that has just come or died may count or not.
       const nanoseconds decided = processes_[0].decided;
       RankSet surely, maybe;
       for (const Process& each : processes_) {

@@ -1,5 +1,4 @@
-// Joining step by step: the messages to processes in worlds of a few, and the effect of wrong
-// bytes.
+// Joining step by step: which messages processes get in small worlds, and what wrong bytes do.
 #include <gtest/gtest.h>
 
 #include "tests/control/seek_world.h"
@@ -27,7 +26,7 @@ TEST(Seek, EightChildrenSitAtANodeAndOthersBelowThem) {
   for (const std::uint32_t child : children[0]) EXPECT_EQ(children[child].size(), 1u);
   for (std::uint32_t number = 0; number < 17; ++number) {
     ASSERT_TRUE(world.is_in(number));
-    EXPECT_EQ(world.of(number).node(), number);  // by rank
+    EXPECT_EQ(world.of(number).node(), number);  // nodes are numbered by rank
   }
 }
 
@@ -97,7 +96,7 @@ TEST(Seek, ARankThatDiedMayComeAgain) {
 }
 
 TEST(Seek, TwoClaimsOfOneRankAreNamed) {
-  for (const std::uint32_t before : {1u, 12u}) {  // the second claim sits at the root, or deeper
+  for (const std::uint32_t before : {1u, 12u}) {  // the second claimant is at the root, or deeper
     Seeking world;
     world.add_many(before, 20);
     const std::uint32_t first = world.add({15, 16}, 20, seconds(2));
@@ -163,7 +162,7 @@ TEST(Seek, AnOrphanGetsANewSeat) {
   world.run_until(milliseconds(2900));
   ASSERT_TRUE(world.is_in(9));
   const auto roster = world.of(9).roster();
-  EXPECT_EQ(roster->nodes.size(), 10u);  // without process 1
+  EXPECT_EQ(roster->nodes.size(), 10u);  // process 1 is gone
   EXPECT_EQ(roster->ancestors(8), std::vector<std::uint32_t>{0});
 }
 
@@ -236,7 +235,7 @@ TEST(Seek, ARootThatGivesUpTellsAll) {
   EXPECT_EQ(root.why().message(), "no descriptors");
 }
 
-/// Each frame also comes cut off, lengthened and flipped, to a copy of the process.
+/// A copy of the process also gets each frame cut off, lengthened and flipped.
 class WrongBytes : public Seeking {
  public:
   explicit WrongBytes(std::uint64_t seed) : Seeking(seed) {}
@@ -274,9 +273,9 @@ TEST(Seek, WrongBytesEndTheLineAndTellNothing) {
   std::map<int, int> seen, ended;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     WrongBytes world(seed);
-    const bool whole = seed % 2 == 0;  // else the tenth process claims a rank of its parent
+    const bool whole = seed % 2 == 0;  // otherwise the tenth process claims a rank of its parent
     world.add_many(whole ? 12 : 9, 14);
-    if (whole) {  // a process below another one is of an earlier attempt than the last
+    if (whole) {  // a process below another one is of an earlier attempt
       world.processes_[9].own.nodes[0].attempt = {7, 0};
       const std::string machine = world.processes_[9].own.hosts[0].machine;
       for (const RankSet& ranks : {RankSet{12, 13}, RankSet{9}}) {

@@ -10,7 +10,7 @@ namespace hccl::control {
 
 inline constexpr seconds kConnectTimeout{3};
 
-/// For one thread. Process 0 is the root.
+/// Used by one thread. Process 0 is the root.
 class JoiningWorld {
  public:
   JoiningWorld(std::uint64_t seed, bool trace) : random_(seed), trace_(trace) {
@@ -23,12 +23,12 @@ class JoiningWorld {
     Roster own;
     std::uint32_t size = 0;
     std::string agreement{};
-    Claimants claimants{};  // of the root
+    Claimants claimants{};  // used by the root
     nanoseconds starts{}, died = kNever, decided = kNever, reached = kNever;
     std::unique_ptr<Seek> seek{};
     std::uint64_t ticks = 0;
   };
-  /// Just before a frame comes to a process.
+  /// Called just before a frame comes to a process.
   virtual void comes(std::uint32_t, LineId, const std::string&) {}
 
   std::uint32_t add(RankSet ranks, std::uint32_t size, nanoseconds starts) {
@@ -45,7 +45,7 @@ class JoiningWorld {
     schedule(starts - now_, [this, number] { start(number); });
     return number;
   }
-  /// A rank of the root's process joins at its node.
+  /// A rank of the root's process joins.
   void bring(std::uint32_t rank, std::uint32_t size, nanoseconds when) {
     schedule(when - now_,
              [=, this] { take(0, processes_[0].seek->bring(rank, size, "same", time())); });
@@ -58,7 +58,7 @@ class JoiningWorld {
       if (ends.of[0] == number || ends.of[1] == number) hang_up(number, id);
     }
   }
-  /// A line between two processes that run ends at both.
+  /// Breaks a line between two running processes, at both ends.
   void break_some_line() {
     std::vector<LineId> open;
     for (const auto& [id, ends] : lines_) {
@@ -107,7 +107,7 @@ class JoiningWorld {
   Random random_;
   nanoseconds now_{0}, delay_{};
   std::vector<Process> processes_;
-  std::uint64_t to_root_ = 0, from_root_ = 0;  // frames
+  std::uint64_t to_root_ = 0, from_root_ = 0;  // numbers of frames
 
  private:
   struct Ends {
@@ -168,7 +168,7 @@ class JoiningWorld {
     });
   }
   void send(std::uint32_t number, LineId id, const std::string& frame) {
-    if (ended_.count({number, id}) != 0) return;  // the kernel knows, the process not yet
+    if (ended_.count({number, id}) != 0) return;  // the process does not know yet
     from_root_ += number == 0;
     carry(number, id, [this, id, frame](std::uint32_t other) {
       if (ended_.count({other, id}) != 0) return;

@@ -1,5 +1,5 @@
-// Whole lives of control trees: nodes that die, leave, are stopped and run again, whose ranks
-// gather, report and wait. A seed decides everything, so that a seed that fails replays:
+// Whole lives of control trees: nodes die, leave, stop and run again, and their ranks gather,
+// report and wait. A seed decides everything, so a seed that fails can be replayed:
 //   control_simulation_test --seeds 100000    more worlds
 //   control_simulation_test --seed 17         one world, with every event
 #include <gtest/gtest.h>
@@ -12,16 +12,16 @@ namespace hccl::control {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-std::uint64_t g_seeds = 100;  // each takes ten times as long
+std::uint64_t g_seeds = 100;  // instrumented code takes ten times as long
 #else
 std::uint64_t g_seeds = 500;
 #endif
 std::optional<std::uint64_t> g_seed;
 
-constexpr seconds kActions{6};  // then nothing happens any more
+constexpr seconds kActions{6};  // nothing happens after this time
 constexpr std::uint32_t kGroups = 3;
 
-/// A seed makes a world of one of these kinds. Where few things happen, bounds of time are tight.
+/// A seed makes a world of one of these kinds. If few things happen, time limits are tight.
 enum Worlds {
   kCalm,
   kOneDeath,
@@ -59,8 +59,9 @@ class Simulation : public Oracle {
   }
 
  private:
-  /// Acknowledgements come within 50 ms, orphans ask again after 100 ms, and a stopped node is left
-  /// 300 ms after the next frame to it, which may be a beat, 1 s later; the root after 1 s more.
+  /// The time that the tree may need after a fault. Acknowledgements come within 50 ms, orphans ask
+  /// again after 100 ms, and a stopped node is abandoned 300 ms after the next frame to it, which
+  /// may be a beat 1 s later; a stopped root takes 1 s more.
   nanoseconds allowed(bool root_stops) const {
     if (kind_ == kCalm || kind_ == kShortStops) return milliseconds(80);
     if (kind_ == kSuspended) return milliseconds(1500);
@@ -85,7 +86,7 @@ class Simulation : public Oracle {
 
   // ---- faults ----
 
-  /// Often many things happen at once.
+  /// In half of the cases a time at which many things happen.
   nanoseconds sometime() {
     return random_.percent(50) ? seconds(3) + random_.up_to(milliseconds(50))
                                : random_.up_to(kActions);
@@ -103,7 +104,7 @@ class Simulation : public Oracle {
       repair_ = 2 * reach() + allowed(stopped == 0 || dies == 0);
       if (dies != stopped) later_dies(dies, seconds(2) + random_.up_to(seconds(4)));
     }
-    // All processes of the job are suspended, or are starved and run by turns.
+    // All processes of the job are suspended, or get too little processor time and run in turns.
     const bool starved = random_.percent(50);
     for (std::uint32_t node = 0; kind_ == kSuspended && node < size; ++node) {
       if (!starved) later_stops(node, seconds(2) + random_.up_to(milliseconds(5)), seconds(8));
@@ -153,7 +154,7 @@ class Simulation : public Oracle {
       return die(node);
     }
   }
-  /// At most half of them.
+  /// At most half of the nodes.
   std::set<std::uint32_t> some_nodes() {
     const auto size = static_cast<std::uint32_t>(roster_->nodes.size());
     const std::uint32_t number = 1 + random_.below(size / 2), first = random_.below(size);
@@ -213,7 +214,7 @@ class Simulation : public Oracle {
     awaited_ = random_.below(ranks);
     const bool differ = random_.percent(30) && ranks > 2, same = random_.percent(30);
     for (std::uint32_t rank = 0; rank < ranks && same; ++rank) {
-      refuse(rank, kEverything, false);  // all make one mistake
+      refuse(rank, kEverything, false);  // all ranks make the same mistake
       refuse(rank, kWaits, false);
     }
     if (random_.percent(25)) {
@@ -227,10 +228,10 @@ class Simulation : public Oracle {
                [=, this] { wait(rank, scope, call, kActions + seconds(5)); });
     }
   }
-  // In some groups one rank refuses a call, after which it calls again or not.
+  // In some groups one rank refuses a call, and then calls again or does not.
   void went_on(std::uint32_t group, std::uint32_t rank, std::uint64_t number) override {
     if (now_ > kActions) return;
-    // A gathering that is open while the network is cut is the hardest.
+    // Gatherings that are open while the network is cut are the hardest case.
     const nanoseconds when = random_.percent(kind_ == kCut ? 20 : 4)
                                  ? seconds(3)
                                  : random_.up_to(milliseconds(random_.percent(50) ? 5 : 900));
@@ -242,7 +243,7 @@ class Simulation : public Oracle {
     schedule(when + milliseconds(100), [=, this] { gather(group, rank, number); });
   }
 
-  // By group.
+  // By group:
   std::vector<std::uint64_t> refuse_at_;
   std::vector<std::uint32_t> refuser_;
   std::vector<bool> again_;

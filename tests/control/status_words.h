@@ -1,4 +1,4 @@
-// What a status says.
+// Looks for words in the text of a status.
 #pragma once
 
 #include <string_view>

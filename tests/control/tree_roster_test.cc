@@ -1,4 +1,4 @@
-// Rosters of random trees, which come together from parts; and rosters of bytes that are wrong.
+// Rosters of random trees, put together from parts; and rosters read from wrong bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Roster process(std::uint32_t pid, RankSet ranks, std::uint32_t host) {
   return own;
 }
 
-// The world as the test makes it: process p has pid p and its parent is a lower one.
+// The world as the test makes it: process p has pid p, and its parent has a lower pid.
 struct TreeWorld {
   explicit TreeWorld(std::mt19937_64& random) : parent(1 + random() % 30), ranks(parent.size()) {
     for (std::uint32_t p = 1; p < parent.size(); ++p) {
@@ -49,8 +49,8 @@ struct TreeWorld {
   std::uint32_t size = 0;
 };
 
-// Every process announces its draft to its parent some times, in random order, until the root has
-// all. Bytes travel, not objects.
+// Every process sends its draft to its parent several times, in random order, until the root has
+// all. Drafts travel as bytes.
 RosterDraft join(const TreeWorld& world, std::mt19937_64& random) {
   std::vector<RosterDraft> drafts;
   for (std::uint32_t p = 0; p < world.parent.size(); ++p) drafts.emplace_back(world.own(p));
@@ -78,7 +78,7 @@ TEST(Roster, ComesTogetherFromTheTree) {
     ASSERT_EQ(roster->node_of.size(), world.size);
     ASSERT_EQ(roster->nodes[0].pid, 0u);
     std::uint32_t lowest = 0;
-    bool none = false;  // whether nodes without ranks have begun
+    bool none = false;  // whether the nodes without ranks have begun
     for (std::uint32_t number = 0; number < roster->nodes.size(); ++number) {
       const auto& node = roster->nodes[number];
       ASSERT_EQ(node.ranks, world.ranks[node.pid]);

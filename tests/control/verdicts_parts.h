@@ -15,7 +15,7 @@ namespace hccl::control {
 
 inline Uuid scope_of(std::uint64_t number) { return {static_cast<std::uint8_t>(number)}; }
 
-/// One process a rank, all on one host.
+/// A roster with one process for each rank, all on one host.
 inline std::shared_ptr<const Roster> roster_of(std::uint32_t size) {
   Roster roster;
   roster.hosts.push_back({"here", "", {"10.0.0.1"}});

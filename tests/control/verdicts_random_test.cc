@@ -30,10 +30,10 @@ class EventsOracle {
     enum What { kWait, kRefusal, kBroken } what;
     std::uint32_t rank;
     Time at;
-    std::uint64_t number;             // of the operation
+    std::uint64_t number;             // number of the operation
     std::string text;                 // the call, or the refusal's text
-    std::set<std::uint32_t> awaited;  // of a wait
-    Status why;                       // of a broken connection
+    std::set<std::uint32_t> awaited;  // ranks that a wait awaits
+    Status why;                       // error of a broken connection
   };
   Told told;
 
@@ -52,7 +52,7 @@ class EventsOracle {
   }
   void refuses(const Uuid& scope, Event event) { events_[scope].push_back(std::move(event)); }
 
-  // The rules in their order: another call; a refused one; a rank that has gone.
+  // Applies the rules in their order: a different call, a refused call, a rank that is gone.
   void waits(const Uuid& scope, const Event& event) {
     if (over_.count(scope) != 0) return;
     events_[scope].push_back(event);
@@ -119,7 +119,7 @@ class EventsOracle {
     }
     return all;
   }
-  // The last wait of each rank that waits in the operation.
+  // The last wait of each rank whose last wait is in the operation.
   std::map<std::uint32_t, Event> those_in(const Uuid& scope, std::uint64_t number) {
     std::map<std::uint32_t, Event> last;
     for (const Event& each : events_[scope]) {
@@ -135,7 +135,8 @@ class EventsOracle {
     std::erase_if(all, [&](std::uint32_t rank) { return waiting.count(rank) != 0; });
     return all;
   }
-  // Those in the place of this operation, unless the rank has refused a call of another one since.
+  // The rank's refusals in this operation; none if it has since refused a call in another
+  // operation.
   std::vector<Event> refusals(const Uuid& scope, std::uint32_t rank, std::uint64_t number) {
     std::vector<Event> all;
     for (const Event& each : of(scope, rank, Event::kRefusal)) {
@@ -163,7 +164,7 @@ class EventsOracle {
     return {Code::kTimeout, text, one ? static_cast<int>(absent[0]) : event.why.culprit()};
   }
   // Follows the reports from the first one to two ranks that name each other, or to a rank without
-  // a report; from a circle back to the first.
+  // a report. If the reports form a circle, the first one decides.
   void judge(const Uuid& scope) {
     std::map<std::uint32_t, Status> by;
     std::optional<std::uint32_t> first;
@@ -202,7 +203,7 @@ class EventsOracle {
   std::set<Uuid> over_;
 };
 
-// One world, in which both decide.
+// One world in which the oracle and the library decide.
 class Twins {
  public:
   explicit Twins(std::uint64_t seed)
@@ -212,7 +213,7 @@ class Twins {
     for (std::uint32_t rank = 0; rank < size_; ++rank) here_.push_back(rank);
   }
 
-  // All news of both after some events: the oracle first.
+  // The verdicts of both after some events, the oracle's first.
   std::pair<Told, Told> run() {
     for (int events = 0; events < 60; ++events) {
       now_ += milliseconds(random_() % 700);

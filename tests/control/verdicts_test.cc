@@ -19,8 +19,8 @@ News news_of(std::initializer_list<Verdict> verdicts) {
 
 // ---- merged reports ----
 
-// Ranks of a large world wait for one that never comes, for a reason of its own; relays merge the
-// reports, in another way in each round.
+// Ranks of a large world wait for one that never comes, for one of three reasons; relays merge the
+// reports, differently in each round.
 TEST(Verdicts, OnMergedReportsAreThoseOnTheReportsOfEachRank) {
   constexpr std::uint32_t kSize = 120;
   std::mt19937_64 random(5);
@@ -93,7 +93,8 @@ TEST(Verdicts, NameTheRanksThatDidNotCallAtATimeout) {
             "no end; rank 13 is in reduce; these did not call it (world ranks): 10-12");
 }
 
-// A rank that reports again must not be found where it waited before, nor those that it awaited.
+// When a rank reports again, its earlier wait must no longer count, nor the ranks that it awaited
+// then.
 TEST(Verdicts, TheLastReportOfARankCounts) {
   Verdicts root(roster_of(8), 1);
   EXPECT_TRUE(root.waits(wait_of(scope_of(1), 5, "a", {0, 1}, {7}), Time{}).empty());
@@ -105,7 +106,7 @@ TEST(Verdicts, TheLastReportOfARankCounts) {
   EXPECT_EQ(news[0].why.culprit(), 3);
 }
 
-// Communicators that nobody uses any more may have left many reports.
+// Communicators that are no longer used may have left many reports.
 TEST(Verdicts, OldReportsDoNotHideADifference) {
   Verdicts root(roster_of(2), 1);
   for (std::uint32_t i = 0; i < 3 * kScopesCap; ++i) {
@@ -122,7 +123,7 @@ Status ended(int other, const std::string& text = "it ended") {
   return {Code::kRemote, text, other};
 }
 
-// Each rank that has lost a connection closes the others.
+// A rank that has lost a connection closes its other connections.
 TEST(Verdicts, ReportsOfEndedConnectionsLeadToTheirCause) {
   struct Case {
     std::vector<std::pair<std::uint32_t, Status>> reports;
@@ -136,20 +137,21 @@ TEST(Verdicts, ReportsOfEndedConnectionsLeadToTheirCause) {
       "(10.0.0.1 pid 102) ended, and neither of them has died (world "
       "ranks)";
   for (const Case& each : {
-           // Ranks 1 and 2 have lost theirs; 3 and 0 see the connections that those then close.
+           // Ranks 1 and 2 have lost their connection; ranks 3 and 0 see the connections that these
+           // then close.
            Case{{{0, ended(3)}, {3, ended(1)}, {1, ended(2)}, {2, ended(1)}},
                 true,
                 2,
                 "it ended" + between},
-           // Rank 2 has closed the connection, and is slower to say why.
+           // Rank 2 has closed the connection, and gives its reason later.
            Case{{{1, ended(2, "rank 2 closed its connection to rank 1")}, {2, ended(1, path)}},
                 true,
                 1,
                 path + "; the connection between rank 2 (10.0.0.1 pid 102) and rank 1 (10.0.0.1 "
                        "pid 101) ended, and neither of them has died (world ranks)"},
-           // Rank 2 computes, and has seen nothing.
+           // Rank 2 computes, and has not noticed the end.
            Case{{{0, ended(3)}, {3, ended(1)}, {1, ended(2)}}, false, 2, "it ended" + between},
-           // Rank 2 sees the connection that rank 3 closed before the one that ended: a circle.
+           // Rank 2 first sees the connection that rank 3 closed: the reports form a circle.
            Case{{{1, ended(2)}, {3, ended(1)}, {2, ended(3)}}, false, 2, "it ended" + between},
        }) {
     Verdicts root(roster_of(4), 1);

@@ -1,4 +1,4 @@
-// Nodes of a control tree on virtual time and over a virtual network: carries out the relays'
+// Nodes of a control tree on virtual time and over a virtual network. Carries out the relays'
 // steps, while processes die, stop, run again, leave, and lose the network between them.
 #pragma once
 
@@ -46,11 +46,11 @@ class Random {
   std::mt19937_64 bits_;
 };
 
-/// The times of a process's events. kNever: not happened.
+/// The times of a process's events; kNever if an event has not happened.
 struct Life {
   nanoseconds died = kNever, leaves = kNever, left = kNever;  ///< leaves: it begins to leave
   std::vector<std::pair<nanoseconds, nanoseconds>> stops;
-  /// Whether the process was stopped, died or left in some part of the time.
+  /// Whether the process was stopped, had died or was leaving at some time in the interval.
   bool was_absent(nanoseconds from, nanoseconds to) const {
     return died <= to || leaves <= to || std::ranges::any_of(stops, [&](const auto& each) {
              return each.first <= to && each.second >= from;
@@ -63,7 +63,7 @@ struct Life {
   }
 };
 
-/// For one thread. A derived class gets the messages of the relays to their ranks.
+/// Used by one thread. A derived class gets the relays' messages to their ranks.
 class World {
  public:
   World(std::uint64_t seed, bool trace) : random_(seed), trace_(trace) {
@@ -76,7 +76,7 @@ class World {
   virtual void hear(std::uint32_t node, const Gatherings::Answer& answer) = 0;
   virtual void hear(std::uint32_t, const Gatherings::Late&) {}
   virtual void over(std::uint32_t node) = 0;
-  /// Just before a frame comes to a node's relay.
+  /// Called just before a frame comes to a node's relay.
   virtual void comes(std::uint32_t, LineId, const std::string&) {}
 
   /// Makes the nodes, and opens the lines that they have after joining.
@@ -133,7 +133,7 @@ class World {
     lives_[node].stops.emplace_back(now_, how_long == kNever ? kNever : now_ + how_long);
     if (how_long != kNever) schedule(how_long, [this, node] { resume(node); });
   }
-  /// No bytes pass between the two sides until then. Bytes that are on the way arrive later.
+  /// No bytes pass between the two sides for `how_long`. Bytes that are on the way arrive later.
   void cut(const std::set<std::uint32_t>& side, nanoseconds how_long) {
     say("the network is cut around " + std::to_string(side.size()) + " nodes");
     side_ = side;
@@ -151,7 +151,7 @@ class World {
   void schedule(nanoseconds wait, std::function<void()> event) {
     events_.emplace(std::pair{now_ + wait, ++events_made_}, std::move(event));
   }
-  /// The work of a process once it runs.
+  /// Runs the event in the process, at once or when the process runs again.
   void at(std::uint32_t node, std::function<void()> event) {
     if (!runs(node)) return;
     if (processes_[node].stopped) {
@@ -197,9 +197,9 @@ class World {
     if (trace_) std::cout << static_cast<double>(now_.count()) / 1e9 << " s: " << what << "\n";
   }
   static std::string name(std::uint32_t node) { return "node " + std::to_string(node); }
-  /// Of bytes on one line.
+  /// The longest time of bytes on one line.
   nanoseconds hop() const { return delay_ + delay_ / 10; }
-  /// From a node to the root, or back.
+  /// The longest time from a node to the root, or back.
   nanoseconds reach() const { return depth_ * hop(); }
   /// Lines that are open at both ends, between processes that run and are not in `without`.
   std::size_t open_lines(const std::set<std::uint32_t>& without) const {
@@ -217,16 +217,16 @@ class World {
   std::shared_ptr<const Roster> roster_;
   std::vector<Life> lives_;
   nanoseconds now_{0}, delay_{};
-  std::map<Kind, std::uint64_t> frames_;  // that were sent
+  std::map<Kind, std::uint64_t> frames_;  // frames that were sent
   std::uint64_t successions_ = 0;
-  int depth_ = 1;  // of the tree, in nodes
+  int depth_ = 1;  // depth of the tree, in nodes
 
  private:
   struct Process {
     std::unique_ptr<Relay> relay;
     bool stopped = false;
-    std::vector<std::function<void()>> inbox;  // while it is stopped
-    std::uint64_t ticks = 0;                   // the last one that is scheduled
+    std::vector<std::function<void()>> inbox;  // events that wait while the process is stopped
+    std::uint64_t ticks = 0;                   // number of the last scheduled tick
     Root root;
   };
   struct Ends {

@@ -1,6 +1,6 @@
-// The distance of 16-bit sums from the exact ones: the bounds of hccl/README.md, for every remote
-// algorithm by its name, and for the library's own choices. Exact sums are computed in double,
-// which holds them: the inputs' bits lie close together.
+// The error of 16-bit sums: the bounds of hccl/README.md, for every remote algorithm by its name,
+// and for the library's own choices. Exact sums are computed in double, which can hold them: the
+// inputs' exponents are close together.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -32,7 +32,7 @@ struct Format {
                              : std::ldexp((1 << mantissa) + fraction, exponent - bias - mantissa);
     return (bits & 0x8000) != 0 ? -value : value;
   }
-  /// Towards zero; of numbers that are neither tiny nor huge.
+  /// Rounds towards zero; the number must be neither tiny nor huge.
   std::uint16_t encode(double value) const {
     if (value == 0) return 0;
     int exponent = 0;
@@ -51,7 +51,7 @@ constexpr Format kFormats[] = {{DataType::kBfp16, 7, 127}, {DataType::kFp16, 10,
 
 int log2_up(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
 
-/// How often a contribution is rounded on its way into a sum, at most.
+/// The largest number of times that an input is rounded on its way into the sum.
 int roundings(const std::string& algorithm, int n) {
   const bool power = std::has_single_bit(static_cast<unsigned>(n));
   const int k = std::bit_width(static_cast<unsigned>(n)) - 1;
@@ -98,7 +98,7 @@ class Inputs {
 };
 
 /// |error| <= half an ulp of the result + ((1 + u)^(h - 1) - 1) * sum|x| + ceil(log2 n) * 2^-24 *
-/// sum|x|: of h roundings, the last one is of the result, and each before it adds u at most.
+/// sum|x|: the last of h roundings gives the result, and each earlier one adds u at most.
 void expect_close(const Format& format, const Inputs& inputs, std::size_t i, std::uint16_t bits,
                   int h, int n) {
   const double got = format.decode(bits), error = std::abs(got - inputs.exact(i));
@@ -109,7 +109,7 @@ void expect_close(const Format& format, const Inputs& inputs, std::size_t i, std
                           << ", of numbers that add up to " << inputs.size(i);
 }
 
-/// Runs each reduction over the world, and gives each that `judged` accepts to the bound.
+/// Runs each reduction of `operations` over the world, and compares the results with the bound.
 void check(Communicator& c, std::size_t count, const std::set<Op>& operations, int most) {
   const int n = c.size();
   for (const Format& format : kFormats) {
@@ -138,7 +138,7 @@ void check(Communicator& c, std::size_t count, const std::set<Op>& operations, i
 }
 
 const std::set<Op> kAll = {Op::kAllReduce, Op::kReduce, Op::kReduceScatter};
-// Divisible by 2 to 8.
+// A number of elements that 2 to 8 divide.
 constexpr std::size_t kDivisible = 840 * 5;
 
 std::vector<std::string> names() {
@@ -174,7 +174,7 @@ void PrintTo(const Chosen& chosen, std::ostream* out) { *out << chosen.name; }
 
 class ByItself : public ::testing::TestWithParam<Chosen> {};
 
-// Short, in between, and long.
+// A short, a medium and a long vector.
 TEST_P(ByItself, RoundsOnce) {
   for (const int n : {2, 3, 4, 5, 8}) {
     Config config = quiet_config(GetParam().transport);

@@ -43,14 +43,14 @@ std::uint64_t reduced(DataType type, ReduceOp op, std::size_t i, int size) {
   return fold(op, size, [&](int rank) { return value(type, op, rank, i, size); });
 }
 
-// How the caller's buffers lie: in place or not, aligned or not.
+// Whether the caller's buffers are in place, and aligned.
 struct Placement {
   bool in_place;
   std::size_t skew;  // bytes off alignment
 };
 
-// The memory of a rank's cases, one after the other. Fresh memory for each case takes the thread
-// sanitizer longer than the case.
+// The buffers of a rank, which all its cases use. Under the thread sanitizer, new memory for each
+// case would take longer than the case.
 struct Memory {
   std::vector<std::byte> in;
   std::vector<std::byte> out;
@@ -167,8 +167,8 @@ class Case {
   Placement place_;
 };
 
-// Joining costs more than a case: the last world is kept for the cases that need the same one, and
-// ends with the tests, before the libraries under it do.
+// Joining takes longer than a case, so the last world is kept for cases that need the same one. It
+// ends with the tests, before the libraries that it uses.
 class KeptWorld : public ::testing::Environment {
  public:
   void TearDown() override { world_.reset(); }
@@ -188,7 +188,7 @@ class KeptWorld : public ::testing::Environment {
   std::unique_ptr<World> world_;
 };
 
-// GoogleTest owns it.
+// GoogleTest deletes this object.
 auto* const kept_world =
     static_cast<KeptWorld*>(::testing::AddGlobalTestEnvironment(new KeptWorld));
 
@@ -223,7 +223,7 @@ std::vector<Parameters> all_algorithms() {
       }
     }
   }
-  // Cases of one world behind one another.
+  // Sorts the cases of one world one after another.
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
     return std::tie(a.transport, a.size, a.algorithm) < std::tie(b.transport, b.size, b.algorithm);
   });
@@ -260,7 +260,7 @@ TEST_P(EveryAlgorithm, GivesExactResultsForEverySize) {
         run(memory, c, count, placement);
       }
     }
-    // Many MiB: several slices and messages.
+    // Many MiB, so that several slices and messages are needed.
     if (!slow_build() && p.size <= 4)
       run(memory, c, (std::uint64_t{5} << 18) / blocks + 1, Placement{true, 0});
     EXPECT_EQ(c.operations().selection().algorithm(p.op), p.algorithm)
@@ -324,8 +324,7 @@ TEST_P(EveryType, GivesExactResults) {
 
 INSTANTIATE_TEST_SUITE_P(Collectives, EveryType, ::testing::ValuesIn(all_types()), readable_type);
 
-// Sums that must be rounded: every rank has the same bits, again and again, and they are near the
-// truth.
+// Sums that must be rounded: every rank has the same bits, each time, and the sums are accurate.
 TEST(Collectives, RoundedSumsAreEqualOnAllRanksAndAccurate) {
   const int size = World::sizes().back();
   for (const schedule::Algorithm& algorithm : schedule::algorithms()) {
@@ -384,7 +383,7 @@ TEST_P(EveryTransport, SendsAndReceivesBetweenAllPairs) {
         std::vector<int> in(count, -1);
         const auto send = [&] { return send_one(c, to, out.data(), count, DataType::kInt32); };
         const auto recv = [&] { return recv_one(c, from, in.data(), count, DataType::kInt32); };
-        // A ring of sends must be broken somewhere: the rank next to the wrap receives first.
+        // One rank of a ring of sends must receive first: the rank next to the wrap does.
         const bool sends_first = (c.rank() / distance) % 2 == 0 && c.rank() + distance < c.size();
         const Status one = sends_first ? send() : recv();
         ASSERT_TRUE(one.ok()) << one.message();
@@ -422,7 +421,7 @@ TEST(Collectives, GroupsOfSomeRanksWorkBesideTheWorld) {
   if (size < 2) return;
   World& world = world_of("auto", "", size);
   world.run([&](Communicator& c) {
-    // Even and odd ranks, each with a group of its own, the even ones upside down.
+    // Even and odd ranks each have a group; the even ranks are in reverse order.
     std::vector<int> ranks;
     for (int r = c.rank() % 2; r < c.size(); r += 2) ranks.push_back(r);
     if (c.rank() % 2 == 0) std::reverse(ranks.begin(), ranks.end());

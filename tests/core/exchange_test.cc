@@ -29,13 +29,13 @@ constexpr std::byte kUntouched{0xEE};
 
 Config little_staging(const std::string& transport) {
   Config config = quiet_config(transport);
-  config.buffer_mb = 1;  // little staging: reductions run in pieces
+  config.buffer_mb = 1;  // a small staging buffer, so that reductions run in pieces
   return config;
 }
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-// Small numbers that differ by sender, receiver and place, and whose sums over eight ranks fit into
+// Small numbers that differ by sender, receiver and place; their sums over eight ranks fit into
 // eight-bit floats.
 std::uint64_t value(DataType type, int from, int to, std::uint64_t i) {
   const std::uint64_t mixed =
@@ -48,7 +48,7 @@ std::uint64_t reduced(DataType type, ReduceOp op, int to, std::uint64_t i, int s
   return fold(op, size, [&](int from) { return value(type, from, to, i); });
 }
 
-// How many elements go from one rank to another.
+// The number of elements that one rank sends to another.
 using Counts = std::function<std::uint64_t(int from, int to, int size)>;
 
 struct Pattern {
@@ -72,7 +72,7 @@ const std::vector<Pattern>& patterns() {
   return all;
 }
 
-// Blocks with gaps of odd lengths, in the order of ranks or against it.
+// Blocks with gaps of odd lengths, in the order of ranks or in reverse order.
 Blocks spread(const std::vector<std::uint64_t>& counts, bool backwards) {
   Blocks blocks(counts.size());
   std::uint64_t at = 3;
@@ -84,7 +84,7 @@ Blocks spread(const std::vector<std::uint64_t>& counts, bool backwards) {
   return blocks;
 }
 
-// Memory for these blocks, filled with kUntouched; not aligned to anything.
+// Unaligned memory for these blocks, filled with kUntouched.
 class Buffer {
  public:
   Buffer(const Blocks& blocks, DataType type) : element_(size_of(type)), type_(type) {
@@ -103,7 +103,7 @@ class Buffer {
     }
     return true;
   }
-  /// Nothing but these blocks was written.
+  /// Whether only these blocks were written.
   bool gaps_untouched(const Blocks& blocks) {
     Bytes copy = bytes_;
     for (const Block& block : blocks) {
@@ -260,7 +260,7 @@ float widened(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-// Sums that must be rounded have the bits of one fold in rank order: fp32 rounds at each addition,
+// Sums that must be rounded have the bits of a fold in rank order: fp32 rounds at each addition,
 // bf16 adds in fp32 and rounds once.
 TEST_P(Exchange, RoundedSumsAreThoseOfAFoldInRankOrder) {
   ASSERT_TRUE(world_.ok());
@@ -302,7 +302,7 @@ TEST_P(Exchange, RoundedSumsAreThoseOfAFoldInRankOrder) {
   });
 }
 
-// The message from one rank to another as number k of this size.
+// The contents of message number k with `count` elements from one rank to another.
 std::vector<int> letter(int from, int to, int k, std::size_t count) {
   std::vector<int> out(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -334,8 +334,8 @@ TEST_P(Exchange, ARingOfSendsNeedsNoOrderInABatch) {
   });
 }
 
-// Every rank to every rank and itself, several letters each, of sizes that change; receives listed
-// in another order than sends.
+// Every rank sends several letters of different sizes to every rank, itself included; the list of
+// receives has another order than the list of sends.
 TEST_P(Exchange, ManyItemsBetweenAllPairsAndToOneself) {
   constexpr int kLetters = 5;
   const auto length = [](int k) {

@@ -1,4 +1,4 @@
-// The files in which communicators that fail leave their last operations.
+// The files into which communicators that fail write their last operations.
 #include "hccl/core/flight_recorder.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(FlightRecorder, KeepsTheLatestFilesOfItsOwn) {
   for (const auto& each : fs::directory_iterator(folder.path())) {
     left.insert(each.path().filename().string());
   }
-  // Ages 0 to 3 are those of files 0, 2, 4 and 6.
+  // The four newest files are 0, 2, 4 and 6.
   const std::set<std::string> want = {"another.json",       "hccl-flight-link.json",
                                       "hccl-flight-0.json", "hccl-flight-2.json",
                                       "hccl-flight-4.json", "hccl-flight-6.json"};

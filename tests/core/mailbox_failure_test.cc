@@ -28,7 +28,7 @@ Config quiet(const std::string& transport) {
   return config;
 }
 
-// Exchanges a message with every rank, and then waits for one of `source` that never comes.
+// Exchanges a message with every rank, then waits for a message from `source` that never comes.
 int live(Processes& processes, int rank, const Config& config, int source) {
   Board& board = processes.board();
   const auto me = static_cast<std::size_t>(rank);
@@ -84,8 +84,8 @@ TEST_P(MailboxFailure, AKilledRankIsNamedToAllWhoWait) {
   }
 }
 
-// Ranks 0 and 2 exchange messages, and then fail to exchange one with the victim. The failures are
-// on the board. True if the messages between ranks 0 and 2 are right.
+// Ranks 0 and 2 exchange messages, and each then fails to exchange one with the victim. The errors
+// are put on the board. Returns whether the messages between ranks 0 and 2 were right.
 bool without_victim(Board& board, core::Communicator& among, int rank) {
   core::Mailbox& box = among.mailbox();
   const int peer = 2 - rank;
@@ -141,7 +141,7 @@ TEST_P(MailboxFailure, ARankThatHasLeftConcernsNoOtherRanks) {
   expect_victim_named(board);
 }
 
-// Also receives that come after the first one.
+// Later receives from any rank end, too.
 TEST_P(MailboxFailure, AReceiveFromAnyRankEndsIfAllOthersHaveLeft) {
   Processes processes;
   Board& board = processes.board();
@@ -166,7 +166,7 @@ TEST_P(MailboxFailure, AReceiveFromAnyRankEndsIfAllOthersHaveLeft) {
   for (const int rank : {1, 2, 0}) EXPECT_EQ(processes.wait(rank), 0) << rank;
 }
 
-// A rank that has destroyed a group stays in the world, where its messages go on.
+// A rank that has destroyed a group stays in the world, where it still exchanges messages.
 TEST_P(MailboxFailure, ARankThatHasDestroyedAGroupConcernsNoOtherRanks) {
   Processes processes;
   Board& board = processes.board();
@@ -199,8 +199,8 @@ TEST_P(MailboxFailure, ARankThatHasDestroyedAGroupConcernsNoOtherRanks) {
   expect_victim_named(board);
 }
 
-// A rank leaves the world just as others send the first messages. It may still take part in opening
-// the connections; then a message to it can be sent.
+// A rank leaves the world just as others send their first messages. It may still take part in
+// opening connections; then a message can be sent to it.
 TEST_P(MailboxFailure, ARankThatLeavesAsOthersBeginConcernsNoOtherRanks) {
   for (const int after : {0, 1, 3}) {
     Processes processes;
@@ -230,7 +230,7 @@ TEST_P(MailboxFailure, ARankThatLeavesAsOthersBeginConcernsNoOtherRanks) {
   }
 }
 
-// The first message between ranks 0 and 2, whose end is left on the board.
+// Exchanges the first message between ranks 0 and 2, and puts its result on the board.
 void first_message(Board& board, core::Communicator& among) {
   int number = 0;
   const MessagePtr message = among.mailbox().send(2, 0, &number, sizeof number, {});

@@ -1,5 +1,6 @@
-// Messages with tags: random ones against an oracle, any source, tags out of order, messages before
-// their receives, sizes that differ, and the ends: abort, destruction, a rank that leaves.
+// Messages with tags: random messages against an oracle, any source, tags out of order, messages
+// before their receives, sizes that differ, and ends by abort, by destruction, or by a rank that
+// leaves.
 #include "hccl/core/mailbox.h"
 
 #include <gtest/gtest.h>
@@ -65,8 +66,8 @@ void expect_ok(const MessagePtr& message) {
 
 class Mailboxes : public ::testing::TestWithParam<std::string> {};
 
-// Every rank sends every rank, itself too, several messages of several tags, all in an order of its
-// own; each of these orders, and that of the receives, is random.
+// Every rank sends several messages of several tags to every rank, itself included. Each rank's
+// order of sends and of receives is random.
 TEST_P(Mailboxes, RandomMessagesArriveWhereTheyBelong) {
   constexpr int kTags = 3, kMessages = 12;
   for (const int size : {1, 2, 4}) {
@@ -144,8 +145,8 @@ TEST_P(Mailboxes, AnyRankTakesEachMessageOnceAndNamesItsSource) {
   });
 }
 
-// Thousands of short messages before the first receive: the receiver holds a bounded number, the
-// rest waits at the sender, and collectives go on.
+// Thousands of short messages come before the first receive: the receiver holds a bounded number,
+// the others wait at the sender, and collectives go on.
 TEST_P(Mailboxes, MessagesBeforeTheirReceivesWait) {
   constexpr int kMessages = 3000;
   World world(2, config_of(GetParam()));
@@ -174,8 +175,8 @@ TEST_P(Mailboxes, MessagesBeforeTheirReceivesWait) {
   });
 }
 
-// The room of messages that were received is used again: after many times the room, a short message
-// is still sent before its receive.
+// The room of received messages is used again: after many times as many messages as fit into the
+// room, a short message is still sent before its receive.
 TEST_P(Mailboxes, ShortMessagesDoNotWaitForTheirReceivesInTheLongRun) {
   World world(2, config_of(GetParam()));
   ASSERT_TRUE(world.ok());
@@ -190,7 +191,7 @@ TEST_P(Mailboxes, ShortMessagesDoNotWaitForTheirReceivesInTheLongRun) {
       }
       out = content(c.rank(), peer, 2, 0, bytes);
       expect_ok(c.mailbox().send(peer, 2, out.data(), bytes, {}));
-      ASSERT_TRUE(c.operations().run({}).ok());  // both are sent, and none is asked for
+      ASSERT_TRUE(c.operations().run({}).ok());  // both messages are sent, and no receive is posted
       expect_ok(c.mailbox().recv(peer, 2, in.data(), bytes, {}));
       EXPECT_EQ(in, content(peer, c.rank(), 2, 0, bytes));
     }
@@ -259,7 +260,7 @@ TEST(Mailbox, EndsWithItsCommunicator) {
     world.run([&](Communicator& c) {
       const auto at = static_cast<std::size_t>(c.rank());
       const int other = 1 - c.rank();
-      char byte = 1, in = 0;  // so messages have their connections
+      char byte = 1, in = 0;  // opens the connections for messages
       const MessagePtr first = c.mailbox().send(other, 2, &byte, 1, {});
       const MessagePtr second = c.mailbox().recv(other, 2, &in, 1, {});
       for (const MessagePtr& each : {first, second}) {
@@ -281,7 +282,7 @@ TEST(Mailbox, EndsWithItsCommunicator) {
   }
 }
 
-// Each message that comes is answered from its own callback, a hundred times.
+// A callback answers each message that comes, a hundred times.
 TEST(Mailbox, CallbacksMayPostMessages) {
   World world(2, config_of("auto"));
   ASSERT_TRUE(world.ok());
@@ -309,7 +310,7 @@ TEST(Mailbox, CallbacksMayPostMessages) {
   });
 }
 
-// Several threads of each rank, with a collective going on all the time.
+// Several threads of each rank exchange messages while collectives run.
 TEST(Mailbox, ThreadsAndCollectivesDoNotMeet) {
   World world(2, config_of("auto"));
   ASSERT_TRUE(world.ok());
@@ -342,7 +343,7 @@ TEST(Mailbox, ThreadsAndCollectivesDoNotMeet) {
 
 // ---- ends and limits of operations ----
 
-// Rank 1, which announces messages without end, or takes everything and answers nothing.
+// A simulated rank 1: announces messages without end, or takes all messages and never answers.
 class Rank1 : public transport::Mesh {
  public:
   explicit Rank1(bool floods) : floods_(floods) {}
@@ -379,7 +380,8 @@ class Rank1 : public transport::Mesh {
   transport::Request* next_ = nullptr;
 };
 
-// A peer's flood ends with an error that names it; the own one is refused before.
+// If a peer sends too many messages, an error names the peer; this rank's own surplus is refused
+// before it is sent.
 TEST(Mailbox, MessagesThatWaitForTheirReceivesAreBounded) {
   for (const bool floods : {true, false}) {
     const auto box = std::make_shared<core::Mailbox>(
@@ -425,7 +427,7 @@ TEST(Mailbox, NeverOpensOnceItsRankLeaves) {
   EXPECT_FALSE(opened);
 }
 
-// Rank 1, once the memory to send to it, or to look for its bytes, is missing.
+// A simulated rank 1: sending to it, or looking for its bytes, runs out of memory.
 class Unaffordable final : public Rank1 {
  public:
   Unaffordable(const std::atomic<bool>& sends, std::atomic<bool>& looks)
@@ -449,7 +451,7 @@ class Unaffordable final : public Rank1 {
   std::atomic<bool>& looks_;
 };
 
-// Wherever the memory is missing: before the mesh is there, for a message itself, or between.
+// Memory runs out before the mesh is open, when a message is sent, or in between.
 TEST(Mailbox, WithoutMemoryAllMessagesFailAndTheOtherRanksAreTold) {
   for (const std::string where : {"early", "send", "look"}) {
     SCOPED_TRACE(where);
@@ -477,7 +479,7 @@ TEST(Mailbox, WithoutMemoryAllMessagesFailAndTheOtherRanksAreTold) {
       ASSERT_TRUE(box->send(1, 9, bytes.data(), 8, {})->wait(soon()).ok());
       (where == "send" ? sends : looks) = true;
     }
-    if (where == "send") {  // refused, so no rank gets its end
+    if (where == "send") {  // a send that is refused has no callback
       EXPECT_THROW(box->send(1, 9, bytes.data(), 8, count), std::bad_alloc);
     }
     for (const MessagePtr& each : waiting) {
@@ -499,7 +501,7 @@ TEST(Abort, EndsAnOperationThatWaits) {
     World world(3, config_of(transport));
     ASSERT_TRUE(world.ok());
     world.run([](Communicator& c) {
-      if (c.rank() == 2) {  // does not call it, and ends it for all
+      if (c.rank() == 2) {  // does not call, and then aborts for all
         std::this_thread::sleep_for(milliseconds(100));
         c.abort("the user said so");
       }

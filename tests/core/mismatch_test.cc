@@ -40,7 +40,7 @@ constexpr Agreed kAllGather{"allgather", Op::kAllGather, ""};
 constexpr Agreed kAllToAll{"alltoall", Op::kAllToAll, ""};
 constexpr Agreed kScatter{"scatter", Op::kScatter, ""};
 
-// The change of the odd rank to the agreed call.
+// The change by which the odd rank's call differs.
 struct Deviation {
   const char* name;
   void (*change)(Call& call);
@@ -69,7 +69,7 @@ Config config_with(const std::string& transport, const std::string& algorithm) {
   return config;
 }
 
-// Memory for any of the calls.
+// Buffers that are large enough for any of the calls.
 struct CallBuffers {
   explicit CallBuffers(int size)
       : in(2000 * kCount * static_cast<std::size_t>(size) + 64, 1.0F), out(in.size()) {}
@@ -95,12 +95,12 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
   std::chrono::nanoseconds worst{0};
   int turn = 0;
   for (const Deviation& deviation : kDeviations) {
-    const int odd = turn++ % size;  // each place gets its share
+    const int odd = turn++ % size;  // each rank is the odd one in turn
     const Call common{.op = agreed.op, .count = kCount};
     Call deviating = common;
     deviation.change(deviating);
     const Envelope sent = envelope(deviating, 1, 0);
-    if (sent == envelope(common, 1, 0)) continue;  // a change that does not count here
+    if (sent == envelope(common, 1, 0)) continue;  // the change does not affect this operation
     SCOPED_TRACE(std::string(deviation.name) + " on rank " + std::to_string(odd));
     World world(size, config_with(transport, agreed.algorithm));
     ASSERT_TRUE(world.ok());
@@ -136,7 +136,7 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
 
 class PointToPointMismatch : public ::testing::TestWithParam<std::string> {};
 
-// The sender, the receiver and the rank that has nothing to do with it.
+// Three ranks: the sender, the receiver, and a rank that takes no part.
 TEST_P(PointToPointMismatch, IsAParameterErrorOnAllRanks) {
   struct Odd {
     std::uint64_t count;

@@ -1,5 +1,5 @@
-// Averages, bits, truth and factors: every remote algorithm and the local ones, against numbers
-// worked out here.
+// Averages, bitwise and logical reductions, and factors: every remote algorithm and the local ones,
+// against results computed here.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ std::vector<ReductionSetting> settings() {
 
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
-// Zero for some ranks, and for all of them at some places.
+// Zero on some ranks, and at some places on all ranks.
 std::uint32_t bits(int rank, std::size_t i) {
   const auto mixed =
       static_cast<std::uint32_t>((i + 1) * 2654435761u + at(rank) * 40503u * (i + 7));
@@ -76,7 +76,8 @@ class Reductions : public ::testing::TestWithParam<ReductionSetting> {
 template <class T, class Expected>
 void check(Communicator& c, Call call, const std::vector<T>& in, const Expected& expected) {
   const std::size_t count = in.size() / at(c.size());
-  // A rank is a thread. Fresh memory for each call takes the thread sanitizer longer than the call.
+  // Each rank is a thread. Under the thread sanitizer, new memory for each call would take longer
+  // than the call.
   thread_local std::vector<T> out;
   const auto run = [&](Op op, std::size_t elements, std::size_t first, bool takes) {
     out.assign(elements, T{});
@@ -161,7 +162,7 @@ TEST_P(Reductions, AverageAndFactors) {
   });
 }
 
-// The sum wraps around in the type, and is divided towards zero.
+// The sum wraps around in the type, and the division rounds towards zero.
 template <class T>
 void check_average(Communicator& c, DataType type) {
   const auto value = [](int rank, std::size_t i) {
@@ -193,8 +194,8 @@ TEST_P(Reductions, AverageOfIntegers) {
   });
 }
 
-// The smallest float that is not lost in fp16: an average of these stays the same number, though
-// their sum is more than the type can hold.
+// The smallest float that fp16 does not lose: the average of such numbers is the same number,
+// though their sum is more than the type can hold.
 TEST_P(Reductions, AverageInsideAHostAccumulatesInFp32) {
   if (GetParam().transport != "auto") return;
   world_.run([](Communicator& c) {

@@ -1,5 +1,5 @@
-// HCCL_TUNE_FILE as its users see it: measured once, kept, used again, and the same on all ranks
-// whatever files they can see.
+// HCCL_TUNE_FILE as users see it: costs are measured once, kept, used again, and the same on all
+// ranks, whichever files the ranks can read.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <unistd.h>
@@ -56,8 +56,8 @@ class TuneFile : public ::testing::Test {
     return std::vector<Config>(static_cast<std::size_t>(size), config);
   }
 
-  /// A table for `size` ranks over tcp on this machine, in which further messages of a step cost
-  /// `more_ns`: much, and ranks talk to few others; nothing, and they talk to all.
+  /// Costs for `size` ranks over tcp on this machine. Each further message of a step costs
+  /// `more_ns`: if that is much, ranks talk to few others; if it is nothing, they talk to all.
   static CostEntry costs(int size, std::uint64_t more_ns) {
     CostEntry entry;
     entry.key = {HCCL_TEST_VERSION, join::cpu_model(), "tcp", 1, static_cast<std::uint32_t>(size),
@@ -66,7 +66,7 @@ class TuneFile : public ::testing::Test {
     entry.messages->steps = {{64, 10'000, more_ns}, {4 << 20, 2'000'000, more_ns + 1'000'000}};
     return entry;
   }
-  /// The allreduce of few messages for this many ranks of this machine.
+  /// The name of the allreduce of few messages, for this many ranks of this machine.
   static std::string few_messages(int size) {
     return shared(size) ? "paired_doubling" : "recursive_doubling";
   }
@@ -107,7 +107,7 @@ TEST_F(TuneFile, IsMeasuredOnceAndKept) {
     EXPECT_FALSE(says(second, "kept in")) << second;
     EXPECT_EQ(folder_.read(transport + ".json"), kept);
 
-    // Another number of ranks is another key, beside the first.
+    // Another number of ranks has another key, which is added to the first.
     const std::string other = sum(each(2, config_for(transport, file)), 1000);
     EXPECT_TRUE(says(other, "(measured now)")) << other;
     EXPECT_EQ(select::read_costs(file).value()->entries.size(), 2u);
@@ -143,7 +143,7 @@ TEST_F(TuneFile, OfRankZeroCountsForAll) {
                   std::set<std::string>{few_messages(4)}),
         std::pair(std::vector<std::string>{folder_ / "b", folder_ / "a", "", folder_ / "c"},
                   std::set<std::string>{"one_shot"}),
-        // Rank 0 names none: the rules.
+        // Rank 0 names no file, so the rules apply.
         std::pair(std::vector<std::string>{"", folder_ / "b", folder_ / "b", folder_ / "b"},
                   std::set<std::string>{few_messages(4)})}) {
     std::vector<Config> configs;
@@ -229,7 +229,7 @@ TEST_F(TuneFile, EachChoiceIsToldOnce) {
       });
     }
     const std::string log = ::testing::internal::GetCapturedStderr();
-    // Of each rank: 2 and 3 elements are one size class.
+    // Each rank logs a choice twice: 2 and 3 elements are in one size class.
     EXPECT_EQ(times(log, "; default table"), 2 * 3) << log;
   }
 }

@@ -1,6 +1,6 @@
-// The memory of operations besides the caller's buffers: nothing from the allocator once the first
-// of a kind is over, and less than 8 MiB a rank, for any number of ranks. Every allocation of the
-// program goes through this file.
+// The memory that operations use besides the caller's buffers: after the first operation of a kind
+// they allocate nothing, and they use less than 8 MiB for each rank, for any number of ranks. This
+// file sees every allocation of the program.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -15,7 +15,7 @@
 #include "tests/support/config.h"
 #include "tests/support/world.h"
 
-// The C library's own, behind the functions that this program replaces.
+// The C library's own functions, which the replacements below call.
 extern "C" {
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t number, std::size_t bytes);
@@ -25,7 +25,7 @@ void* __libc_memalign(std::size_t alignment, std::size_t bytes);
 
 namespace {
 
-// Of this thread: the library's own threads keep the communicator alive and may allocate.
+// Counts this thread only: the library's own threads keep the communicator alive and may allocate.
 thread_local bool counting = false;
 thread_local int allocations = 0;
 
@@ -134,7 +134,7 @@ TEST_P(Staging, NothingIsAllocatedAfterTheFirstOfAKind) {
           least = std::min(least, allocations);
           most = std::max(most, allocations);
         }
-        // Over tcp, memory is also wanted when more messages come early than ever before.
+        // Over tcp, an operation allocates when more messages come early than ever before.
         EXPECT_EQ(over_tcp ? least : most, 0)
             << hccl::to_string(op) << " of " << elements << " elements";
       }
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, Staging,
                                            Setting{"tcp_of_five", "tcp", 5}),
                          [](const auto& info) { return info.param.name; });
 
-// Else the test above could not fail.
+// Shows that the test above can fail.
 TEST(Staging, TheCounterCounts) {
   counting = true;
   allocations = 0;
@@ -195,17 +195,17 @@ std::vector<Buffers> buffers_for(int ranks, std::size_t most) {
 
 TEST_P(Resident, StagingStaysUnderEightMebibytesARank) {
   const int ranks = GetParam().ranks;
-  // Few ranks: long enough to fill whatever there is to be filled.
+  // With few ranks the vectors are long enough to fill all staging buffers.
   const std::size_t most = ranks <= 8 ? 5'000'000 : 700'000;
   {
-    // The libraries' own code and data, taken once, are not staging.
+    // Loads the libraries' code and data first, as they are not staging.
     std::vector<Buffers> first = buffers_for(2, 50000);
     World world(2, quiet_config(GetParam().transport));
     ASSERT_TRUE(world.ok());
     take_part_in_all(world, 50000, first);
   }
   std::vector<Buffers> buffers = buffers_for(ranks, most);
-  // Nor may memory that it gave back hide memory that the ranks take now.
+  // Gives freed memory back, or it would hide memory that the ranks take now.
   ::malloc_trim(0);
   const std::size_t before = resident();
   World world(ranks, quiet_config(GetParam().transport));

@@ -1,5 +1,5 @@
-// HCCL_DETERMINISTIC=strict: the bits of a sum are those of a fold in rank order, rounded once,
-// whatever carries the data and however it is cut.
+// HCCL_DETERMINISTIC=strict: a sum has the bits of a fold in rank order that rounds once, whichever
+// algorithm and transport run and however the data is cut.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 using core::Communicator;
 
-/// The same numbers on every rank that asks, of very different sizes, so that order shows.
+/// The numbers of a rank, of very different sizes, so that the order of additions changes the sum.
 std::vector<float> numbers(int rank, std::size_t count) {
   std::mt19937 random(static_cast<unsigned>(rank) * 101 + 7);
   std::vector<float> out(count);
@@ -63,7 +63,8 @@ TEST_P(Strict, BitsAreThoseOfTheFoldInRankOrder) {
                       .ok());
       EXPECT_EQ(std::memcmp(data.data(), expected.data(), count * sizeof(float)), 0)
           << count << " elements";
-      // A part of the vector alone: fusing or not fusing must not show.
+      // Sums a part of the vector alone: its bits must not depend on whether it is fused with the
+      // rest.
       const std::size_t part = count / 3;
       data = numbers(c.rank(), count);
       ASSERT_TRUE(c.operations()
@@ -129,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, Strict,
                                                          "level0:NA;level1:ring", 4}),
                          [](const auto& info) { return info.param.name; });
 
-// Else the test above could not fail: without strict, a ring folds in another order.
+// Shows that the test above can fail: without strict, a ring folds in another order.
 TEST(Strict, ARingWithoutItGivesOtherBits) {
   Config config;
   config.transport = "tcp";
@@ -148,7 +149,7 @@ TEST(Strict, ARingWithoutItGivesOtherBits) {
   });
 }
 
-// Ranks that fold in different orders would be given different sums.
+// Ranks that fold in different orders would get different sums.
 TEST(Strict, OnOneRankAloneIsRefused) {
   World world(2, Config());
   ASSERT_TRUE(world.ok());

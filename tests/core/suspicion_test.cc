@@ -1,5 +1,5 @@
-// The log while ranks wait: the awaited ranks and the operation, after two seconds and long before
-// any time is up. Ranks are processes, each with a file as its standard error.
+// While ranks wait, they log the awaited ranks and the operation after two seconds, long before a
+// time-out. Ranks are processes, each with a file as its standard error.
 #include "hccl/core/suspicion.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kRanks = 3;
-// Places on the board beyond the ranks'.
+// Indices on the board that no rank uses.
 constexpr std::size_t kPhase = 16;
 
 class Suspicion : public ::testing::TestWithParam<std::string> {
@@ -47,7 +47,7 @@ class Suspicion : public ::testing::TestWithParam<std::string> {
     }
   }
   Board& board() { return processes_.board(); }
-  /// How often these words stand in one line of the rank's log.
+  /// How many lines of the rank's log contain these words.
   int said(int rank, const std::string& words) const {
     int times = 0;
     std::istringstream lines(folder_.read(log_of(rank)));
@@ -70,7 +70,7 @@ class Suspicion : public ::testing::TestWithParam<std::string> {
   Processes processes_;
 };
 
-// Nothing has failed yet; once the rank runs again, all goes on with right results.
+// Nothing has failed yet; once the rank runs again, operations go on with right results.
 TEST_P(Suspicion, AStoppedRankIsSuspectedLongBeforeThePeerTimeout) {
   start([&](int rank, core::Communicator& world) {
     std::vector<float> in(1 << 12, 1), out(1 << 12);
@@ -88,7 +88,8 @@ TEST_P(Suspicion, AStoppedRankIsSuspectedLongBeforeThePeerTimeout) {
   });
   ASSERT_TRUE(eventually([&] { return board().progress[0] > 4; })) << board().first[0].message();
   processes_.kill(2, SIGSTOP);
-  // By messages, one of them may wait for the other, which waits for the stopped rank.
+  // With messages, rank 0 may wait for rank 1, or rank 1 for rank 0, which waits for the stopped
+  // rank.
   const bool all_say = eventually([&] {
     return said(0, "in allreduce #") > 0 && said(1, "in allreduce #") > 0 &&
            said(0, "for rank 2 in allreduce #") + said(1, "for rank 2 in allreduce #") > 0;
@@ -101,7 +102,7 @@ TEST_P(Suspicion, AStoppedRankIsSuspectedLongBeforeThePeerTimeout) {
   EXPECT_EQ(said(2, "waits for"), 0);
 }
 
-// Rank 2 comes only after the others have been heard of.
+// Rank 2 comes only after the others have logged that they wait.
 TEST_P(Suspicion, LateMessagesAndGroupsAreNamed) {
   start([&](int rank, core::Communicator& world) {
     float value = 1;
@@ -136,7 +137,7 @@ TEST_P(Suspicion, LateMessagesAndGroupsAreNamed) {
   EXPECT_EQ(said(2, "waits for"), 0) << folder_.read(log_of(2));
 }
 
-// An hour of reports of a wait, twice a second, on a clock of the test's own.
+// Simulates an hour of reports of one wait, twice a second, on a clock of the test.
 TEST(SuspicionLine, ComesAfterTwoSecondsAndEveryHalfMinute) {
   std::string text;
   core::Suspicion suspicion(

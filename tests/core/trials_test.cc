@@ -1,5 +1,5 @@
-// Trials, by which a world measures its machine before the first operation: a rank that had to wait
-// in one is not taken to be in the operation of that number. Ranks are threads.
+// In trials a world measures its machine before the first operation. A wait in a trial must not
+// count as a wait in the operation of the same number. Ranks are threads.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,7 +18,7 @@
 namespace hccl::testing {
 namespace {
 
-constexpr std::chrono::milliseconds kLong{900};  // others say after kReportInterval that they wait
+constexpr std::chrono::milliseconds kLong{900};  // others report a wait after kReportInterval
 
 /// A log that delays its rank, if `late`, once the transport is open: the trials come next.
 Logger held_up(bool late) {

@@ -21,7 +21,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("HCCL_BUILD_DIR", "build/release")
 BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.M | re.S)
-# A program of README: the file's name before the block.
+# Finds a program of the README: the file's name stands before the block.
 FIRST = re.compile(r"`(first\.\w+)`.*?\n```\w+\n(.*?)^```$", re.M | re.S)
 # A warning on a busy machine: a rank has had no core for two seconds.
 FRAMEWORKS = ("tensorflow", "ray", "torch", "jax")  # Ray is beside torch, if at all
@@ -104,7 +104,7 @@ def missing(expected, printed):
 
 
 def link_tree(folder):
-    """What commands of pages name in the tree."""
+    """Links the files of the tree that commands of pages name."""
     for name in ("examples", "hccl"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "build").mkdir()

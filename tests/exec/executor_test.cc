@@ -1,4 +1,4 @@
-// The engine over links that wake it: it sleeps only when nothing moves.
+// The executor over links that wake it: it sleeps only when nothing moves.
 #include "hccl/exec/executor.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ using std::chrono::seconds;
 using testing::Rank;
 using testing::run_ranks;
 
-/// A mesh that sleeps until it is woken, however short a nap is asked for; after 15 s a wake-up was
-/// lost.
+/// A mesh that sleeps until it is woken, even if a short nap is asked for; a sleep of 15 s means
+/// that a wake-up was lost.
 class Sleepy final : public transport::Mesh, public Sleeper {
  public:
   explicit Sleepy(std::unique_ptr<transport::Mesh> inner) : inner_(std::move(inner)) {}

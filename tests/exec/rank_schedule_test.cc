@@ -1,4 +1,4 @@
-// Schedules whose ranks have taken each other's places, proved right like all others.
+// Proves schedules right in which ranks have swapped their places.
 #include "hccl/exec/rank_schedule.h"
 
 #include <gtest/gtest.h>

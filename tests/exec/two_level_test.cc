@@ -102,18 +102,17 @@ void allreduces(int hosts, int ranks_per_host) {
 TEST(TwoLevel, TwoHostsOfTwo) { allreduces(2, 2); }
 TEST(TwoLevel, ThreeHostsOfTwo) { allreduces(3, 2); }
 TEST(TwoLevel, TwoHostsOfThree) { allreduces(2, 3); }
-// Short parts travel whole, in one step: a slot holds all of a part then.
+// Short parts travel whole, in one step: then a slot holds a whole part.
 TEST(TwoLevel, SixHostsOfTwo) { allreduces(6, 2); }
 
-/// A step takes `step_ns` at least, and each further message of it `more_ns`.
+/// Costs in which a step takes at least `step_ns`, and each further message of a step `more_ns`.
 select::MessageCosts costs(std::uint64_t step_ns, std::uint64_t more_ns) {
   select::MessageCosts costs;
   costs.steps = {{64, step_ns, more_ns}, {4 << 20, step_ns + 1'500'000, more_ns}};
   return costs;
 }
 
-// Where messages of one step hinder each other, ranks talk to few others; where they do not, to
-// all.
+// If messages of one step hinder each other, ranks talk to few others; otherwise they talk to all.
 TEST(TwoLevel, MeasuredCostsChooseBetweenHosts) {
   constexpr int kHosts = 6, kPlaces = 2;
   constexpr std::uint64_t kCount = 50'000;

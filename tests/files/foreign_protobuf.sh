@@ -1,6 +1,6 @@
 #!/bin/sh
-# foreign_protobuf.sh LIBPROTOBUF OUT: C source of a library that shows every function of Protobuf,
-# as frameworks do; whoever calls one of them has bound the wrong Protobuf, and ends.
+# foreign_protobuf.sh LIBPROTOBUF OUT: writes the C source of a library that exports every function of Protobuf, as
+# frameworks do. A process that calls one of them has bound the wrong Protobuf, and ends.
 set -e
 cat >"$2" <<'END'
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // isolation_test [LIBRARY]: writes and reads a trace in a process in which another Protobuf is
-// visible to all: preloaded, or LIBRARY, which is loaded after libhccl.so.
+// visible to all libraries: a preloaded one, or LIBRARY, which is loaded after libhccl.so.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ bool protobuf_is_loaded() {
   return false;
 }
 
-// Of one rank and one iteration.
+// A fusion that has recorded one iteration of one rank.
 HcclFusion recorded(HcclComm* comm, float* weights) {
   std::int32_t device = 0;
   EXPECT_EQ(HcclCommInitAll(1, &device, comm), HCCL_SUCCESS) << HcclGetLastErrorText();

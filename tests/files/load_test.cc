@@ -1,4 +1,4 @@
-// Loading the plugin for files: the refused plugins, and the reasons.
+// Loading the plugin for files: which plugins are refused, and with which reasons.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// A table of costs, from a file in both forms or from rank 0: an accepted table is written the
-// same, and every choice that it makes is one.
+// A table of costs, from a file in either form or from rank 0: an accepted table is written
+// unchanged, and every choice that it leads to is valid.
 #include "hccl/select/costs.h"
 
 #include <cmath>

@@ -16,8 +16,8 @@ using namespace hccl::transport;
 
 constexpr int kRanks = 3;
 
-/// The parts of all ranks: those of the others as they are, or in the form of a rank without a
-/// failure.
+/// The parts of all ranks. Other ranks' parts are the fuzzer's bytes, or these bytes in the form
+/// that a rank without a failure sends.
 Result<std::vector<std::string>> parts_of(fuzz::Input& input, int rank, const std::string& mine) {
   const std::uint8_t what = input.byte();
   if (what == 255) return Status(Code::kTimeout, "ranks that did not come: 1");
@@ -86,8 +86,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   args.exchange = [&](const std::string& mine, Deadline) {
     return parts_of(input, args.rank, mine);
   };
-  args.rank = what % 4 == 2 ? 1 : 0;  // a member in shm
+  args.rank = what % 4 == 2 ? 1 : 0;  // rank 1 is a member in shm
   const auto mesh = what % 4 == 0 ? open_tcp(args) : open_shm_on_host(args);
-  PROMISE(!mesh.ok());  // nobody is there
+  PROMISE(!mesh.ok());  // no other rank is there
   return 0;
 }

@@ -1,6 +1,6 @@
 // Files that another process wrote: root info in its 4,108 bytes, alone and in the file for the
-// ranks of a host; a job's secret; a rank table. The first byte says which; with its highest bit
-// the checksum of a root info is made to fit.
+// ranks of a host; a job's secret; a rank table. The first byte chooses among these; if its highest
+// bit is set, the checksum of the root info is corrected.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

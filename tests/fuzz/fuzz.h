@@ -1,5 +1,5 @@
-// The common part of the targets: their one function, the way in which it takes its input apart,
-// and the report of a broken promise.
+// The parts that all targets share: their one function, how an input is taken apart, and how a
+// broken promise is reported.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,11 @@
 #include <string_view>
 #include <type_traits>
 
-/// libFuzzer's name. Whatever the bytes are: no crash, no hang, no large allocation.
+/// libFuzzer's name. Whatever the bytes are, there must be no crash, no hang, and no large
+/// allocation.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-/// A promise of the parser: prints the broken one, and ends the process.
+/// Checks a promise of the parser; if it is broken, prints the promise and ends the process.
 #define PROMISE(condition)                                                                 \
   do {                                                                                     \
     if (!(condition)) {                                                                    \
@@ -26,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace hccl::fuzz {
 
-/// Takes an input apart, from its front; zeroes behind its end.
+/// Takes an input apart from its front; behind its end come zeroes.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size)
@@ -38,19 +39,19 @@ class Input {
   T get() {
     T value{};
     const std::size_t size = std::min(sizeof value, rest_.size());
-    if (size != 0) std::memcpy(&value, rest_.data(), size);  // an empty input may be nowhere
+    if (size != 0) std::memcpy(&value, rest_.data(), size);  // an empty input may have no memory
     rest_.remove_prefix(size);
     return value;
   }
   std::uint8_t byte() { return get<std::uint8_t>(); }
   std::uint32_t below(std::uint32_t bound) { return byte() % bound; }
-  /// This many bytes, or the rest.
+  /// Takes this many bytes, or all that are left.
   std::string_view bytes(std::size_t size) {
     const std::string_view taken = rest_.substr(0, size);
     rest_.remove_prefix(taken.size());
     return taken;
   }
-  /// Up to 65535 bytes behind their length.
+  /// Takes a length of 16 bits, then as many bytes.
   std::string_view blob() { return bytes(get<std::uint16_t>()); }
   std::string_view rest() { return bytes(rest_.size()); }
 

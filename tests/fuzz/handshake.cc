@@ -1,5 +1,5 @@
-// The handshake before all other bytes: pieces from a stranger, or those of a peer with changes. A
-// side that ends well has read what only a holder of the key can write.
+// The handshake, which comes before all other bytes: pieces from a stranger, or from a peer with
+// changes. A side that ends well has read bytes that only a holder of the key can write.
 #include "hccl/base/auth.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -41,7 +41,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     Handshake& side = turn % 2 == 0 ? server : client;
     if (message.size() != side.wants()) PROMISE(!side.step(message).ok());
     auto reply = side.step(message);
-    // The nonces that a client opens with are free: the next bytes prove that they were changed.
+    // The client's first nonces may have any value: the bytes that follow prove whether they were
+    // changed.
     if (turn > 0) PROMISE(reply.ok() != changed);
     if (!reply.ok()) return 0;
     message = *reply;

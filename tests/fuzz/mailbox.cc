@@ -1,5 +1,5 @@
-// Messages by tag, from peers that send headers as they like: the mesh below is a script. At the
-// end every message is done, once, and no byte was written outside of a receive.
+// Messages by tag, from peers that send any headers: the mesh below is a script. At the end every
+// message has ended exactly once, and no byte was written outside of a receive.
 #include "hccl/core/mailbox.h"
 
 #include <future>
@@ -54,7 +54,7 @@ class Script final : public Mesh {
     if (waiting_.empty()) return;
     const auto at = waiting_.begin() + what % waiting_.size();
     Request& request = **at;
-    // Messages of one peer and lane come in the order of their receives.
+    // Messages of one peer and lane arrive in the order of their receives.
     const auto first = std::find_if(waiting_.begin(), waiting_.end(), [&](const Request* each) {
       return each->peer_ == request.peer_ && each->lane_ == request.lane_;
     });

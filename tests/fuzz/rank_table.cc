@@ -1,4 +1,4 @@
-// Rank tables: a table that is taken has all ranks once, each with a place.
+// Rank tables: an accepted table has each rank once, and each rank has a place.
 #include "hccl/join/rank_table.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
 // A node of the control tree, fed with frames of hostile neighbours, ends of lines, failed dials,
-// and time. The output goes to lines that are open, and to nodes of the roster.
+// and time. Its output may go only to open lines, and to nodes of the roster.
 #include "hccl/control/relay.h"
 
 #include <map>
@@ -77,7 +77,7 @@ class Harness {
     if (what == 4) deliver(relay_.refused(own_, scope(), 1, "bad", now_));
   }
 
-  /// A frame as neighbours make it, but for some of its numbers.
+  /// A frame as neighbours make it, except that the fuzzer chooses some of its numbers.
   std::string frame(LineId id) {
     const auto kind = static_cast<Kind>(input_.below(20));
     ByteWriter out;
@@ -150,7 +150,7 @@ class Harness {
   }
   Uuid scope() { return {static_cast<std::uint8_t>(input_.below(4))}; }
 
-  // As Control's sockets do.
+  // Line numbers are used once, as by Control's sockets.
   bool open(LineId id) { return closed_.count(id) == 0 && lines_.try_emplace(id, 0).second; }
   void deliver(const Relay::Step& step) {
     for (const auto& late : step.late) PROMISE(late.arrived == RankSet{own_});
@@ -175,8 +175,8 @@ class Harness {
   Time now_{};
   std::uint32_t own_;
   Relay relay_;
-  std::map<LineId, std::uint32_t> lines_;  // that are open, and the frames that came on them
-  std::map<LineId, bool> closed_;          // numbers are not used again
+  std::map<LineId, std::uint32_t> lines_;  // open lines, and the number of frames that came on each
+  std::map<LineId, bool> closed_;          // closed lines, whose numbers are not used again
   std::map<std::uint32_t, int> dials_;
 };
 

@@ -1,5 +1,5 @@
-// The short form of a target, without libFuzzer: replays its corpus, then mutations of it, the same
-// ones every time.
+// The short form of a target, without libFuzzer: replays its corpus, then the same mutations of it
+// every time.
 //   fuzz_<target> CORPUS [MUTATIONS]     an input that ends the process is kept as crash-<target>
 //   fuzz_<target> FILE
 #include <algorithm>
@@ -27,7 +27,7 @@ void save_input_and_die(int signal) {
 
 void run(std::string input) {
   current = std::move(input);
-  // Of exactly this size, so that a read behind its end is found.
+  // The vector has exactly this size, so that the sanitizer finds a read behind its end.
   const std::vector<std::uint8_t> bytes(current.begin(), current.end());
   LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
 }

@@ -1,5 +1,5 @@
-// A process on its way into the control tree, fed with frames of hostile processes above and below
-// it, ends of lines, failed dials, and time. The output goes to lines that are open.
+// A process that joins the control tree, fed with frames of hostile processes above and below it,
+// ends of lines, failed dials, and time. Its output may go only to open lines.
 #include "hccl/control/seek.h"
 
 #include <map>
@@ -71,7 +71,7 @@ class Harness {
       if (what < 36) return deliver(seek_.failed(what % 2 == 0, "refused", now_));
       deliver(seek_.opened(new_line(), now_));
     } else if (what < 60) {
-      // Once, as Root does, and never for a process that has ranks.
+      // Called once, as by Root, and never for a process that has ranks.
       if (!is_root_ || std::exchange(brought_, true)) return;
       deliver(seek_.bring(input_.below(kSize), kSize, "same", now_));
     } else if (what < 61) {
@@ -90,7 +90,7 @@ class Harness {
     return frame;
   }
 
-  /// A frame as processes make it, but for some of its numbers.
+  /// A frame as processes make it, except that the fuzzer chooses some of its numbers.
   std::string frame() {
     const std::uint8_t kind = kAsk + static_cast<std::uint8_t>(input_.below(7));
     ByteWriter out;
@@ -149,7 +149,7 @@ class Harness {
     return set;
   }
 
-  // As Control's sockets do.
+  // Line numbers are used once, as by Control's sockets.
   LineId new_line() { return *lines_.insert(++last_).first; }
   LineId some_line() {
     const std::uint8_t which = input_.byte();
@@ -176,7 +176,7 @@ class Harness {
   Seek seek_;
   bool dialing_ = false, brought_ = false;
   LineId last_ = 0;
-  std::set<LineId> lines_;  // that are open
+  std::set<LineId> lines_;  // open lines
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
-// Two rings in shared memory whose other end is hostile: it writes frames, positions and bytes as
-// it likes. No byte is read outside of a ring or written outside of a receive, and staging is
-// bounded.
+// Two rings in shared memory whose other end is hostile: it writes any frames, positions and bytes.
+// No byte is read outside of a ring or written outside of a receive, and staging is bounded.
 #include <memory>
 #include <vector>
 
@@ -76,7 +75,7 @@ class Harness {
     in_->view().copy_in(at, reinterpret_cast<const std::byte*>(bytes.data()),
                         std::min<std::size_t>(bytes.size(), kRing));
   }
-  /// As the peer's writer does, where there is room.
+  /// Writes a frame as the peer's writer does, if there is room.
   void put_frame(std::uint8_t what) {
     Frame frame;
     frame.total = size_of();

@@ -1,6 +1,6 @@
-// One tcp connection whose other end is hostile: frames that could be, others, and bytes, between
-// sends and receives of this end. When the peer has gone, nothing waits, and no byte was written
-// outside of a receive.
+// One tcp connection whose other end is hostile: it sends valid frames, invalid frames, and bytes,
+// between sends and receives of this end. When the peer has gone, no request waits, and no byte was
+// written outside of a receive.
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -80,7 +80,7 @@ class Harness {
     }
   }
 
-  /// The bytes that the socket takes: they are read in between.
+  /// Sends all bytes; whenever the socket is full, the link reads.
   void put(std::string_view bytes) {
     while (!bytes.empty() && link_->alive()) {
       const ssize_t sent = ::send(peer_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);

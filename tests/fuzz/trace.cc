@@ -1,4 +1,4 @@
-// A trace in both forms: an accepted trace is written the same, and can be written in every other
+// A trace in both forms: an accepted trace is written unchanged, and can be written in every other
 // form.
 #include "split/trace.h"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
-# install_test.sh SOURCE BUILD CMAKE CC CXX: installs the build somewhere, and uses it as a stranger
-# would: with pkg-config, with find_package, with the compiler lines of programs for HCCL, and by
-# looking at what the libraries show and need.
+# install_test.sh SOURCE BUILD CMAKE CC CXX: installs the build somewhere, and uses it as other projects do: with
+# pkg-config, with find_package, with the compiler lines of programs for HCCL. Also checks which symbols the libraries
+# export, and which libraries they need.
 set -euo pipefail
 source=$1 build=$2 cmake=$3 cc=$4 cxx=$5
 work=$(mktemp -d /tmp/hccl_install_test_XXXXXX)
@@ -13,10 +13,10 @@ for variable in RANK_TABLE_FILE RANK WORLD_SIZE SLURM_PROCID PMIX_RANK LD_LIBRAR
 done
 
 "$cmake" --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log"; exit 1; }
-# A shell that does not tell a sourced file its place: the tree must be where it was installed.
+# dash does not tell a sourced file its path, so the tree must be where it was installed.
 [ "$(cd / && dash -euc '. "$1/set_env.sh"; . "$1/set_env.sh"; echo "$ASCEND_DIR ${LD_LIBRARY_PATH}"' - "$work/first")" = \
   "$work/first $work/first/lib64" ] || fail "set_env.sh in dash"
-# Nothing may remember where it was put.
+# Moves the tree: no file may depend on where it was installed.
 mv "$work/first" "$work/there"
 prefix=$work/there
 ! dash -c '. "$1/set_env.sh"' - "$prefix" 2>"$work/log" || fail "set_env.sh in dash, in a tree that was moved"
@@ -24,7 +24,7 @@ grep -q "$work/first/set_env.sh does not exist" "$work/log" || fail "set_env.sh 
 libdir=$(dirname "$(find "$prefix" -name 'libhccl.so.*.*' ! -name '*.debug')")
 [ -e "$libdir/libhccl.so" ] || fail "libhccl.so is not installed"
 
-# Stripped, with the symbols where a debugger finds them.
+# Libraries are stripped, and their symbols are where a debugger finds them.
 for library in "$libdir"/libhccl_optim.so "$(realpath "$libdir/libhccl.so")"; do
   sections=$(readelf -SW "$library")
   ! grep -q '\.debug_info' <<<"$sections" || fail "$library is not stripped"
@@ -49,7 +49,8 @@ unset PKG_CONFIG_PATH
 
 # ---- as ASCEND_HOME_PATH ----
 
-# What set_env.sh sets, seen from a shell that stops at every mistake; a second time changes nothing.
+# The variables that set_env.sh sets, printed by a shell that stops at every mistake; sourcing the file again changes
+# nothing.
 environment() {
   bash -euc 'for ((i = 0; i < $2; ++i)); do source "$1/set_env.sh"; done
     for name in ASCEND_HOME_PATH ASCEND_DIR LD_LIBRARY_PATH PATH PKG_CONFIG_PATH CMAKE_PREFIX_PATH
@@ -73,7 +74,7 @@ done
 private=$(find "$prefix/include" -type f ! -path '*/hccl/*' ! -name 'acl*.h' ! -path '*/error_codes/*')
 [ -z "$private" ] || fail "these are no public headers: $private"
 
-# The lines that programs for HCCL are compiled with; the program has 4 ranks.
+# Compiles with the lines that programs for HCCL use; the program has 4 ranks.
 hardened=(-fPIE -pie -s -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--copy-dt-needed-entries)
 program=$source/examples/01_communicator/01_root_info/main.cc
 expected=$(for rank in 0 1 2 3; do echo "rank $rank of 4: the ranks add up to 6"; done)
@@ -84,7 +85,7 @@ for libraries in "-lhccl -lascendcl" "-lhccl -lacl_rt -lmsprofiler" "-lhcomm -la
   [ "$("$work/program")" = "$expected" ] || fail "the program with $libraries is wrong"
 done
 
-# One library whatever it is called: programs and plugins find one state.
+# All names lead to one library, so programs and plugins share one state.
 names=(libhccl.so libhccl.so.0 libascendcl.so libacl_rt.so libhcomm.so libmsprofiler.so)
 "$cc" -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror "$source/tests/install/c99/names.c" -o "$work/names" -ldl
 for directory in lib64 "${libdir#"$prefix"/}"; do
@@ -94,7 +95,7 @@ for directory in lib64 "${libdir#"$prefix"/}"; do
     [[ $link != /* ]] || fail "$directory/$name leads to $link"
   done
   "$work/names" "${names[@]/#/$prefix/$directory/}" || fail "two libraries in $directory"
-  # Linked by one of these names, and a transport that is a plugin.
+  # Programs link one of these names, and load a transport that is a plugin.
   for name in ascendcl acl_rt hcomm msprofiler; do
     "$cc" -std=c99 "$source/tests/install/c99/consumer.c" "-I$prefix/include" "-L$prefix/$directory" "-l$name" \
       -o "$work/named"
@@ -111,8 +112,8 @@ fi
 shown=$(nm -D --defined-only "$libdir/libhccl.so" | awk '{print $3}')
 others=$(grep -Ev '^(Hccl|Hcom|acl)[A-Za-z0-9]+$' <<<"$shown" || true)
 [ -z "$others" ] || fail "libhccl.so shows $others"
-# Everything that the headers declare.
-# declared HEADER...: the functions that these headers declare.
+# The library must export everything that the headers declare.
+# declared HEADER...: prints the functions that these headers declare.
 declared() {
   cat "$@" | tr '\n' ' ' |
     grep -oE '(HcclResult|bool|void|uint32_t|aclError|const char ?\*|aclprofConfig ?\*) ?(Hccl|Hcom|acl)[A-Za-z0-9]+\(' |
@@ -123,19 +124,19 @@ mapfile -t headers < <(find "$prefix"/include/hccl "$prefix"/include/acl -name '
 functions=$(declared "${headers[@]}")
 [ "$(wc -l <<<"$functions")" -gt 100 ] || fail "too few functions in the headers"
 for name in $functions; do
-  [ "$name" = HcclCommConfigInit ] && continue  # in the header itself
+  [ "$name" = HcclCommConfigInit ] && continue  # the header defines this function itself
   grep -qx "$name" <<<"$shown" || fail "$name is declared and not there"
 done
-# The optimizers are a library of their own.
+# The optimizers are in a separate library.
 of_optim=$(nm -D --defined-only "$libdir/libhccl_optim.so" | awk '{print $3}' | sort)
 [ "$of_optim" = "$(declared "$optim")" ] || fail "libhccl_optim.so and hccl_optim.h differ: $of_optim"
-# Everything that programs for HCCL call. Some of it they look for weakly: what is missing would
-# link all the same, and crash.
+# The library must export everything that programs for HCCL call. They refer to some functions weakly: without these a
+# program would still link, and crash.
 for name in $(cat "$source/tests/install/hccl_client/symbols.txt"); do
   grep -qx "$name" <<<"$shown" || fail "programs need $name"
 done
 
-# What it needs: no launcher, no fabric and no Protobuf, not even by way of another library.
+# The library must need no launcher, no fabric and no Protobuf, not even through another library.
 needed=$(readelf -d "$libdir/libhccl.so" | grep NEEDED; ldd "$libdir/libhccl.so")
 ! grep -iE 'libmpi|fabric|pmix|protobuf|not found' <<<"$needed" || fail "libhccl.so needs the above"
 echo "install_test: ok"

@@ -3,7 +3,7 @@
 # headers. Two ranks then run README's Python program. Ascend's names come with the extra "ascend" only. Needs root,
 # debootstrap and the distribution's mirror.
 #   tests/install/wheel_test.sh [SUITE...]     default: bookworm (Python 3.11), noble (Ubuntu 24.04, Python 3.12)
-# With HCCL_TEST_TORCH=torch==2.13.0 pip puts this PyTorch there before, and two ranks run README's program for it.
+# With HCCL_TEST_TORCH=torch==2.13.0 pip first installs this PyTorch, and two ranks run README's program for it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 suites=("$@")
@@ -15,7 +15,7 @@ trap 'umount -q "$roots"/*/proc "$roots"/*/dev/shm || true; rm -rf --one-file-sy
 for suite in "${suites[@]}"; do
   root=$roots/$suite more=()
   [[ $suite == noble ]] && more=(--no-check-gpg --components=main,universe)
-  if [[ ! -e /usr/share/debootstrap/scripts/$suite ]]; then  # all of Ubuntu's are one
+  if [[ ! -e /usr/share/debootstrap/scripts/$suite ]]; then  # all Ubuntu suites use the same script
     cp -R /usr/share/debootstrap "$roots/debootstrap"
     ln -s gutsy "$roots/debootstrap/scripts/$suite"
     export DEBOOTSTRAP_DIR=$roots/debootstrap
@@ -32,7 +32,7 @@ for suite in "${suites[@]}"; do
   if [[ ${HCCL_TEST_TORCH-} ]]; then
     .venv/bin/python -m pip download --quiet --disable-pip-version-check --only-binary :all: \
       --python-version "$version" --dest "$root/wheels" "$HCCL_TEST_TORCH"
-    echo "127.0.0.1 localhost $(hostname)" >"$root/etc/hosts"  # as containers have it
+    echo "127.0.0.1 localhost $(hostname)" >"$root/etc/hosts"  # as in containers
     awk '/^```python title="reduce.py"/ { on = 1; next } /^```/ { on = 0 } on' README.md >"$root/reduce.py"
   fi
   awk '/^import hccl/, /destroy/' README.md >"$root/first.py"

@@ -18,7 +18,7 @@ QUIET = {"HCCL_LOG": "off", "OMP_NUM_THREADS": "1"}
 
 
 def start(size, *command, **environment):
-    """Processes with the variables of torchrun, which nobody ends if one of them dies."""
+    """Starts processes with the variables of torchrun. If one of them dies, the others run on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -37,7 +37,7 @@ def start(size, *command, **environment):
 
 
 def printed(ranks):
-    """The errors and the output of each rank, when all have ended."""
+    """Waits until all ranks have ended; returns the errors and the output of each."""
     try:
         ended = [rank.communicate(timeout=TIMEOUT) for rank in ranks]
     finally:
@@ -47,7 +47,7 @@ def printed(ranks):
 
 
 def on_ranks(size, *command, **environment):
-    """What each rank has printed; all of them must end well."""
+    """The output of each rank; all ranks must end well."""
     ranks = start(size, *command, **environment)
     outputs = printed(ranks)
     for number, (rank, output) in enumerate(zip(ranks, outputs)):
@@ -121,7 +121,7 @@ def test_a_program_that_fails_ends_the_others(culprit):
 
 
 def test_a_programs_own_initialize(tmp_path):
-    """It does no harm if it agrees, and is refused if it numbers the processes otherwise."""
+    """A program's own initialize does no harm if it agrees, and is refused if it numbers the processes otherwise."""
     program = (
         "import os, jax, jax.numpy as jnp\n"
         "def join(process):\n"
@@ -141,7 +141,7 @@ def test_a_programs_own_initialize(tmp_path):
 
 
 def test_processes_that_no_launcher_started_are_refused():
-    """Each of them is a world of one for hccl: sums would silently be of one process."""
+    """Each of them would be a world of one for hccl: sums would silently be of one process."""
     program = (
         "import hccl.jax, sys; hccl.jax.use(); import jax\n"
         "jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))\n"

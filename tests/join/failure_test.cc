@@ -1,6 +1,5 @@
-// A failure as the survivors see it: each of them gets an error that names the rank, within a
-// second, and the same again later; and nothing is left behind. Ranks are processes here, so that
-// they can die.
+// Failures: each survivor gets an error that names the failed rank, within a second, and gets it
+// again later; and nothing is left behind. Ranks are processes here, so that they can die.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -24,8 +23,8 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kSize = 4;
-// The promise. The machine's own lateness while the test watched is added, once for each of the
-// threads that have to wake in a row.
+// The promised time. The machine's own lateness during the test is added once for each of the
+// threads that must wake in a row.
 constexpr seconds kNotice{1};
 constexpr int kWakeUps = 4;
 
@@ -39,7 +38,7 @@ Call allreduce(const std::vector<float>& in, std::vector<float>& out) {
   return {Op::kAllReduce, in.data(), out.data(), in.size()};
 }
 
-// Long and short allreduces, a broadcast and an alltoall, in turn, with their results checked.
+// Long and short allreduces, a broadcast and an alltoall in turn; checks their results.
 class Work {
  public:
   Work(core::Communicator& world) : world_(world) {}  // NOLINT(google-explicit-constructor)
@@ -85,7 +84,7 @@ class Work {
   std::vector<float> broadcast_ = std::vector<float>(1 << 14);
 };
 
-// A rank's life: works until a call fails, calls once more, leaves.
+// The life of a rank: it calls until a call fails, calls once more, and leaves.
 int live(Processes& processes, int rank, const Config& config) {
   Board& board = processes.board();
   Member member;
@@ -125,7 +124,7 @@ bool all_know(const Board& board, int victim) {
   return true;
 }
 
-// The dump of one rank: JSON whose last operation is the one that failed.
+// Checks the file that one rank wrote: JSON, whose last operation is the one that failed.
 void expect_dump(const Folder& folder, const std::string& name, Code code) {
   const auto dump = nlohmann::json::parse(folder.read(name), nullptr, false);
   ASSERT_FALSE(dump.is_discarded()) << name << " is no JSON";
@@ -199,8 +198,8 @@ TEST_P(Failure, KilledRankIsNamedByAllSurvivorsWithinASecond) {
             << "): " << static_cast<double>(worst) / 1e6 << " ms\n";
 }
 
-// A stopped process keeps its connections open and its kernel answers for it: only its silence
-// shows that.
+// A stopped process keeps its connections open, and its kernel acknowledges packets: only its
+// silence shows that it is stopped.
 TEST_P(Failure, StoppedRankIsNamedAtThePeerTimeout) {
   for (const int victim : {0, 2}) {
     SCOPED_TRACE("victim " + std::to_string(victim));
@@ -284,7 +283,7 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
     Lateness lateness;
     ASSERT_TRUE(lateness.watch([&] { return all_know(board, silent); }, seconds(60)));
     for (int r = 0; r < kSize; ++r) EXPECT_EQ(processes.wait(r), 0);
-    std::uint64_t longest = 0;  // of the rank that called first: its time is up first, for all
+    std::uint64_t longest = 0;  // longest wait: the rank that called first times out first, for all
     for (int r = 0; r < kSize; ++r) {
       const auto me = static_cast<std::size_t>(r);
       EXPECT_EQ(board.later[me].code, Code::kTimeout) << "rank " << r;
@@ -304,9 +303,9 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
   }
 }
 
-// As when the machine or its container is suspended: the root's process runs again first,
-// and has heard nobody for longer than the peer timeout. Time in which it did not run does not
-// count.
+// All ranks stop, as when the machine or its container is suspended. The root's process runs again
+// first, and has heard from no rank for longer than the peer timeout. Time in which the root did
+// not run must not count.
 TEST(Suspended, RanksThatWereStoppedTogetherGoOn) {
   Folder folder;
   Processes processes;
@@ -328,7 +327,7 @@ TEST(Suspended, RanksThatWereStoppedTogetherGoOn) {
   }
 }
 
-// Connected TCP sockets of this process, by the port of their own end and of the other one.
+// Connected TCP sockets of this process, by their local and remote ports.
 struct Connected {
   int fd = -1;
   std::uint16_t own = 0, other = 0;
@@ -351,8 +350,8 @@ std::vector<Connected> connections() {
   return all;
 }
 
-// As `ss -K` does it: the connection between two ranks ends, and both of them live. It may be of
-// the world, or of a group of the ranks 1 to 3.
+// The connection between two living ranks ends, as by `ss -K`. It belongs to the world, or to a
+// group of ranks 1 to 3.
 class Reset : public ::testing::TestWithParam<bool> {};
 
 TEST_P(Reset, ABrokenConnectionIsNamedAlikeByAll) {
@@ -361,7 +360,7 @@ TEST_P(Reset, ABrokenConnectionIsNamedAlikeByAll) {
   Processes processes;
   const Config config = config_for("tcp", folder.path());
   Board& board = processes.board();
-  // The ports of rank 2's links in the communicator, both of each.
+  // The local and remote ports of rank 2's links in the communicator.
   std::atomic<std::uint64_t>* const ports = &board.progress[8];
   std::atomic<std::uint64_t>& ports_known = board.progress[7];
   std::atomic<std::uint64_t>& at_work = board.progress[6];
@@ -397,7 +396,7 @@ TEST_P(Reset, ABrokenConnectionIsNamedAlikeByAll) {
         ports_known = number;
       }
       if (r == 1) {
-        // A rank whose first operation is not over would fail in it.
+        // Waits until all ranks have finished their first operation, or they would fail in it.
         const auto all = static_cast<std::uint64_t>(in_group ? kSize - 1 : kSize);
         if (!eventually([&] { return ports_known != 0 && at_work == all; })) return 4;
         for (const Connected& each : connections()) {
@@ -416,7 +415,7 @@ TEST_P(Reset, ABrokenConnectionIsNamedAlikeByAll) {
         board.later[me].set(work.next());
         eventually([&] { return all_know(board, in_group ? 0 : -1); });
       }
-      // A group's failure is its own.
+      // A failure of the group leaves the world usable.
       const Status world = in_group ? Work(*member.world).next() : Status();
       group.reset();
       Processes::leave(member);

@@ -1,5 +1,5 @@
-// Ranks of one host find each other's secret, and nobody else does. Other users are processes that
-// have changed their user id, for which the test has to be root.
+// Ranks of one host find their job's secret, and other users do not. Other users are processes that
+// have changed their user id, so the test must run as root.
 #include "hccl/join/host_root.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,8 @@ RootInfo some_root() {
   return info;
 }
 
-/// The exit code of a child that runs body; 1 where the user id cannot be changed.
+/// Returns the exit code of a child that runs body as another user; 1 if the user id cannot be
+/// changed.
 int as_user(uid_t user, const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -60,7 +61,7 @@ int as_user(uid_t user, const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// The files of this user's plain folder in a place.
+/// The files in this user's folder with the plain name.
 std::vector<std::string> files_in(const Folder& runtime) {
   std::vector<std::string> names;
   for (const auto& each : std::filesystem::directory_iterator(runtime / plain_name())) {
@@ -115,7 +116,7 @@ TEST(HostRoot, FileOfAKilledJobIsNotReadAndGoes) {
     EXPECT_EQ(files_in(runtime).size(), 1u);
   };
   leave_a_file("other");
-  leave_a_file("job");  // removes the first one
+  leave_a_file("job");  // removes the file that was left before
   EXPECT_EQ(find_host_root(runtime.path(), "job", soon()).status().code(), Code::kTimeout);
   const RootInfo made = some_root();
   auto root = create(runtime.path(), "job", patient());
@@ -163,9 +164,9 @@ TEST(HostRoot, AContestConcernsTheProcessesThatLived) {
   join::remember_contest({runtime.path()}, "job");
   EXPECT_TRUE(contested("job"));
   EXPECT_FALSE(contested("another job"));
-  std::this_thread::sleep_for(milliseconds(50));  // start times have 10 ms
+  std::this_thread::sleep_for(milliseconds(50));  // start times have a resolution of 10 ms
   EXPECT_EQ(as_user(::geteuid(), [&] { return contested("job") ? 2 : 0; }), 0);
-  // Another job's root does not forget it.
+  // The root of another job does not remove the contest's record.
   EXPECT_TRUE(create(runtime.path(), "another job", patient()).ok());
   EXPECT_TRUE(contested("job"));
 }
@@ -185,7 +186,7 @@ TEST(HostRoot, OtherUsersNeitherReadNorMeetNorPretend) {
                     }),
             0);
 
-  // The file of another user's living rank 0 in a folder under this user's name: not read.
+  // Another user's living rank 0 has a file in a folder with this user's name: it must not be read.
   const Folder shared;
   ASSERT_EQ(::chmod(shared.path().c_str(), 01777), 0);
   int ready[2];
@@ -208,14 +209,14 @@ TEST(HostRoot, OtherUsersNeitherReadNorMeetNorPretend) {
   ::waitpid(stranger, nullptr, 0);
 }
 
-/// Each takes this user's name in a place, as another user can.
+/// Each function takes this user's name in a place, as another user can.
 const std::function<void(const std::string& name)> kTakings[] = {
     [](const std::string& name) {
       ASSERT_TRUE(std::filesystem::create_directory(name));
       ASSERT_EQ(::chown(name.c_str(), kNobody, kNobody), 0);
       ASSERT_EQ(::chmod(name.c_str(), 0700), 0);
     },
-    [](const std::string& name) {  // entered by all
+    [](const std::string& name) {  // everybody may enter this folder
       ASSERT_TRUE(std::filesystem::create_directory(name));
       ASSERT_EQ(::chmod(name.c_str(), 0755), 0);
     },
@@ -242,7 +243,7 @@ TEST(HostRoot, ATakenNameStopsNobody) {
     }
     EXPECT_EQ(place.files().size(), 2u) << "one folder serves all";
 
-    // The name is free again while a job is joining by the other folder.
+    // The plain name is free again while a job is joining through the other folder.
     auto root = create(place.path(), "job", patient());
     ASSERT_TRUE(root.ok() && root->write(made).ok()) << root.status().message();
     std::filesystem::remove_all(place / plain_name());
@@ -253,7 +254,7 @@ TEST(HostRoot, ATakenNameStopsNobody) {
   }
 }
 
-// Those that come at once may each make a folder. Still only one of them opens the job.
+// Roots that come at the same time may each make a folder. Still only one of them opens the job.
 TEST(HostRoot, OneOfTheRootsThatComeAtOnceToATakenName) {
   constexpr int kRoots = 4;
   for (int round = 0; round < 50; ++round) {
@@ -268,7 +269,7 @@ TEST(HostRoot, OneOfTheRootsThatComeAtOnceToATakenName) {
         const auto root = create(place.path(), "job", patient());
         if (root.ok()) ++winners;
         EXPECT_EQ(root.status().code(), root.ok() ? Code::kSuccess : Code::kUnavail);
-        together.arrive_and_wait();  // the winner keeps the name
+        together.arrive_and_wait();  // the winner keeps the name until all have tried
       });
     }
     roots.clear();
@@ -290,7 +291,7 @@ TEST(HostRoot, WithoutAnyPlaceTheFolderAndItsOwnerAreNamed) {
   EXPECT_EQ(as_user(kNobody, create_one), 0);
 }
 
-// Ranks could not find a folder there.
+// A place that cannot be listed has only the plain name, as ranks could not find another folder.
 TEST(HostRoot, APlaceThatCannotBeListedNeedsThePlainName) {
   if (::geteuid() != 0) GTEST_FAIL() << "this test changes its user id: run it as root";
   const Folder place;

@@ -35,7 +35,7 @@ struct Choice {
 };
 
 Result<Interface> choose(const std::vector<Interface>& all, const Choice& c) {
-  // Through the variables, so that both halves of the grammar are tested together.
+  // Reads the settings from variables, so that the test covers their syntax, too.
   const auto config = Config::read([&](const char* name) -> const char* {
     const std::string_view n = name;
     if (n == "HCCL_IF_IP") return c.if_ip;
@@ -60,27 +60,28 @@ void expect(const std::vector<Interface>& all, const Choice& c) {
 
 TEST(Interfaces, Choice) {
   const Choice cases[] = {
-      {nullptr, nullptr, AF_UNSPEC, "enp2 10.0.2.1"},  // by name, not by place
+      {nullptr, nullptr, AF_UNSPEC, "enp2 10.0.2.1"},  // ordered by name, not by position
       {nullptr, nullptr, AF_INET6, "enp2 fd00::21"},
-      // prefixes: the first that matches in the system's order, whatever the order of the list
+      // prefixes: the first interface in the system's order that matches, whatever the order of the
+      // list
       {nullptr, "eth", AF_UNSPEC, "eth1 10.0.1.1"},
       {nullptr, "eth0,enp", AF_UNSPEC, "enp2 10.0.2.1"},
       {nullptr, "eth", AF_INET6, "eth0 fd00::1"},
       {nullptr, "eth1", AF_INET6, "eth1 10.0.1.1"},  // the other family is tried
       {nullptr, "docker,lo", AF_UNSPEC, "lo 127.0.0.1"},
       {nullptr, "wlan", AF_UNSPEC, ""},
-      // exact
+      // exact names
       {nullptr, "=eth0", AF_UNSPEC, "eth0 10.0.0.1"},
       {nullptr, "=eth", AF_UNSPEC, ""},
       {nullptr, "=eth01", AF_UNSPEC, ""},
       {nullptr, "=lo,eth0", AF_UNSPEC, "lo 127.0.0.1"},
-      // not
+      // excluded names
       {nullptr, "^lo,docker", AF_UNSPEC, "enp2 10.0.2.1"},
       {nullptr, "^lo,docker,enp", AF_UNSPEC, "eth1 10.0.1.1"},
       {nullptr, "^e,lo,docker", AF_UNSPEC, ""},
       {nullptr, "^=lo,docker0,enp2", AF_UNSPEC, "eth1 10.0.1.1"},
       {nullptr, "^=lo,docker,enp", AF_UNSPEC, "docker0 172.17.0.1"},
-      // the address goes before everything else
+      // an address takes precedence over everything else
       {"10.0.1.1", "=lo", AF_INET6, "eth1 10.0.1.1"},
       {"fd00:0:0::0021", nullptr, AF_UNSPEC, "enp2 fd00::21"},
       {"10.0.1.1%eth1", nullptr, AF_UNSPEC, "eth1 10.0.1.1"},
@@ -99,7 +100,7 @@ TEST(Interfaces, AutomaticChoiceFallsBack) {
                                          {"docker1", "172.18.0.1", AF_INET},
                                          {"docker0", "172.17.0.1", AF_INET}};
   expect(docker, {nullptr, nullptr, AF_UNSPEC, "docker0 172.17.0.1"});
-  // A host that talks IPv6 only has an IPv4 loopback all the same.
+  // A host that has only IPv6 still has an IPv4 loopback.
   const std::vector<Interface> v6 = {{"lo", "127.0.0.1", AF_INET}, {"eth0", "fd00::1", AF_INET6}};
   expect(v6, {nullptr, nullptr, AF_UNSPEC, "eth0 fd00::1"});
   const std::vector<Interface> link_local = {{"eth0", "169.254.3.4", AF_INET},
@@ -176,7 +177,7 @@ Result<std::string> resolve_as(const std::string& host, int family) {
 
 TEST(Interfaces, Resolve) {
   EXPECT_EQ(resolve_as("10.1.2.3", AF_UNSPEC).value(), "10.1.2.3");
-  EXPECT_EQ(resolve_as("fd00:0::5", AF_INET).value(), "fd00::5");  // there is no other
+  EXPECT_EQ(resolve_as("fd00:0::5", AF_INET).value(), "fd00::5");  // there is no other family
   EXPECT_EQ(resolve_as("127.0.0.1", AF_INET6).value(), "127.0.0.1");
   EXPECT_EQ(resolve_as("127.0.1.1", AF_INET).value(), "127.0.1.1");
   const auto loopback = resolve_as("localhost", AF_INET);
@@ -221,7 +222,7 @@ TEST(Cores, AreTakenInTurn) {
   EXPECT_EQ(cores_in_turn(Masks{first, first, second, second}), (Order{0, 2, 1, 3}));
   EXPECT_EQ(cores_in_turn(Masks{second, second, first, second}), (Order{2, 0, 1, 3}));
   EXPECT_EQ(cores_in_turn(Masks{first, third, second, third, first}), (Order{0, 2, 1, 4, 3}));
-  // It is not known which rank runs where, or there is nothing to gain.
+  // Unknown places of ranks, or layouts in which another order gains nothing.
   EXPECT_EQ(cores_in_turn(Masks{first, second}), Order());
   EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", "\x03"}), Order());
   EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", second}), Order());
@@ -282,7 +283,7 @@ TEST_F(SecretFile, RefusesUnsafeFiles) {
   refuses(folder_.path(), Code::kPara, "regular");
   refuses(folder_ / "absent", Code::kOpenFileFailure, "opened");
   refuses("", Code::kPara, "name");
-  // Somebody else's: another user's if this one may give files away, else one of the system.
+  // The file belongs to another user if this one may give files away, else to the system.
   if (::geteuid() == 0) {
     ASSERT_EQ(::chown((folder_ / "s").c_str(), 65534, 65534), 0);
     refuses(folder_ / "s", Code::kPara, "belong");

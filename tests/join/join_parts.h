@@ -1,5 +1,5 @@
-// The tests of joining, of groups and of leaving share these parts: a root with ranks that come to
-// it, and a holder of the secret that sends any bytes.
+// Parts that the tests of joining, groups and leaving share: a root with ranks that join, and a
+// holder of the secret that sends any bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,9 +30,10 @@
 
 namespace hccl::testing {
 
-// A rank that the machine delays for this long is absent.
+// A rank that is late by this time is absent.
 inline constexpr std::chrono::seconds kShort{3};
-// Far below the minute that ranks wait for one another. The lateness of the machine is added.
+// Much less than the minute for which ranks wait for one another. The lateness of the machine is
+// added.
 inline constexpr std::chrono::seconds kSoon{10};
 
 inline Config config_of(std::chrono::seconds patience) { return quiet_config("auto", patience); }
@@ -60,7 +61,7 @@ class Ear final : public join::FailureListener {
         std::ranges::find_if(heard_, [&](const Status& why) { return has(why, words); });
     return at == heard_.end() ? std::nullopt : std::optional(*at);
   }
-  /// Waits for it.
+  /// Waits for a failure whose text has these words.
   Status hears(const std::string& words = "") const {
     EXPECT_TRUE(eventually([&] { return heard(words).has_value(); })) << words;
     return heard(words).value_or(Status());
@@ -94,8 +95,8 @@ class Secured {
   std::unique_ptr<TlsStream> stream_;
 };
 
-// A root, and ranks that come to it on threads of their own. The root's node becomes rank 0's, as
-// in a job whose rank 0 has made the root info.
+// A root, and ranks that join on threads of their own. The root's node becomes rank 0's, as in a
+// job whose rank 0 has made the root info.
 class Meeting {
  public:
   explicit Meeting(std::chrono::seconds patience = std::chrono::seconds(60))
@@ -112,7 +113,7 @@ class Meeting {
   void come(int rank, int size, const Config& config, const join::RootInfo& with) {
     come(rank, size, config, rank == 0 ? root_ : new_node(control_, with));
   }
-  /// As a rank of another process than the root's.
+  /// Joins as a rank of another process than the root's.
   void come_apart(int rank, int size, const std::shared_ptr<join::Control>& control) {
     come(rank, size, config_, new_node(control, info));
   }
@@ -121,14 +122,14 @@ class Meeting {
     std::chrono::nanoseconds took{0};
     std::shared_ptr<join::World> control;
   };
-  /// Waits for all; in the order of come().
+  /// Waits for all ranks; returns them in the order of come().
   const std::vector<std::unique_ptr<Came>>& done() {
     for (auto& thread : threads_) thread.join();
     threads_.clear();
     return results_;
   }
 
-  /// Waits until this many of them have ended.
+  /// Waits until this many ranks have ended.
   void await_ended(int ranks) const {
     EXPECT_TRUE(eventually([&] { return ended_ >= ranks; }));
   }
@@ -139,7 +140,7 @@ class Meeting {
     EXPECT_TRUE(fd.ok()) << fd.status().message();
     return fd.ok() ? std::move(*fd) : Fd();
   }
-  /// A connection by a holder of the secret.
+  /// A connection to the root by a holder of the secret.
   std::unique_ptr<Secured> connect_as_member() const {
     return std::make_unique<Secured>(connect(), info);
   }
@@ -170,7 +171,7 @@ class Meeting {
   std::vector<std::unique_ptr<Came>> results_ = reserved();
   std::vector<std::thread> threads_;
 
-  // The threads hold on to the places of the results.
+  // The threads keep references to the results, so the vector must not grow.
   static std::vector<std::unique_ptr<Came>> reserved() {
     std::vector<std::unique_ptr<Came>> places;
     places.reserve(64);
@@ -202,7 +203,8 @@ inline std::string next_answer(Secured& member) {
   return answer;
 }
 
-/// Until the root has seen all that reached it before: it then closes the line of a wrong frame.
+/// Waits until the root has handled all frames that came before: it then closes the line for a
+/// wrong one.
 inline void settle(const Meeting& meeting) {
   const auto wrong = meeting.connect_as_member();
   EXPECT_TRUE(wrong->send_frame("wrong").ok());

@@ -50,8 +50,8 @@ def by_hand(rank, number, nonce, size=2):
 
 
 def run(*command, env=None):
-    """The lines that all processes of a command printed, but those of mpirun itself, which a rank in search of its root
-    may have dialed. If there is none, the exit status."""
+    """The lines that all processes of a command printed, without mpirun's own (a rank that searches its root may have
+    dialed mpirun). If no line is left, the exit status."""
     done = subprocess.run(command, env=env or variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, timeout=SECONDS, check=False)
     lines = sorted(line for line in done.stdout.splitlines() if not MPIRUNS_OWN.match(line))
@@ -59,7 +59,7 @@ def run(*command, env=None):
 
 
 def start(env, *arguments, output=None):
-    """A process whose variables others can read: Popen returns a little earlier, within exec."""
+    """Starts a process, and waits until others can read its variables: Popen returns a little earlier, within exec."""
     process = subprocess.Popen([PROGRAM, *arguments], env=env, stdout=subprocess.PIPE, stderr=output, text=True)
     wait_for(lambda: process.poll() is not None or pathlib.Path(f"/proc/{process.pid}/environ").read_bytes())
     return process
@@ -73,7 +73,7 @@ def end(process):
 
 
 def wait_for(condition):
-    """Until it holds. A file of /proc about another process may vanish between its listing and its reading."""
+    """Waits until the condition holds. A file of /proc may vanish between its listing and its reading."""
     late = time.monotonic() + SECONDS
     while True:
         with contextlib.suppress(OSError):
@@ -121,12 +121,12 @@ class Innermost(unittest.TestCase):
     def test_hydra(self):
         self.assertEqual(run(HYDRA, "-n", "2", PROGRAM), world(0))
         self.assertEqual(run(HYDRA, "-n", "1", PROGRAM), world(0, 1))
-        # An outer mpiexec has the same values.
+        # An outer mpiexec sets the same values.
         self.assertEqual(run(HYDRA, "-n", "2", HYDRA, "-n", "2", PROGRAM), sorted(2 * world(0)))
 
     @unittest.skipUnless(HYDRA, "no hydra")
     def test_hydra_between_hosts_is_refused(self):
-        # The shell ends well, as hydra may lose what ranks that fail have printed.
+        # The shell returns 0, because hydra may lose the output of ranks that fail.
         lines = run(HYDRA, "-n", "2", "sh", "-c", f"MPI_LOCALNRANKS=1 MPI_LOCALRANKID=0 '{PROGRAM}'; true")
         self.assertEqual(len(lines), 2)
         for line in lines:
@@ -164,16 +164,16 @@ class Innermost(unittest.TestCase):
 
 
 def outcome(ranks):
-    """The lines of all ranks; each is "refused" where the rank was."""
+    """The lines of all ranks; for a rank that was refused, "refused"."""
     return ["refused" if line.startswith("refused: ") else line for line in map(end, ranks)]
 
 
 class NeverMixed(unittest.TestCase):
     def test_two_jobs_at_once_of_one_name(self):
         for order in range(4):
-            # A rank whose job was refused before it came waits for the root.
+            # A rank that comes after its job was refused waits for the root.
             number, secret = port(), {"HCCL_CONNECT_TIMEOUT": "3"}
-            if order % 2:  # by a secret, as between hosts
+            if order % 2:  # with a secret, as between hosts
                 secret["HCCL_JOB_SECRET_FILE"] = secret_file(self)
             jobs = {(job, rank): {**by_hand(rank, number, job), **secret} for job in (1, 2) for rank in range(2)}
             keys = sorted(jobs, key=lambda key: key[::-1] if order < 2 else key)
@@ -231,7 +231,7 @@ class NeverMixed(unittest.TestCase):
         old = start(by_hand(1, number, 1))
         time.sleep(1.5)  # the earlier attempt is at least a second older
         new = [start(by_hand(1, number, 2))]
-        new[0].send_signal(signal.SIGSTOP)  # the old rank comes first
+        new[0].send_signal(signal.SIGSTOP)  # so that the old rank comes first
         new.insert(0, start(by_hand(0, number, 2)))
         self.assertRegex(end(old), "^refused: ")
         new[1].send_signal(signal.SIGCONT)
@@ -291,10 +291,10 @@ class TakenName(unittest.TestCase):
     def test_another_user_has_the_name_of_the_folder(self):
         for _ in range(2):
             number = port()
-            # As cron and ssh start them.
+            # Different variables, as when cron and ssh start the ranks.
             ranks = [self.start(0, number), self.start(1, number, XDG_RUNTIME_DIR="/run/user/1", TMPDIR="/run")]
             self.assertEqual([end(rank) for rank in ranks], world(7))
-        taken, own = self.folders()  # the second job has the first one's
+        taken, own = self.folders()  # the second job uses the first one's folder
         self.assertEqual([taken, own.stat().st_uid, own.stat().st_mode & 0o777], [self.taken, self.user, 0o700])
         self.assertEqual(list(own.iterdir()), [])
 
@@ -324,11 +324,12 @@ class Containers(unittest.TestCase):
         self.assertEqual([lines, end(other)], [world(2), ""])
 
 
-SHORT = {"HCCL_CONNECT_TIMEOUT": "3"}  # a rank whose root was refused or killed waits
+SHORT = {"HCCL_CONNECT_TIMEOUT": "3"}  # limits the wait of a rank whose root was refused or killed
 
 
 def ranks_below(pid):
-    """The ranks among a process and those below it. A child of a rank is none: LeakSanitizer's, whose death hangs it."""
+    """The ranks among a process and those below it. A rank's child is not one: it is LeakSanitizer's, whose death hangs
+    it."""
     try:
         if os.path.samefile(f"/proc/{pid}/exe", PROGRAM):
             return [int(pid)]
@@ -340,7 +341,7 @@ def ranks_below(pid):
 
 
 def end_of_ranks(process):
-    """As end(), for a launcher that lost a rank: Open MPI's may hang when all ranks have ended."""
+    """The same as end(), for a launcher that lost a rank: Open MPI's may hang when all ranks have ended."""
     for _ in range(SECONDS // 5):
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=5)[0]
@@ -351,8 +352,8 @@ def end_of_ranks(process):
 
 
 class Starts(unittest.TestCase):
-    """Two jobs of 4 ranks at once. Those of one name may be refused, but have no rank of the other one; nor has a job a
-    rank of which is killed."""
+    """Two jobs of 4 ranks run at once. If they have one name, they may be refused, but must not get each other's ranks.
+    The same holds when a rank of a job is killed."""
 
     def by_variables(self, job):
         return [start({**by_hand(rank, self.number, job, 4), **SHORT}) for rank in range(4)]
@@ -384,7 +385,7 @@ class Starts(unittest.TestCase):
             if killed:
                 time.sleep(chance.uniform(0, 0.5))
                 found = [pid for each in jobs[killed] for pid in ranks_below(each.pid)]
-                with contextlib.suppress(ProcessLookupError, IndexError):  # they have ended, or have not begun
+                with contextlib.suppress(ProcessLookupError, IndexError):  # the processes have ended, or have not begun
                     os.kill(chance.choice(found), signal.SIGKILL)
             for job, processes in jobs.items():
                 end_of = end_of_ranks if job == killed else end

@@ -22,7 +22,8 @@ Result<Launch> detect(const Variables& variables, std::uint16_t base_port = 6000
   return detect_launcher(base_port, get, line);
 }
 
-// A process that descends from others, which were started with these variables, the nearest first.
+// Detects the launcher of a process whose ancestors were started with these variables, the nearest
+// first.
 Result<Launch> detect_in(const Variables& own, const std::vector<Variables>& ancestors) {
   std::vector<Process> line = {{.pid = 100, .started = 9}};
   line[0].variables.insert(own.begin(), own.end());
@@ -89,7 +90,8 @@ void expect(const Result<Launch>& launch, LauncherKind kind, int rank, int size,
 
 TEST(Launcher, Alone) {
   expect(detect({}), LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
-  // Variables that job scripts export, batch scripts have, or HCCL calls "not set" start nothing.
+  // No launcher: variables that job scripts export, that batch scripts have, or that HCCL calls
+  // "not set".
   expect(detect({{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"WORLD_SIZE", "4"}}),
          LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
   expect(detect(without(kSrun, "SLURM_STEP_ID")), LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
@@ -120,11 +122,12 @@ TEST(Launcher, Torchrun) {
   expect(detect(minimal), LauncherKind::kTorchrun, 3, 4, -1, 0, "node0.example", 29501);
   expect(detect(with(minimal, "MASTER_PORT", "65534")), LauncherKind::kTorchrun, 3, 4, -1, 0,
          "node0.example", 65535);
-  // All ranks derive one name, other jobs another.
+  // All ranks derive the same job name, other jobs another.
   EXPECT_EQ(launch.value().job, detect(with(kTorch, "RANK", "0")).value().job);
   EXPECT_NE(launch.value().job, detect(with(kTorch, "TORCHELASTIC_RUN_ID", "r")).value().job);
   EXPECT_NE(launch.value().job, detect(with(kTorch, "MASTER_PORT", "29501")).value().job);
-  // Agents count their restarts apart, so the number is in the name only where there is one agent.
+  // Agents count their restarts separately, so the job name has the number only if there is one
+  // agent.
   EXPECT_EQ(launch.value().attempt.agent, 0u);
   const auto restarted = with(with(kTorch, "TORCHELASTIC_RESTART_COUNT", "3"), "GROUP_RANK", "1");
   const auto again = detect(restarted).value();
@@ -171,13 +174,14 @@ TEST(Launcher, SlurmPortsStayInRangeAndApart) {
 TEST(Launcher, Hydra) {
   const auto launch = detect_in(kHydra, {kHydra, {}, {}});
   expect(launch, LauncherKind::kHydra, 1, 2, 1, 2, "127.0.0.1", 60000);
-  // The proxy names the job, the same for all its ranks.
+  // The job is named after the proxy, which is the same for all ranks.
   EXPECT_EQ(launch.value().job, "hydra 98.8");
   EXPECT_EQ(detect_in(with(kHydra, "PMI_RANK", "0"), {with(kHydra, "PMI_RANK", "0"), {}})->job,
             "hydra 98.8");
   const Variables one = {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"}};
   expect(detect(one), LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
-  // Between hosts, where the proxy is not to be seen, and where it does not say how many are here.
+  // Refused: ranks on several hosts, a proxy that cannot be seen, and no number of ranks on this
+  // host.
   for (const auto& refused :
        {detect_in(with(with(kHydra, "PMI_SIZE", "4"), "PMI_RANK", "3"), {{}}), detect(kHydra),
         detect_in(without(kHydra, "MPI_LOCALNRANKS"), {{}})}) {
@@ -197,7 +201,7 @@ TEST(Launcher, TheInnermostCounts) {
   // torchrun inside mpirun, with a shell in between; mpirun inside torchrun.
   EXPECT_EQ(kind(both, {both, kMpirun, {}}), LauncherKind::kTorchrun);
   EXPECT_EQ(kind(both, {both, kTorch, {}}), LauncherKind::kPmix);
-  // The inner launcher has the same kind of variables as its own launcher.
+  // The inner launcher runs under a launcher of its own kind, with variables of that kind.
   EXPECT_EQ(kind(both, {joined(kMpirun, with(kTorch, "RANK", "0")), kTorch, {}}),
             LauncherKind::kTorchrun);
   EXPECT_EQ(kind(both, {joined(outer, kTorch), kTorch, {}}), LauncherKind::kPmix);
@@ -219,10 +223,10 @@ TEST(Launcher, TwoThatDoNotAgreeAreRefused) {
         << launch.status().message();
   }
   EXPECT_FALSE(detect_in(joined(with(kTable, "RANK_ID", "4"), kMpirun), {{}}).ok());
-  // A container hides both launchers.
+  // In a container no ancestor shows the launchers.
   EXPECT_EQ(detect_in(both, {both, both})->kind, LauncherKind::kPmix);
   EXPECT_EQ(detect(both)->kind, LauncherKind::kPmix);
-  // A script may pass one launcher's values on in the other's variables.
+  // A script may copy one launcher's values into the other's variables.
   const Variables same = with(with(kTorch, "RANK", "5"), "WORLD_SIZE", "8");
   const auto kind = [](const Variables& own) { return detect_in(own, {{}})->kind; };
   EXPECT_EQ(kind(joined(kMpirun, same)), LauncherKind::kPmix);

@@ -1,5 +1,5 @@
-// Failing and leaving: all ranks learn which rank lacks descriptors, has left or is dead; and
-// leaving is quick and leaves nothing.
+// Failing and leaving: all ranks learn which rank lacks descriptors, has left or is dead; leaving
+// is quick and leaves nothing behind.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -33,8 +33,8 @@ rlimit limit_that_leaves(std::size_t descriptors) {
   return {static_cast<rlim_t>(taken.back().get()), 4096};
 }
 
-// A rank that has no descriptors left reports that, with the limit and the remedy; the other one
-// learns which rank it is.
+// A rank that has no descriptors left gets an error with the limit and the remedy; the other rank's
+// error names that rank.
 TEST(Failing, RunningOutOfDescriptorsIsNamed) {
   constexpr int kSize = 2;
   int failures = 0;
@@ -81,7 +81,7 @@ std::set<std::string> ranks_in(const std::string& text) {
   return ranks;
 }
 
-// The error of every rank names the rank that lacks descriptors, its limit, and nobody else.
+// Each rank's error names the rank that lacks descriptors, its limit, and no other rank.
 void expect_only_lack_of(int scarce, rlim_t limit, const Outcome& outcome, bool own) {
   const std::string text = outcome.message();
   EXPECT_EQ(outcome.code, Code::kSyscall) << text;
@@ -94,9 +94,9 @@ void expect_only_lack_of(int scarce, rlim_t limit, const Outcome& outcome, bool 
   for (const std::string& named : ranks_in(text)) EXPECT_EQ(named, std::to_string(scarce)) << text;
 }
 
-// Opens a world, and calls until an error comes. Then ends the process, as programs do; that of
-// rank 0, which informs the others, once all have the error. `scarce` gets this limit when all
-// ranks are in the world.
+// Opens a world, and calls until a call fails. Then ends the process without leaving. Rank 0's
+// process, which informs the others, ends last. Once all ranks are in the world, `scarce` gets a
+// limit that leaves `spare` descriptors.
 [[noreturn]] void call_until_error(Processes& processes, int size, int rank, int scarce,
                                    std::size_t spare,
                                    const std::function<Status(core::Communicator&)>& call) {
@@ -165,7 +165,7 @@ TEST(Failing, AllRanksHearWhichProcessLacksADescriptorForALink) {
   for (const int scarce : {0, 1}) expect_all_hear_of_lack(3, scarce, 0, from_rank_1);
 }
 
-// The other rank ends before this one comes to its own reason.
+// Rank 0 dies before rank 1 finds its own reason to fail.
 TEST(Failing, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
   for (const char* const transport : {"auto", "tcp", "shm"}) {
     SCOPED_TRACE(transport);
@@ -180,7 +180,7 @@ TEST(Failing, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
       const auto met = member.control->agree(core::identity(member.control->info().id, "world"), {},
                                              config.agreement(), "", Deadline::after(seconds(60)),
                                              never, "world");
-      return met.ok() ? 0 : 1;  // its node stays until rank 1 has the answer, too
+      return met.ok() ? 0 : 1;  // keeps the node until rank 1 has the answer, too
     });
     processes.start([&] {
       Member member;
@@ -200,7 +200,7 @@ TEST(Failing, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
   }
 }
 
-// However long the others stay.
+// A rank leaves quickly, however long the others stay.
 TEST(Leave, IsQuickInAnyOrder) {
   constexpr int kSize = 4;
   for (const std::array<int, kSize> order : {std::array{0, 1, 2, 3}, std::array{3, 2, 1, 0},
@@ -254,7 +254,7 @@ TEST(Leave, LastWordsAreHeardFromARankThatTakesNoMoreBytes) {
   ASSERT_EQ(lines.size(), 1u);
   meeting.control()->hold();
   first.control->report(Uuid{1}, Status(Code::kPara, "calls differ"));
-  std::thread([&] {  // this one holds a lock that no thread has twice
+  std::thread([&] {  // this thread holds a lock that no thread may take twice
     meeting.done()[1]->control->ended("barrier #4");
     const linger reset{1, 0};
     EXPECT_EQ(::setsockopt(lines[0], SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
@@ -269,7 +269,7 @@ TEST(Leave, LastWordsAreHeardFromARankThatTakesNoMoreBytes) {
   first.control->remove(&ear);
 }
 
-// All ranks that are in gather their numbers.
+// All ranks of the world gather their numbers.
 Status gather(join::World& world, std::uint8_t number) {
   const AbortFlag never;
   return world
@@ -289,7 +289,7 @@ void expect_all_gather(Meeting& meeting, std::uint8_t number) {
   for (auto& each : ranks) each.join();
 }
 
-// Rank 0 waits to open connections, and rank 2 will.
+// Rank 0 waits to open connections, and rank 2 will wait.
 TEST(Leave, ARankThatReportsItsEndEndsTheOpening) {
   Meeting meeting;
   for (int r = 0; r < 3; ++r) meeting.come(r, 3);
@@ -310,8 +310,8 @@ TEST(Leave, ARankThatReportsItsEndEndsTheOpening) {
   meeting.done()[2]->control->remove(&ear);
 }
 
-// Rank 1 will not come, because it has said so before, or has left the world. The others learn who
-// has come.
+// Rank 1 will not come: it has said so, or has left the world. The other ranks learn which ranks
+// have come.
 TEST(Leave, ThoseThatComeDoNotWaitForARankThatWillNot) {
   for (const bool leaves : {false, true}) {
     SCOPED_TRACE(leaves);
@@ -347,7 +347,7 @@ TEST(Leave, ThoseThatComeDoNotWaitForARankThatWillNot) {
   }
 }
 
-// A root info may be made in a process that brings no rank.
+// The root info may come from a process that has no rank.
 TEST(Leave, TheEndOfARootWithoutARankEndsNothing) {
   Meeting meeting;
   const auto apart = make_control();
@@ -359,7 +359,7 @@ TEST(Leave, TheEndOfARootWithoutARankEndsNothing) {
   meeting.end_root();
   expect_all_gather(meeting, 2);
   for (const Ear& each : ears) EXPECT_FALSE(each.heard()) << each.heard()->message();
-  // A failure still reaches all.
+  // A failure still reaches all ranks.
   meeting.done()[1]->control->report(Uuid{7}, Status(Code::kPara, "calls differ"));
   for (const Ear& each : ears) EXPECT_TRUE(has(each.hears("calls differ"), "calls"));
   for (std::size_t r = 0; r < 3; ++r) meeting.done()[r]->control->remove(&ears[r]);
@@ -396,7 +396,7 @@ TEST(Leave, ARankDoesNotCallItselfDead) {
   }
 }
 
-// The world goes on without the process that was its root.
+// The world goes on without its first root's process.
 TEST(Leave, ARankThatHasLeftIsNotCalledDead) {
   Meeting meeting;
   meeting.come(0, 2);
@@ -437,7 +437,7 @@ TEST(Leave, FiftyCyclesLeaveNoDescriptorAndNoThread) {
   const std::size_t threads = entries("/proc/self/task");
   for (int i = 0; i < 50; ++i) cycle(i);
   EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  // A joined thread may take a moment to vanish from the list, before the cycles and after them.
+  // The kernel may list a joined thread for another moment, before and after the cycles.
   EXPECT_TRUE(eventually([&] { return entries("/proc/self/task") <= threads; }));
 }
 

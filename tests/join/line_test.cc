@@ -1,5 +1,4 @@
-// A control line with somebody on the way: a proxy that listens, changes a byte, repeats a
-// recording.
+// A control line through a proxy that listens, changes a byte, or repeats what it has recorded.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -56,7 +55,7 @@ class Proxy {
     here.port = port_;
     return here;
   }
-  /// The bytes that passed, once stopped; upwards only, or both ways.
+  /// The bytes that have passed, upwards only or both ways; valid once the proxy has stopped.
   const std::string& sent() const { return sent_; }
   const std::string& seen() const { return seen_; }
 
@@ -184,7 +183,7 @@ struct Rank {
   bool heard_all = false;
 };
 
-// Two ranks that say everything that a control line can say; rank 1 through the proxy.
+// Two ranks exchange every message that a control line can carry; rank 1 does so through the proxy.
 class Story {
  public:
   explicit Story(const Proxy::Tamper& tamper, seconds patience = seconds(30))
@@ -242,7 +241,7 @@ class Story {
   Proxy proxy_;
 };
 
-// Each rank has got all messages of the other one, and each failure once.
+// Each rank has got all messages of the other rank, and each failure once.
 void expect_nothing_strange(const Story& story) {
   for (const Rank& rank : story.ranks) {
     ASSERT_TRUE(rank.joined.ok()) << rank.joined.message();
@@ -276,16 +275,16 @@ TEST(Line, NobodyOnTheWayUnderstandsIt) {
   }
 }
 
-// The records of a handshake: the client's two, the server's three.
+// The numbers of records in a handshake: three by the server, two by the client.
 constexpr int kHandshakeRecords[2] = {3, 2};
 
 // The rank or the root closes the line, and the rank dials again.
 TEST(Line, FlippedByteInAnyRecordChangesNothing) {
   for (const bool up : {false, true}) {
-    // Until a story has no such record.
+    // Flips a byte of each record, until the story has no such record.
     for (int flipped = 0;; ++flipped) {
       SCOPED_TRACE(std::string(up ? "up" : "down") + ", record " + std::to_string(flipped));
-      // A rank that finds no proof of the root does not come in.
+      // A rank that gets no proof from the root does not join.
       const bool early = flipped < kHandshakeRecords[up ? 1 : 0];
       std::atomic<bool> done = false;
       const Story story(
@@ -294,7 +293,7 @@ TEST(Line, FlippedByteInAnyRecordChangesNothing) {
             record[5 + (record.size() - 5) / 2] ^= 4;
             done = true;
           },
-          // Rank 0 waits for a rank that was turned away.
+          // Rank 0 waits for a rank that was rejected.
           early ? seconds(2) : seconds(30));
       if (early && !story.ranks[1].joined.ok()) {
         EXPECT_EQ(story.ranks[0].joined.code(), Code::kTimeout);
@@ -330,12 +329,12 @@ TEST(Line, RecordedJoinLetsNobodyIn) {
   ASSERT_TRUE(replay.ok());
   ASSERT_GT(proxy.sent().size(), 400U);
   EXPECT_TRUE(send_all(replay->get(), proxy.sent(), soon()).ok());
-  // The answer to the first message of a holder of the secret, and no more.
+  // A holder of the secret gets the answer to its first message, and no more.
   std::string answer;
   char byte = 0;
   while (recv_all(replay->get(), {&byte, 1}, soon()).ok()) answer += byte;
   EXPECT_LT(answer.size(), 400U) << "more than the answer of a handshake";
-  // Nobody has taken the place of rank 1.
+  // No other process has taken the place of rank 1.
   Status other;
   std::thread zero([&] { other = join(info, 0).status(); });
   EXPECT_TRUE(join(info, 1).ok());

@@ -1,5 +1,5 @@
-// Joining: many ranks come together quickly; a rank that is missing or different is named;
-// and strangers change nothing.
+// Joining: many ranks join quickly; a rank that is missing or different is named; strangers have no
+// effect.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -25,7 +25,7 @@ using std::chrono::seconds;
 
 TEST(Join, SixtyFourProcessesJoinAndSum) {
   constexpr int kSize = 64;
-  constexpr seconds kPatience{300};  // few cores may have to run all of them
+  constexpr seconds kPatience{300};  // few cores may have to run all ranks
   Processes processes;
   Board& board = processes.board();
   const std::int64_t begun = now_ns();
@@ -72,7 +72,7 @@ TEST(Join, MissingRanksAreNamedToAllPresentOnes) {
     EXPECT_LE(came->took, load.allows(kSoon));
     longest = std::max(longest, came->took);
   }
-  EXPECT_GE(longest, kShort - milliseconds(100));  // that of the first, from which time counts
+  EXPECT_GE(longest, kShort - milliseconds(100));  // the first rank's wait
 }
 
 void die_while_joining(const Meeting& meeting, std::uint32_t rank, std::uint32_t size) {
@@ -238,12 +238,12 @@ TEST(Join, WrongSecretAndWrongCommunicatorGetNothing) {
   EXPECT_TRUE(all[3]->status.ok()) << all[3]->status.message();
 }
 
-// A listener with the connections that it has not answered.
+// A listener that accepts connections and never answers.
 struct Silent {
   Listener listener;
   std::vector<Fd> connections = {};
 
-  // The connections that are still open.
+  // The number of connections that are still open.
   std::size_t count() {
     for (auto more = accept_one(listener.fd.get()); more.ok() && more->valid();
          more = accept_one(listener.fd.get())) {
@@ -257,7 +257,7 @@ struct Silent {
   }
 };
 
-// The root answers only when the ranks wait at all ports at once.
+// The root answers only when the ranks wait at all ports at the same time.
 TEST(Join, SilentListenersAtOtherPortsHoldNobodyUp) {
   constexpr std::uint16_t kSilent = 6;
   for (int attempt = 0; attempt < 20; ++attempt) {
@@ -270,7 +270,7 @@ TEST(Join, SilentListenersAtOtherPortsHoldNobodyUp) {
       auto listener = listen_tcp("127.0.0.1", port);
       if (listener.ok()) silent.push_back({std::move(*listener)});
     }
-    if (silent.size() < kSilent) continue;  // other programs have the ports
+    if (silent.size() < kSilent) continue;  // other programs may have the other ports
     meeting.control()->hold();
     for (int r = 0; r < 3; ++r) meeting.come(r, 3, meeting.config(), guessed);
     EXPECT_TRUE(eventually([&] {
@@ -315,8 +315,8 @@ TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
     // The root may have hung up before it took all.
     static_cast<void>(send_all(strangers.back().get(), bytes, deadline));
   }
-  // Holders of the secret that then do not ask for a seat: one speaks the protocol of a release
-  // without a control tree.
+  // Holders of the secret that do not ask for a seat: one of them speaks the protocol of an older
+  // version without a control tree.
   const std::string old = ByteWriter().put(std::uint8_t{1}).put(std::uint32_t{7}).take();
   for (const std::string& bytes :
        {frame(0, ""), frame(1u << 30, "x"), frame(join::Lines::kFrameCap + 1, good),
@@ -329,7 +329,7 @@ TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
     EXPECT_EQ(member->receive(std::span(&end, 1)).code(), Code::kTcpTransfer)
         << "closed without a word";
   }
-  // A question that is cut off in the middle.
+  // A request for a seat that is cut off in the middle.
   {
     const auto member = meeting.connect_as_member();
     ASSERT_TRUE(member->send(frame(length, good.substr(0, 10))).ok());
@@ -339,7 +339,7 @@ TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
   expect_all_in(meeting, 3);
 }
 
-// A rank's first bytes, which everybody on its way can repeat.
+// A rank's first bytes, which everybody on their way can repeat.
 std::string first_message(const join::RootInfo& info) {
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
@@ -354,7 +354,7 @@ std::string first_message(const join::RootInfo& info) {
   return {bytes, static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
 }
 
-// The crowd goes on coming, 200 a second.
+// New connections keep coming, 200 a second.
 TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
   constexpr int kSize = 4;
   constexpr seconds kPatience{300};  // a slow machine takes a while to let the crowd come
@@ -382,7 +382,7 @@ TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
         idle.push_back(std::move(*fd));
       };
       for (int i = 0; i < 1500; ++i) come(seconds(30));
-      // Until the last one has an answer, or was turned away.
+      // Waits until the last connection has an answer, or was closed.
       if (idle.empty()) return 3;
       if (names_the_job) {
         static_cast<void>(wait_fd(idle.back().get(), POLLIN, Deadline::after(seconds(30))));
@@ -442,7 +442,7 @@ TEST(Join, StrangersDuringAJobChangeNothing) {
       seen[r] = world.status();
       if (!world.ok()) return;
       std::vector<float> go(1, 1.0F);
-      // Rank 0 ends the test, as no rank may stop alone.
+      // Rank 0 decides when the test ends, as no rank may stop alone.
       while (seen[r].ok() && go[0] != 0) {
         go[0] = r == 0 && go_on ? 1.0F : 0.0F;
         seen[r] = (*world)->operations().run(sum(go));

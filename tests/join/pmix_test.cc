@@ -1,6 +1,6 @@
-// libhccl_pmix.so under mpirun: every process gets the blob that process 0 gave, again and again,
-// without MPI and beside it. Arguments: the plugin, and "mpi" to use it while MPI is initialised.
-// Exit status 0 = good.
+// libhccl_pmix.so under mpirun: every process repeatedly gets the blob that process 0 gave, without
+// MPI and beside it. Arguments: the plugin, and "mpi" to use it while MPI is initialised. Exit
+// status 0: all was right.
 #include <dlfcn.h>
 #include <mpi.h>
 
@@ -21,7 +21,7 @@ void expect(bool good, const std::string& what) {
   ++failures;
 }
 
-/// As long as a root info; no two calls alike.
+/// A blob as long as a root info; the blobs of two calls differ.
 std::vector<char> blob(std::uint64_t instance) {
   std::vector<char> bytes(4108);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -45,7 +45,7 @@ void check(hccl_pmix_world_function world, hccl_pmix_share_function share,
     expect(result == 0, std::string("share: ") + error);
     expect(got == expected, "the bytes of instance " + std::to_string(instance));
   }
-  // Nobody publishes this one.
+  // No process publishes this blob.
   char byte = 0;
   if (rank != 0) {
     const int result = share(&byte, 1, first_instance + 99, 1, error, sizeof error);

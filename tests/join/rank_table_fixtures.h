@@ -1,4 +1,4 @@
-// Rank tables that are right, one for each layout; tests break them on purpose.
+// Valid rank tables, one for each layout; tests break them on purpose.
 #pragma once
 
 namespace hccl::test {

@@ -32,7 +32,8 @@ std::string quoted(std::string text) {
   return text;
 }
 
-// The text with one place changed. An apostrophe in from and to stands for a quote.
+// Returns the text with one place changed. In `from` and `to` an apostrophe stands for a quotation
+// mark.
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const auto at = text.find(quoted(from));
   EXPECT_NE(at, std::string::npos) << "the fixture does not have " << from;
@@ -75,13 +76,13 @@ TEST(RankTable, OneServerNeedsNoAddress) {
             (TableLines{"0 here 0 - 0", "1 here 1 - 0"}));
 }
 
-// The network of the devices may not exist on hosts.
+// If a server's id is an address, it counts, as hosts may not have the network of the devices.
 TEST(RankTable, AServerThatIsAnAddressGoesBeforeItsDevices) {
   EXPECT_EQ(lines(parse_rank_table(replaced(kTable10, "node-a", "10.0.0.1"))),
             (TableLines{"0 10.0.0.1 0 10.0.0.1 17000", "1 node-b 0 10.0.0.2 17000",
                         "2 10.0.0.1 1 10.0.0.1 0", "3 node-b 5 10.0.0.2 18001"}));
   EXPECT_EQ(lines(parse_rank_table(replaced(kTable10, "node-b", "10.7.7.7")))[1],
-            "1 10.7.7.7 0 10.0.0.2 17000");  // it has a host_ip
+            "1 10.7.7.7 0 10.0.0.2 17000");  // this device has a host_ip
   EXPECT_EQ(lines(parse_rank_table(replaced(kTableLab, "'s2'", "'10.9.9.9'")))[1],
             "1 10.9.9.9 0 10.9.9.9 0");
 }
@@ -117,9 +118,9 @@ TEST(RankTable, AcceptsWhatTheRulesAllow) {
     std::string to;
   } cases[] = {
       {kTable10, "'server_count': '2',", ""},
-      {kTable10, "'reserve'", "7"},  // a key that is ignored
+      {kTable10, "'reserve'", "7"},  // this key is ignored
       {kTable10, "'version'", "'note': null, 'version'"},
-      {kTable10, "'completed'", "'initializing'"},  // text is not waited for
+      {kTable10, "'completed'", "'initializing'"},  // only a file is waited for, a text is not
       {kTable10, "'17000'", "'65535'"},
       {kTable10, "node-b", std::string(64, 'x')},
       {kTable10, "'rdma'", "'tcp'"},
@@ -135,7 +136,7 @@ TEST(RankTable, AcceptsWhatTheRulesAllow) {
   }
 }
 
-// A change of a right table that breaks a rule, and words of the answer (here, too, ' for ").
+// A valid table with a change that breaks a rule, and words of the error text (here, too, ' for ").
 struct Broken {
   std::string from;
   std::string to;
@@ -434,7 +435,7 @@ TEST(RankTable, SurvivesFlippedBytes) {
       }
     }
   }
-  EXPECT_GT(accepted, 0);  // keys that are ignored were hit too
+  EXPECT_GT(accepted, 0);  // changes of ignored keys are accepted
 }
 
 TEST(OwnRank, Digits) {
@@ -495,7 +496,7 @@ TEST_F(RankTableFile, RefusesPaths) {
 }
 
 TEST_F(RankTableFile, WaitsForCompletion) {
-  // Only the status is looked at before: the lists may still be empty.
+  // While the status is not "completed", no other key is checked: the lists may be empty.
   const std::string path = folder_.write(
       "t.json", "{\"status\": \"initializing\", \"version\": \"1.0\", \"server_list\": []}");
   std::thread writer([&] {

@@ -1,5 +1,5 @@
-// Ranks that are threads of a few processes: those of one process share its node in the control
-// tree, and each joins, gathers, leaves and dies for itself.
+// Ranks that are threads of a few processes: the ranks of a process share its node in the control
+// tree, and each rank joins, gathers, leaves and dies for itself.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// Ranks of 0 to `size`, each a thread of one of the processes, in turn.
+// Ranks 0 to `size` - 1 are threads, which belong to the processes in turn.
 class Threads {
  public:
   explicit Threads(int processes) {
@@ -24,7 +24,7 @@ class Threads {
                               : new_node(controls_.back(), info));
     }
   }
-  /// By rank. All join at once.
+  /// All ranks join at the same time; returns their results by rank.
   std::vector<Status> join(int size) {
     worlds.resize(static_cast<std::size_t>(size));
     ears = std::vector<Ear>(static_cast<std::size_t>(size));
@@ -43,7 +43,7 @@ class Threads {
     worlds[at]->add(&ears[at]);
     return {};
   }
-  /// The result of each of these ranks, by rank. All but `absent` gather their numbers.
+  /// These ranks, except `absent`, gather their numbers; returns their results by rank.
   std::map<int, Status> gather(std::uint8_t number, const std::vector<int>& ranks,
                                const std::vector<int>& absent = {}) {
     std::map<int, Status> all;
@@ -120,7 +120,7 @@ TEST(SharedNode, TwelveRanksOfThreeProcessesNeedTwoConnections) {
   for (const auto& each : threads.worlds) each->leave();
 }
 
-// Also when the root dies, which is the only node that has heard of it from the rank's own process.
+// Also holds if the root dies, which is the only node that the rank's own process has told.
 TEST(SharedNode, ARankThatLeavesAloneIsNamedToThoseThatWaitForIt) {
   for (const bool root_dies : {false, true}) {
     Threads threads(3);
@@ -146,7 +146,7 @@ TEST(SharedNode, ARankThatLeavesAloneIsNamedToThoseThatWaitForIt) {
 TEST(SharedNode, ARankThatEndsWithoutLeavingHasDiedAndTheOthersGoOn) {
   Threads threads(2);
   expect_good(threads.join(6));
-  threads.end(3);  // a thread of the other process than the root's
+  threads.end(3);  // a rank that is not in the root's process
   for (const std::size_t rank : {0, 1, 2, 4, 5}) expect_dead(threads.ears[rank], 3);
   threads.end(2);
   for (const std::size_t rank : {0, 1, 4, 5}) expect_dead(threads.ears[rank], 2);
@@ -184,7 +184,7 @@ TEST(SharedNode, ThreadsThatClaimOneRankOrDisagreeEndTheWorld) {
   }
 }
 
-// The world may be complete before the second thread is heard.
+// The world may be complete before the second thread's claim arrives.
 TEST(SharedNode, OfTwoThreadsThatClaimOneRankAtMostOneJoins) {
   for (int round = 0; round < 30; ++round) {
     Threads threads(round % 3 == 2 ? 2 : 1);
@@ -198,7 +198,7 @@ TEST(SharedNode, OfTwoThreadsThatClaimOneRankAtMostOneJoins) {
     });
     EXPECT_LE(second, 1);
     EXPECT_TRUE(others == 2 || (others == 0 && second == 0)) << others << " and " << second;
-    // The roster was on its way when the process ended.
+    // The process ended after the root had sent the roster.
     if (others == 2 && second == 0) expect_dead(threads.ears[0], 1);
   }
 }

@@ -1,4 +1,4 @@
-// Worlds whose ranks are nodes of a control tree, as processes that gather, fail, leave and die.
+// Worlds whose ranks are nodes of a control tree: processes gather, fail, leave and die.
 #include "hccl/join/world.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-// The promise is 100 ms for a death that the kernel reports. The rest is for a loaded machine.
+// The promise is 100 ms for a death that the kernel reports. The rest of the second is for a loaded
+// machine.
 constexpr seconds kNotice{1};
 const Uuid kScope{7};
 
@@ -86,7 +87,8 @@ struct Member {
   }
 };
 
-// `size` ranks join and gather. Then each runs `rest`, whose result is the process's.
+// `size` ranks join and gather. Then each runs `rest`, whose result becomes the exit status of its
+// process.
 class Worlds : public Processes {
  public:
   using Rest = std::function<int(Member&, Ear&)>;

@@ -1,5 +1,5 @@
-// The right results of fold(), computed the slow way: exact values in double, tables and search
-// instead of bit tricks, 128-bit integers cut to size.
+// The right results of fold(), computed the slow way: with exact values in double, tables and
+// search instead of bit tricks, and 128-bit integers that are truncated.
 #pragma once
 
 #include <algorithm>
@@ -72,7 +72,7 @@ class SmallFloat {
   explicit SmallFloat(const FloatFormat& format) : format_(format) {
     const int bits = format.exponent_bits + format.mantissa_bits;
     sign_ = 1u << bits;
-    // The first code that is no number: where values that are too large end up.
+    // The first code that is not a finite number: values that are too large become this code.
     overflow_ = format.has_infinity ? sign_ - (1u << format.mantissa_bits) : sign_ - 1;
     for (std::uint32_t code = 0; code <= overflow_; ++code) {
       values_.push_back(plain_value(format, code));
@@ -164,7 +164,7 @@ inline Wide join_integers(ReduceOp op, Wide a, Wide b) {
   return 0;
 }
 
-/// One number of any type, from its bytes.
+/// The bits of one element of any type.
 inline UnsignedWide bits_of(DataType type, const std::byte* from) {
   UnsignedWide bits = 0;
   for (std::size_t i = size_of(type); i-- > 0;) {
@@ -245,13 +245,13 @@ class Folder {
                                            const std::vector<UnsignedWide>& bits) const {
     Wide result = extended(bits[0]);
     for (std::size_t i = 1; i < bits.size(); ++i) {
-      // Cut to size after every step, so that a maximum sees wrapped values.
+      // Truncates after every step, so that a maximum sees wrapped values.
       result = extended(static_cast<UnsignedWide>(join_integers(op, result, extended(bits[i]))));
     }
     return static_cast<UnsignedWide>(result);
   }
 
-  /// The number that the low bits stand for, with its sign spread upwards.
+  /// The number that the low bits represent, sign-extended.
   [[nodiscard]] Wide extended(UnsignedWide bits) const {
     if (bytes_ == sizeof(Wide)) {
       return static_cast<Wide>(bits);

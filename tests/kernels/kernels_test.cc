@@ -1,4 +1,5 @@
-// fold() against the oracle, for every type, operation, shape and instruction set at hand.
+// fold() against the oracle, for every type, operation and shape, and every instruction set of this
+// machine.
 #include "hccl/kernels/kernels.h"
 
 #include <dlfcn.h>
@@ -40,8 +41,8 @@ constexpr DataType kFloats[] = {
 constexpr DataType kSmallFloats[] = {DataType::kFp16, DataType::kBfp16, DataType::kFp8E4M3,
                                      DataType::kFp8E5M2};
 
-/// The reductions of integers that are also of floats, or are not; without averages, which are
-/// finished sums.
+/// The reductions of integers that floats have, too, or those that floats lack; without averages,
+/// which are sums that are divided.
 std::vector<ReduceOp> reductions(bool of_floats) {
   std::vector<ReduceOp> all;
 #define HCCL_OP(name, number, word)                                                      \
@@ -71,8 +72,8 @@ void on_each_instruction_set(const Body& body) {
   }
 }
 
-/// Memory that ends where its data ends, so that a sanitizer sees one byte too many; the data
-/// starts `shift` bytes into an allocation aligned for any vector.
+/// An allocation that ends with its data, so that a sanitizer finds a single byte too many. The
+/// data starts `shift` bytes into the allocation, which is aligned for any vector.
 class Buffer {
  public:
   Buffer(const std::byte* data, std::size_t bytes, std::size_t shift)
@@ -92,7 +93,7 @@ class Buffer {
   std::size_t shift_;
 };
 
-/// Numbers of ordinary size, any bits at all, and the values where arithmetic changes its ways.
+/// Numbers of ordinary size, random bits, and values at which arithmetic behaves differently.
 std::vector<std::byte> mixed_numbers(DataType type, std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const std::size_t size = size_of(type);
@@ -101,7 +102,7 @@ std::vector<std::byte> mixed_numbers(DataType type, std::size_t count, std::uint
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t low = random(), high = random();
     const std::uint64_t choice = random() % 4;
-    if (format != nullptr && choice < 2) {  // within a few powers of two around one
+    if (format != nullptr && choice < 2) {  // within a few powers of two of 1
       const std::uint64_t sign = low & std::uint64_t{1} << (8 * size - 1);
       const std::uint64_t one = (std::uint64_t{1} << (format->exponent_bits - 1)) - 1;
       const std::uint64_t mantissa = low & ((std::uint64_t{1} << format->mantissa_bits) - 1);
@@ -160,7 +161,8 @@ class FoldTest : public ::testing::TestWithParam<Case> {
     return result;
   }
 
-  /// Folds the first `count` elements in memory shifted by `shift`, over input `in_place` or not.
+  /// Folds the first `count` elements, with the memory shifted by `shift`; the result replaces
+  /// input `in_place`, if that is not negative.
   void check(std::size_t count, std::size_t shift, int in_place,
              Store store = Store::kCached) const {
     const auto [type, op, number] = GetParam();
@@ -168,7 +170,7 @@ class FoldTest : public ::testing::TestWithParam<Case> {
     std::vector<Buffer> buffers;
     std::vector<const std::byte*> inputs;
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
-      // Every input lies differently.
+      // Each input has another alignment.
       buffers.emplace_back(numbers_[i].data(), bytes, shift == 0 ? 0 : shift + i);
       inputs.push_back(buffers.back().data());
     }
@@ -216,12 +218,12 @@ TEST_P(FoldTest, EqualsTheOracleOnEveryInstructionSet) {
         check(count, shift, 0);
         check(count, shift, number - 1);
       }
-      // Streaming stores need the result aligned, to no more than its element.
+      // Streaming stores need a result that is aligned to its element only.
       for (const std::size_t shift :
            {std::size_t{0}, std::size_t{1}, size_of(std::get<0>(GetParam()))}) {
         check(count, shift, kNewOutput, Store::kStream);
       }
-      check(count, 0, 0, Store::kStream);  // slow, but right
+      check(count, 0, 0, Store::kStream);  // slow if not aligned, but right
     }
   });
 }
@@ -281,7 +283,7 @@ TEST_P(FinishTest, EqualsTheOracleOnEveryInstructionSet) {
 INSTANTIATE_TEST_SUITE_P(All, FinishTest, ::testing::ValuesIn(kFloats),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
-/// A fold of numbers given as bits.
+/// Folds numbers that are given as bits.
 template <class T>
 std::vector<T> fold_bits(DataType type, ReduceOp op, const std::vector<std::vector<T>>& inputs) {
   EXPECT_EQ(sizeof(T), size_of(type));
@@ -377,7 +379,8 @@ INSTANTIATE_TEST_SUITE_P(All, SmallFloatTest, ::testing::ValuesIn(kSmallFloats),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
 TEST(FoldNumbersTest, SmallFloatsAreRoundedOnceAtTheEnd) {
-  // 2048 + 1 is a tie in fp16 and would fall back to 2048; 2050 is exact. bf16 alike at 256.
+  // 2048 + 1 is a tie in fp16, which would round to 2048; 2050 is exact. The same holds for bf16 at
+  // 256.
   on_each_instruction_set([] {
     EXPECT_EQ(fold_one<std::uint16_t>(DataType::kFp16, ReduceOp::kSum, {0x6800, 0x3C00, 0x3C00}),
               0x6801);
@@ -453,7 +456,7 @@ TEST(FoldNumbersTest, EightBitFloatsOverflowAsTheirFormatsSay) {
   });
 }
 
-/// A few bit patterns of fp32 worth a name.
+/// Names for a few bit patterns of fp32.
 constexpr std::uint32_t kZero = 0, kMinusZero = 0x80000000, kOne = 0x3F800000;
 constexpr std::uint32_t kInfinity = 0x7F800000, kMinusInfinity = 0xFF800000;
 constexpr std::uint32_t kQuietNan = 0x7FC00000, kMinusNan = 0xFFC00000, kOddNan = 0x7F812345;
@@ -522,7 +525,7 @@ TEST(FoldNumbersTest, OneInputIsCopiedBitForBit) {
   EXPECT_EQ(same, kMinusNan);
 }
 
-// Masked loads and stores are not seen by sanitizers; a page that cannot be touched sees them.
+// Sanitizers do not see masked loads and stores; an inaccessible page behind the data finds them.
 TEST(FoldNumbersTest, NothingBehindTheEndIsTouched) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   constexpr std::size_t kBuffers = 4;  // three inputs and the result
@@ -580,7 +583,7 @@ TEST(CopyTest, CopiesAllBytesAndNoMore) {
               << bytes << " bytes, shift " << shift;
         }
       }
-      // Wherever the two lie in their pages.
+      // The result must not depend on where input and output lie in their pages.
       constexpr std::size_t kPage = 4096;
       alignas(kPage) static std::array<std::byte, 3 * kPage> from, to;
       std::copy(data.begin(), data.end(), from.begin());
@@ -620,7 +623,7 @@ TEST(StoreRuleTest, LeavesEachRankItsShareOfTheLastCache) {
   std::string all_cores = "ffffffff";
   for (int i = 1; i < 64; ++i) all_cores += ",ffffffff";
   add_cache(files, 3, "3", "Unified", "32768K", all_cores.c_str());
-  // More cores share it than this machine has: all ranks of the host do.
+  // More cores share the cache than this machine has, so all ranks of the host share it.
   const auto most = [&](int ranks) {
     return StoreRule::of_this_machine(ranks, files.path()).cached_most;
   };

@@ -1,6 +1,5 @@
-// Local algorithms where something is wrong: ranks that are missing, ended or refused, buffers that
-// are no memory, calls that differ. The culprit is named, and no rank's memory is touched
-// afterwards.
+// Local algorithms in failures: ranks that are missing, have ended or were refused, invalid
+// buffers, calls that differ. The culprit is named, and no rank's memory is accessed afterwards.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -30,7 +29,7 @@ namespace {
 using exec::LocalEngine;
 using testing::LocalRanks;
 
-/// A process of its own that does nothing; its end is not waited for.
+/// A process that does nothing; the parent does not reap it when it ends.
 class Child {
  public:
   Child() : process_(::fork()) {
@@ -57,7 +56,7 @@ Status run_by(LocalEngine& engine, const char* algorithm, const Call& call) {
   return engine.run(call, envelope(call, 1, 0), find(call.op, algorithm));
 }
 
-/// The ranks that are named while others wait.
+/// The ranks that waiting ranks have named.
 struct Reports {
   Waiter waiter() {
     return Waiter{.timeout = std::chrono::milliseconds(600),
@@ -76,7 +75,7 @@ Call allreduce_of(std::vector<std::uint32_t>& data) {
   return {Op::kAllReduce, data.data(), data.data(), data.size(), DataType::kUint32};
 }
 
-/// An allgather of `count` elements in all, whose output lies behind its input's room.
+/// An allgather of `count` elements in all; the output follows the input in memory.
 Call gather(std::uint32_t* in, std::uint64_t count) {
   return {Op::kAllGather, in, in + count, count / 2, DataType::kUint32};
 }
@@ -102,7 +101,7 @@ TEST(LocalFailure, ARankThatDoesNotComeIsNamed) {
   }
 }
 
-// Turns stop at the rank that does not take its own, and it alone is named.
+// If a rank does not take its turn, the ranks after it wait, and this rank alone is named.
 TEST(LocalFailure, ARankThatDoesNotTakeItsTurnIsNamed) {
   constexpr int kSize = 4;
   for (int absent = 0; absent < kSize; ++absent) {
@@ -121,8 +120,8 @@ TEST(LocalFailure, ARankThatDoesNotTakeItsTurnIsNamed) {
   }
 }
 
-// The root compares the calls of ranks that wait in steps of one number. Rank 1 has come to
-// the opening's barrier, and not to the test of copies behind it.
+// The root compares the calls of ranks that wait in the same step. Rank 1 has come to the opening's
+// barrier, but not to the test of copies after it.
 TEST(LocalFailure, AnOpeningIsOneCallToThoseWhoWaitInIt) {
   Reports reports;
   LocalRanks host({.size = 2}, reports.waiter());
@@ -135,8 +134,8 @@ TEST(LocalFailure, AnOpeningIsOneCallToThoseWhoWaitInIt) {
   EXPECT_EQ(reports.calls, std::set{to_string(opening)});
 }
 
-// Another process behind the number (as in containers with numbers of their own), or none that the
-// kernel lets this one copy from: all ranks go on without.
+// The process number belongs to another process (as in containers with their own numbers), or to
+// none from which the kernel lets this process copy: all ranks then do without the kernel's copies.
 TEST(LocalFailure, RanksThatCannotBeReachedByTheKernelAreNot) {
   Child stranger;
   ASSERT_GT(stranger.process(), 0);
@@ -156,8 +155,8 @@ TEST(LocalFailure, RanksThatCannotBeReachedByTheKernelAreNot) {
   }
 }
 
-// An error of a copy from a process that has ended is not blamed on the buffer: the root reports
-// the end, and without a root the rank is the one that is waited for.
+// If a copy from an ended process fails, the error does not blame the buffer: the root reports the
+// process's end; without a root, the ended rank is named as awaited.
 TEST(LocalFailure, AnEndedProcessIsWaitedForByName) {
   Child child;
   const pid_t process = child.process();
@@ -174,8 +173,8 @@ TEST(LocalFailure, AnEndedProcessIsWaitedForByName) {
   });
 }
 
-// A rank that copies for long sees that the operation has failed before it is at its end: by then
-// the others have their buffers back.
+// A rank in a long copy stops when the operation has failed, because the other ranks get their
+// buffers back.
 TEST(LocalFailure, CopiesEndSoonAfterAFailure) {
   LocalRanks host({.size = 2, .shared_cores = false});
   std::atomic<bool> told{false};
@@ -186,7 +185,7 @@ TEST(LocalFailure, CopiesEndSoonAfterAFailure) {
     const Envelope sent = envelope(call, 1, 0);
     engine.begin(call, sent, find(call.op, "cma"));
     if (rank == 0) {
-      // It has announced, and gets the failure while rank 1 is about to copy.
+      // Rank 0 has announced; it gets the failure while rank 1 is about to copy.
       host.abort(Status(Code::kRemote, "rank 9 died", 9));
       told = true;
       const Status status = engine.finish();
@@ -199,9 +198,9 @@ TEST(LocalFailure, CopiesEndSoonAfterAFailure) {
   });
 }
 
-// All ranks that copy from or to the buffer name its rank. Both buffers begin a page, so that the
-// kernel writes to the sealed one. With some other offsets the kernel fills a buffer between them,
-// and the rank itself would copy from there to memory to which it may not write: SIGSEGV.
+// All ranks that copy from or to the invalid buffer name its rank. Both buffers begin at a page, so
+// that the kernel itself writes to the read-only buffer. With some other offsets the kernel copies
+// into a buffer in between, and the rank would copy from there to read-only memory: SIGSEGV.
 TEST(LocalFailure, ARankWhoseBufferIsNoMemoryIsNamed) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   const auto map = [](int protection) {
@@ -228,7 +227,7 @@ TEST(LocalFailure, NamesBothCallsOfAMismatchOnAllRanks) {
   for (const std::uint64_t count : {2u, 14u, 3000u, 100000u}) {
     LocalRanks host({.size = kSize});
     host.run([&](int rank, LocalEngine& engine) {
-      // The others learn it before the last one has come.
+      // The others get the error before the last rank has come.
       if (rank == kSize - 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       std::vector<std::uint32_t> data(100001);
       Call call = allreduce_of(data);
@@ -243,8 +242,7 @@ TEST(LocalFailure, NamesBothCallsOfAMismatchOnAllRanks) {
   }
 }
 
-// A rank that fails gives the other ranks time to leave its buffers.
-// The 32-bit digest that this library once compared: a search finds doubles.
+// The 32-bit digest that this library once compared: a search finds collisions.
 std::uint32_t short_digest(const Envelope& call) {
   const std::uint64_t kind = std::uint64_t{call.op} << 24 | std::uint64_t{call.type} << 16 |
                              std::uint64_t{call.reduce} << 8 | call.version;
@@ -257,7 +255,7 @@ std::uint32_t short_digest(const Envelope& call) {
   return static_cast<std::uint32_t>(h >> 32);
 }
 
-/// Different calls of one short digest.
+/// Pairs of different calls that have the same short digest.
 std::vector<std::pair<Call, Call>> doubles(std::size_t wanted) {
   std::vector<std::pair<Call, Call>> found;
   std::unordered_map<std::uint32_t, Call> seen;
@@ -296,7 +294,7 @@ TEST(LocalFailure, CallsOfOneShortDigestAreDifferentAllTheSame) {
   }
 }
 
-// Random calls, and each of its fields changed, in every bit that it may have.
+// Random calls, of which each field is changed in every bit that it may have.
 TEST(LocalFailure, KeysOfCallsDifferAsTheCallsDo) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 2000; ++i) {
@@ -331,6 +329,7 @@ TEST(LocalFailure, KeysOfCallsDifferAsTheCallsDo) {
   }
 }
 
+// A rank that fails gives the other ranks time to leave its buffers.
 TEST(LocalFailure, AFailedRankWaitsForRanksThatStillReadItsBuffer) {
   LocalRanks host({.size = 2});
   std::atomic<bool> reading{false};
@@ -345,7 +344,7 @@ TEST(LocalFailure, AFailedRankWaitsForRanksThatStillReadItsBuffer) {
         host.abort(Status(Code::kRemote, "told so"));
       });
       static_cast<void>(run_by(engine, "push", call));
-      // Nobody may read this any more.
+      // From now on no rank may read this buffer.
       std::memset(in, 0xFF, kCount * 2);
       killer.join();
     } else {
@@ -358,8 +357,8 @@ TEST(LocalFailure, AFailedRankWaitsForRanksThatStillReadItsBuffer) {
 
 TEST(LocalFailure, ADeadRankIsNotWaitedFor) {
   using Clock = std::chrono::steady_clock;
-  // A rank that may still use the buffers is given 100 ms. One quick try is enough, as other work
-  // may delay the others.
+  // Waiting for a living rank would take 100 ms. One quick try is enough, as other work may delay
+  // the other tries.
   auto quickest = Clock::duration::max();
   const auto patience = Clock::now() + std::chrono::minutes(1);
   while (quickest >= std::chrono::milliseconds(80) && Clock::now() < patience) {
@@ -406,7 +405,7 @@ TEST(LocalFailure, AFailedRanksBuffersAreLeftAloneByALaterRank) {
     while (!gone) std::this_thread::yield();
     engine.begin(call, sent, find(call.op, "push"));
     ++late;
-    while (late != kSize - 1) std::this_thread::yield();  // so that only rank 0 is awaited
+    while (late != kSize - 1) std::this_thread::yield();  // so that the ranks wait for rank 0 only
     EXPECT_EQ(engine.finish().code(), Code::kRemote);
     EXPECT_EQ(std::count(in, in + 4 * kCount, ~0u), 0);
     ++done;

@@ -1,6 +1,6 @@
-// Local algorithms by themselves: threads stand for the ranks of one host, with a shared region of
-// plain memory and one device heap. Random operations in random places, by every algorithm; the
-// oracle computes each element of each rank's result from the ranks' numbers.
+// Local algorithms alone: threads stand for the ranks of one host, with a shared region of plain
+// memory and one device heap. Every algorithm runs random operations on buffers in random places;
+// the oracle computes each element of each rank's result from the ranks' numbers.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ using exec::LocalEngine;
 using testing::LocalRanks;
 using testing::LocalSetting;
 
-/// Runs a call by the algorithm of this name, where it can; else as the selector chooses.
+/// Runs a call by the named algorithm, if the algorithm can; otherwise the selector chooses one.
 Status run_by(LocalEngine& engine, std::string_view name, const Call& call, std::uint64_t number) {
   const Algorithm* const algorithm = find(call.op, name);
   const Envelope sent = envelope(call, number, 0);
@@ -43,18 +43,18 @@ std::uint32_t element(std::uint64_t number, int rank, std::uint64_t i) {
   return static_cast<std::uint32_t>(h >> 32);
 }
 
-/// The facts of one operation that every rank knows; the same on all of them.
+/// What every rank knows of one operation; the same on all ranks.
 struct Planned {
   Op op = Op::kBarrier;
   std::uint64_t count = 0;
   int root = 0;
   bool in_place = false;
-  bool heap = false;                                // buffers in device memory
-  bool odd_one = false;                             // but for rank 0's
-  std::vector<std::vector<std::uint64_t>> lengths;  // [from][to], of the V operations
+  bool heap = false;                                // all ranks' buffers are in device memory
+  bool odd_one = false;                             // except rank 0's
+  std::vector<std::vector<std::uint64_t>> lengths;  // lengths[from][to], for the V operations
 };
 
-/// One rank's buffers, in device memory and out of it.
+/// One rank's buffers, in device memory and in private memory.
 class Buffers {
  public:
   Buffers(memory::Heap& heap, std::size_t elements) : heap_(heap), private_(2 * elements) {
@@ -77,7 +77,7 @@ bool folds(Op op) {
          op == Op::kReduceScatterV;
 }
 
-// Runs one operation as one rank and checks its result. False at the first difference.
+// Runs one operation as one rank and checks the result. Fails at the first difference.
 ::testing::AssertionResult take_part(LocalEngine& engine, std::string_view algorithm,
                                      const Planned& plan, std::uint64_t number, int rank, int size,
                                      Buffers& buffers) {
@@ -244,7 +244,7 @@ struct Trial {
   Setting setting;
 };
 
-// Each entry of the table in each setting in which it runs a short operation in device memory.
+// Each algorithm in each setting in which it runs a short operation in device memory.
 std::vector<Trial> trials() {
   std::vector<Trial> all;
   for (const Setting& setting : kSettings) {
@@ -297,7 +297,7 @@ INSTANTIATE_TEST_SUITE_P(Local, EveryAlgorithm, ::testing::ValuesIn(trials()),
                            return std::string(info.param.algorithm) + "_" + info.param.setting.name;
                          });
 
-/// `count` elements in device memory or out of it.
+/// `count` elements in device memory or in private memory.
 template <class T>
 class Vector {
  public:
@@ -315,9 +315,9 @@ class Vector {
   T* data_;
 };
 
-// Calls body(algorithm, count, heap) for each entry that reduces to all: so many elements of the
-// type are as many as it takes, and of `most` at most; heap: it needs device memory. The type, if
-// an algorithm refuses that, does not count.
+// Calls body(algorithm, count, heap) for each algorithm of allreduce. `count` is the number of
+// elements, at most `most`, that the algorithm accepts; `heap` says whether it needs device memory.
+// An algorithm that refuses the type is included.
 template <class Body>
 void for_each_allreduce(int size, std::size_t element, std::uint64_t most, const Body& body) {
   const Topology topology{size, true, true};
@@ -335,7 +335,7 @@ void for_each_allreduce(int size, std::size_t element, std::uint64_t most, const
   }
 }
 
-// Rank order: 1e8 - 1e8 + 1 is 0 or 1 by the order alone.
+// Folding must be in rank order: 1e8 - 1e8 + 1 gives 0 or 1, depending on the order.
 TEST(Local, FoldsInRankOrderByEveryAlgorithm) {
   for_each_allreduce(3, sizeof(float), 10000, [](const Algorithm& by, auto count, bool heap) {
     LocalRanks host({.size = 3, .tuning = {.chunk = 1 << 12}});
@@ -352,7 +352,8 @@ TEST(Local, FoldsInRankOrderByEveryAlgorithm) {
 }
 
 // 16-bit floats are rounded once, after all have been added: 1 + 3 * 2^-9 is halfway between two
-// bf16 above 1 + 2^-7, each 2^-9 alone is lost. An algorithm that would round each time refuses.
+// bf16 above 1 + 2^-7; each 2^-9 alone would be lost. An algorithm that rounds at each addition
+// refuses.
 TEST(Local, RoundsOnceByEveryAlgorithm) {
   for_each_allreduce(
       5, sizeof(std::uint16_t), 100000, [](const Algorithm& by, auto count, bool heap) {
@@ -369,7 +370,7 @@ TEST(Local, RoundsOnceByEveryAlgorithm) {
       });
 }
 
-// Copies of the kernel that would be slow take a detour, of several pieces.
+// If a direct copy by the kernel would be slow, it goes through another buffer, in several pieces.
 TEST(Local, TheKernelCopiesWhereverBuffersLieInTheirPages) {
   LocalRanks host({.size = 2});
   host.run_open([&](int rank, LocalEngine& engine) {
@@ -383,7 +384,7 @@ TEST(Local, TheKernelCopiesWhereverBuffersLieInTheirPages) {
     };
     std::vector<std::uint32_t> in_memory(2 * kBlock + 2 * kPage), out_memory(in_memory.size());
     std::uint64_t number = 0;
-    for (const Op op : {Op::kAllToAll, Op::kScatter}) {  // the giver copies, the taker does
+    for (const Op op : {Op::kAllToAll, Op::kScatter}) {  // the sender copies; the receiver does
       for (const std::size_t in_at : {0, 4, 1020}) {
         for (const std::size_t out_at : {0, 1, 4, 15, 16, 20, 1023}) {
           ++number;
@@ -408,8 +409,8 @@ TEST(Local, TheKernelCopiesWhereverBuffersLieInTheirPages) {
   });
 }
 
-// More chunks than a staging buffer holds, and more ranks than chunks; the next operation begins
-// while peers still copy the last.
+// There are more chunks than fit into a staging buffer, and more ranks than chunks. The next
+// operation begins while peers still copy the last chunk.
 TEST(Local, TurnsGoRoundTheStagingBuffer) {
   for (const int size : {2, 5, 40}) {
     LocalRanks host({.size = size});
@@ -434,7 +435,8 @@ TEST(Local, TurnsGoRoundTheStagingBuffer) {
   }
 }
 
-// No blocks at all, then some: the ranks' tables of one operation are not those of the next.
+// First without blocks, then with some: an operation must not use the ranks' tables of the previous
+// one.
 TEST(Local, AnAlltoallvOfNothingEndsForAllBeforeTheNext) {
   constexpr int kSize = 4;
   LocalRanks host({.size = kSize, .tuning = {.chunk = 1 << 12}});
@@ -458,7 +460,7 @@ TEST(Local, AnAlltoallvOfNothingEndsForAllBeforeTheNext) {
   });
 }
 
-// A quick operation is recorded without a look at the clock.
+// The flight recorder records a quick operation without reading the clock.
 TEST(Local, IsQuickOnlyIfNoRankCameLate) {
   constexpr int kTries = 5;
   for (const bool shared_cores : {false, true}) {
@@ -474,7 +476,7 @@ TEST(Local, IsQuickOnlyIfNoRankCameLate) {
       };
       std::uint64_t number = 0;
       for (const std::uint64_t count : {1u, 64u, 1u << 14}) {
-        int after_wait = 0;  // in a busy moment rank 0 may be the late one, though not each time
+        int after_wait = 0;  // on a busy machine rank 0 may be late itself, though not each time
         for (int i = 0; i < kTries; ++i) after_wait += is_quick(++number, count, true) ? 1 : 0;
         EXPECT_TRUE(after_wait < kTries || rank == 1) << count;
       }
@@ -488,7 +490,7 @@ TEST(Local, IsQuickOnlyIfNoRankCameLate) {
   }
 }
 
-// The bytes that have memory once one rank has opened a region of so many ranks.
+// The bytes that have physical memory once one rank has opened a region for `ranks` ranks.
 std::size_t mapped(int ranks) {
   HostMemory memory;
   for (int rank = 0; rank < ranks; ++rank) memory.ranks.push_back(rank);
@@ -497,7 +499,7 @@ std::size_t mapped(int ranks) {
   void* const area =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   EXPECT_NE(area, MAP_FAILED);
-  static_cast<void>(::madvise(area, bytes, MADV_NOHUGEPAGE));  // it would hold whole buffers
+  static_cast<void>(::madvise(area, bytes, MADV_NOHUGEPAGE));  // one would hold whole buffers
   memory.area = {static_cast<std::byte*>(area), bytes};
   Region region(memory, testing::patient(), WaitPolicy{});
   region.map_all();

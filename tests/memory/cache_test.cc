@@ -1,4 +1,4 @@
-// The caching allocator: which blocks it reuses, which it gives back, and when.
+// The caching allocator: which blocks it reuses, which ones it frees, and when.
 #include "hccl/memory/cache.h"
 
 #include <gtest/gtest.h>

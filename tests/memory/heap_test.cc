@@ -1,4 +1,4 @@
-// The device heap: its allocations, its refusals, and that another process sees the same bytes.
+// The device heap: its allocations and refusals, and that another process sees the same bytes.
 #include "hccl/memory/heap.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(Heap, HandsOutMemoryThatNobodyElseHas) {
   }
   for (const auto& [memory, bytes] : live) ASSERT_TRUE(heap->free(memory).ok());
   EXPECT_EQ(heap->used(), 0u);
-  // Nothing is lost in pieces: the whole can be had again.
+  // Fragments are merged: the whole heap can be allocated again.
   EXPECT_TRUE(heap->allocate(64 * kMiB).ok());
 }
 
@@ -65,7 +65,7 @@ std::vector<std::string> flags_of_heaps() {
   return found;
 }
 
-// A core dump would fault in the whole reserve, and peers would wait for it.
+// A core dump would touch the whole reserved memory, while peers wait for it.
 TEST(Heap, IsLeftOutOfCoreDumps) {
   const auto heap = Heap::create(64 * kMiB).value();
   const auto view = View::of(Fd(::dup(heap->memfd().get()))).value();
@@ -119,16 +119,16 @@ TEST(Heap, MapsPhysicalBlocksBehindOneAnother) {
   EXPECT_EQ(heap->map(area + kMiB, 2 * kMiB, first).code(), Code::kPara) << "occupied";
   EXPECT_EQ(heap->map(area + 8 * kMiB + 1, 2 * kMiB, first).code(), Code::kPara) << "no whole page";
   EXPECT_EQ(heap->map(area + 8 * kMiB, 128 * kMiB, first).code(), Code::kPara) << "past the end";
-  // The same bytes under both addresses.
+  // Both addresses show the same bytes.
   std::memset(area, 7, 6 * kMiB);
   EXPECT_EQ(heap->base()[first], std::byte{7});
   EXPECT_EQ(heap->base()[second + 4 * kMiB - 1], std::byte{7});
   EXPECT_EQ(heap->locate(area + 5, 100).value(), first + 5);
-  // Adjacent in the heap too, so they are one.
+  // The blocks are adjacent in the heap, too, so the two are one piece.
   ASSERT_EQ(second, first + 2 * kMiB);
   EXPECT_EQ(heap->locate(area, 6 * kMiB).value(), first);
   EXPECT_FALSE(heap->locate(area, 6 * kMiB + 1));
-  // The other way round in addresses: no longer one piece.
+  // Their addresses are in the other order: no longer one piece.
   ASSERT_TRUE(heap->unmap(area).ok());
   ASSERT_TRUE(heap->unmap(area + 2 * kMiB).ok());
   EXPECT_EQ(heap->unmap(area).code(), Code::kPara);
@@ -185,7 +185,7 @@ TEST(Heap, IsSafeFromManyThreads) {
   EXPECT_EQ(heap->used(), 0u);
 }
 
-// Bytes that the system has given to a heap, by its own account.
+// The bytes of physical memory that the system reports for a heap.
 std::size_t resident(const Heap& heap) {
   struct stat about{};
   EXPECT_EQ(::fstat(heap.memfd().get(), &about), 0);
@@ -220,8 +220,8 @@ TEST(Heap, KeepsFreedMemoryUpToItsBound) {
   EXPECT_EQ(heap->kept(), 0u);
 }
 
-// Also where a process may have no writable memory of its own, or has closed the memfd: the child
-// then reads.
+// Also holds if a process may have no writable memory of its own, or has closed the memfd: the
+// child then only reads.
 TEST(Heap, AForkedChildChangesNothing) {
   const auto heap = Heap::create(8 * kMiB).value();
   auto* const block = static_cast<char*>(heap->allocate(4 * kMiB).value());
@@ -247,8 +247,8 @@ TEST(Heap, AForkedChildChangesNothing) {
   }
 }
 
-// Of files and of addresses: the heap takes the part that they leave, and names the limit that is
-// too low.
+// With limits on files and addresses, the heap takes the part that they leave, and names the limit
+// that is too low.
 TEST(Heap, LimitsOfTheProcessAreRespectedAndNamed) {
   const auto in_child = [](const auto& body) {
     const pid_t child = ::fork();
@@ -274,7 +274,8 @@ TEST(Heap, LimitsOfTheProcessAreRespectedAndNamed) {
               return none.message().find("ulimit -f") == std::string::npos ? 2 : 0;
             }),
             0);
-  // Without a size of its own it takes a part of the addresses; with one it may be too large.
+  // Without a configured size the heap takes a part of the addresses; a configured size may be too
+  // large.
   EXPECT_EQ(in_child([] {
               const rlimit limit{1024 * kMiB, 1024 * kMiB};
               if (::setrlimit(RLIMIT_AS, &limit) != 0) return 1;
@@ -285,7 +286,7 @@ TEST(Heap, LimitsOfTheProcessAreRespectedAndNamed) {
             0);
 }
 
-// Against a map of every unit.
+// Compares with a map of every unit.
 TEST(Committed, KnowsEveryUnit) {
   constexpr std::uint64_t kSize = 200;
   Committed parts;
@@ -319,7 +320,7 @@ TEST(Committed, KnowsEveryUnit) {
   }
 }
 
-// Against a map of every unit.
+// Compares with a map of every unit.
 TEST(Arena, NeverGivesAUnitTwiceAndLosesNone) {
   constexpr std::uint64_t kSize = 512;
   Arena arena(kSize);
@@ -331,7 +332,7 @@ TEST(Arena, NeverGivesAUnitTwiceAndLosesNone) {
     const std::uint64_t alignment = std::uint64_t{1} << random() % 5;
     if (random() % 2 == 0) {
       const auto at = arena.take(bytes, alignment);
-      // Refused only if no aligned run of free units is that long.
+      // A refusal is right only if no aligned run of free units is that long.
       if (!at) {
         for (std::uint64_t start = 0; start + bytes <= kSize; start += alignment) {
           bool free = true;

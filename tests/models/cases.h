@@ -1,4 +1,4 @@
-// The cases for the library's templates: small programs, each with a name.
+// The cases that run the library's templates: small programs, each with a name.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace hccl::model {
 struct Case {
   std::string name;
   Scenario scenario;
-  Bounds bounds;  ///< of the short form
+  Bounds bounds;  /// bounds of the short form
 };
 
 /// Sleeping and waking; aborts.
@@ -22,8 +22,8 @@ std::vector<Case> region_cases(int ranks);
 /// The links of the shm transport over their rings.
 std::vector<Case> link_cases(int ranks);
 
-/// Memory that all ranks of a case share, all zeroes at the beginning of an execution as far as the
-/// case uses it. The same for all cases.
+/// Memory that all ranks of a case share; all cases use the same memory. At the beginning of an
+/// execution the first `zeroes` bytes are zero.
 std::byte* shared_memory(std::size_t bytes, std::size_t zeroes);
 
 inline constexpr WaitPolicy kSleeps{.spin = std::chrono::nanoseconds(0),

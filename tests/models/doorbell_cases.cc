@@ -21,7 +21,7 @@ struct Room {
   } data[2];
 };
 
-/// Between threads; between processes; there, where the kernel cannot fence for others.
+/// Between threads; between processes; between processes if the kernel offers no membarrier.
 enum class BellKind { kThreads, kProcesses, kWithoutMembarrier };
 
 Room& room_of(World& world, BellKind kind) {
@@ -64,7 +64,7 @@ Case of(std::string name, BellKind kind, const std::vector<Body>& bodies, Bounds
           bounds};
 }
 
-/// A wait that an abort ends, its reason readable.
+/// An abort ends a wait, after which the reason can be read.
 Case abort_case() {
   return {"an abort",
           [](World& world) {

@@ -1,6 +1,6 @@
-// The explorer: threads are fibers of one thread; before each operation it chooses the next thread,
-// and at each load the store that is read. It replays the choices of the last execution but for the
-// last one that has an alternative, so it walks through all of them.
+// The explorer: threads are fibers of one thread; before each operation the explorer chooses the
+// next thread, and at each load the store that is read. It repeats the choices of the last
+// execution up to the last one that has an alternative, and takes that, so it tries all executions.
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -30,7 +30,7 @@ struct View {
     for (std::size_t i = 0; i < kMostWords; ++i) from[i] = std::max(from[i], other.from[i]);
   }
 };
-/// The past: for each thread, how far.
+/// A vector clock: for each thread, the last of its operations that is known.
 struct Clock {
   std::array<std::uint32_t, kMostThreads> at{};
   void join(const Clock& other) {
@@ -47,13 +47,13 @@ struct Knowledge {
 };
 struct Store {
   std::uint64_t value;
-  Knowledge gives;  // to a load that acquires
+  Knowledge gives;  // knowledge that an acquiring load gets
 };
 struct Location {
-  std::vector<Store> stores;  // in modification order, which is that of execution
+  std::vector<Store> stores;  // in modification order, which is the order of execution
 };
 
-/// Thrown through a thread that is not to go on.
+/// Thrown in a thread that must not go on.
 struct Ended : std::exception {};
 
 enum class State : std::uint8_t { kReady, kSleeping, kPolling, kLocking, kMourning, kDone };
@@ -63,12 +63,12 @@ struct Fiber {
   void* stack = nullptr;
   bool started = false;
   State state = State::kReady;
-  std::uint64_t what = 0;  // that it waits for
+  std::uint64_t what = 0;  // the object that it waits for
   bool killed = false;
   Knowledge now;       // the thread's knowledge
-  Knowledge pending;   // would know after an acquire fence
-  Knowledge released;  // knew at its last release fence
-  View light;          // had in view at its last light fence
+  Knowledge pending;   // knowledge after an acquire fence
+  Knowledge released;  // knowledge at its last release fence
+  View light;          // view at its last light fence
 };
 
 /// The accesses to the plain bytes of a cache line.
@@ -81,7 +81,7 @@ struct Cell {
 struct Shared {
   std::uintptr_t begin = 0, end = 0;
   Cell* cells = nullptr;
-  std::uint32_t run = 0;  // the last execution that shared it
+  std::uint32_t run = 0;  // the last execution that shared this memory
 };
 
 struct Choice {
@@ -162,7 +162,7 @@ class Engine {
   void fail(std::string why);
   void judge_standstill();
   Location& at(Word& word);
-  /// The operation with the mutation, if it is the one; false: leave it out.
+  /// Applies the mutation if it concerns this operation; false: the operation is left out.
   bool mutate(const char* what, Order& order, const Where& where);
   void publish(Word& word, std::uint64_t value, Order order, const Knowledge* previous);
   Cell* cell(std::uintptr_t at);
@@ -335,10 +335,10 @@ int Engine::choose(int count) {
   return path_[depth_++].chosen;
 }
 
-// Before each operation.
+// Called before each operation.
 void Engine::point() {
   if (ending_) throw Ended();
-  if (!failure_.empty()) {  // a race was found in between
+  if (!failure_.empty()) {  // a race was found since the last operation
     ending_ = true;
     throw Ended();
   }
@@ -556,7 +556,8 @@ void Engine::fence(Order order, const Where& where) {
   }
 }
 
-// A light fence and a heavy one are, between them, two seq_cst fences; two light ones are nothing.
+// A light fence paired with a heavy one acts like two seq_cst fences; two light ones have no
+// effect.
 void Engine::light_fence(const Where& where) {
   point();
   Order order{};
@@ -585,7 +586,7 @@ void Engine::heavy_fence(const Where& where) {
 
 // ---- waiting ----
 
-// The kernel compares with the newest value, and orders nothing else.
+// The kernel compares the value with the newest one, and orders no other access.
 void Engine::sleep(Word& word, std::uint64_t value) {
   point();
   const std::uint64_t there = at(word).stores.back().value;
@@ -711,10 +712,10 @@ void Mutex::unlock() noexcept { engine().unlock(*this); }
 
 }  // namespace hccl::model
 
-// ---- what the compiler's instrumentation for the thread sanitizer calls ----
+// ---- the functions that the compiler's instrumentation for the thread sanitizer calls ----
 // The code under test is compiled with -fsanitize=thread but linked with these functions instead of
-// the sanitizer, so that its plain accesses are seen without a change to it. Its real atomics are
-// of no rank's business. They must not throw: a race ends the execution later.
+// the sanitizer, so that the explorer sees its plain accesses. The code's real atomics do not
+// concern the ranks. These functions must not throw: a race ends the execution later.
 
 #define HCCL_PLAIN(size)                                                                        \
   void __tsan_read##size(void* at) { hccl::model::engine().access(at, size, false); }           \
@@ -762,9 +763,10 @@ HCCL_REAL_ATOMIC(64, long)
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int) {}
 
-// The pages of the shared memory are there. (The linker puts this in the place of the system call.)
+// The shared memory has all its pages. (The linker replaces the system call by this function.)
 int __wrap_madvise(void*, std::size_t, int) { return 0; }
-// Copies are calls, not accesses (-fno-builtin-memcpy): the linker puts these around them.
+// With -fno-builtin-memcpy copies are calls, not accesses: the linker replaces memcpy by this
+// function.
 void* __real_memcpy(void* to, const void* from, std::size_t bytes);
 void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
   hccl::model::engine().access(from, bytes, false);

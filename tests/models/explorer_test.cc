@@ -1,4 +1,4 @@
-// The explorer itself, by programs of a few lines whose outcomes the memory model of C++20 decides.
+// The explorer itself, with programs of a few lines whose outcomes C++20's memory model defines.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -164,7 +164,7 @@ TEST(Explorer, ReadsOneLocationInOrder) {
   EXPECT_EQ(all, (std::set<std::string>{"00", "01", "02", "11", "12", "22"}));
 }
 
-// What is wrong with a ringer that sets x and rings, and one who waits for it.
+// The errors that the explorer finds if one thread sets x and rings, and another one waits for x.
 Outcome ring(Order store, Order load, bool ticket_first, bool wakes) {
   return explore(
       [=](World& world) {

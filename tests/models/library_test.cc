@@ -1,4 +1,5 @@
-// The library's templates in every execution within the bounds, and with each order weakened.
+// The library's templates in every execution within the bounds, also with each memory order
+// weakened.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -75,7 +76,7 @@ struct Mutant {
   Mutation mutation;
 };
 
-/// The weakest last.
+/// The weakest mutant is last.
 std::vector<Mutant> mutants_of(const Site& site) {
   const bool reads = site.what != "store", writes = site.what != "load";
   std::vector<Mutant> all;
@@ -90,7 +91,7 @@ std::vector<Mutant> mutants_of(const Site& site) {
   return all;
 }
 
-/// Operation: the mutants of it that are as good as it.
+/// By operation: the mutants that work as well as the original.
 using Equivalents = std::map<std::string, std::string_view>;
 
 bool contains(std::string_view words, const std::string& word) {
@@ -103,14 +104,14 @@ bool caught(const Mutation& mutation, const std::vector<const Case*>& cases) {
   });
 }
 
-// The short form takes the weakest mutant of each operation that is not an equivalent.
+// The short form tries the weakest mutant of each operation that is not an equivalent.
 void check_group(const std::vector<Case>& cases, const Equivalents& equivalents) {
   int found = 0;
   std::map<std::string, int> seen;
   std::set<std::string> keys;
   for (const auto& [site, runs] : explore_all(cases)) {
     std::string key = site.text();
-    key.erase(key.find(':'), key.find(' ') - key.find(':'));  // the line
+    key.erase(key.find(':'), key.find(' ') - key.find(':'));  // without the line number
     if (const int number = ++seen[key]; number > 1) key += " #" + std::to_string(number);
     keys.insert(key);
     const auto known = equivalents.find(key);
@@ -132,7 +133,7 @@ void check_group(const std::vector<Case>& cases, const Equivalents& equivalents)
   std::printf("%d mutants found\n", found);
 }
 
-// README.md has the reason of each equivalent.
+// README.md gives the reason for each equivalent.
 const Equivalents kOfEveryBell = {
     {"abort_flag.h raise store release", "relaxed"},
     {"abort_flag.h raised load acquire", "relaxed"},
@@ -165,7 +166,7 @@ TEST(Library, Link) {
                {"sleeper.h awake store seq_cst", "release relaxed nothing"}});
 }
 
-// All orders in which three ranks can go on after waits are too many: one that is not in turn.
+// Three ranks can go on in too many orders after waits: the long form tries one detour at most.
 TEST(Library, OfThreeRanks) {
   for (const Case& each : link_cases(3)) EXPECT_TRUE(explored(each, each.bounds).complete);
   for (const Case& each : region_cases(3)) {

@@ -17,11 +17,11 @@ using RingWriter = transport::shm::BasicRingWriter<ModelAtomics>;
 using transport::Request;
 using transport::shm::RingBytes;
 
-// The smallest that the transport makes: eager messages have at most 1 KiB, three of those may wait
-// for their receives; pieces have 2 KiB, and two of them are one burst.
+// The smallest ring that the transport makes: eager messages have at most 1 KiB, and three of them
+// may wait for their receives; pieces have 2 KiB, and a burst is two pieces.
 constexpr std::uint64_t kRing = std::uint64_t{16} << 10;
 
-/// As a segment of these ranks.
+/// The segment of these ranks.
 struct Host {
   explicit Host(int number) : ranks(static_cast<std::size_t>(number)) {
     states = ranks * sizeof(RankState);
@@ -54,7 +54,7 @@ class Eventfd final : public PolledSleeper {
   int fd_;
 };
 
-/// A rank with a link to each peer, as ShmMesh.
+/// A rank with a link to each peer, like ShmMesh.
 class Rank {
  public:
   Rank(const Host& host, int rank) : eventfd_(rank), sleeper_(eventfd_, host.state(rank)) {
@@ -161,7 +161,8 @@ Case one_way(std::string name, const std::vector<std::size_t>& sizes, Bounds bou
 std::vector<Case> link_cases(int ranks) {
   std::vector<Case> cases;
   if (ranks == 2) {
-    // Inside of the header's line; in a line of its own; staged, or straight into the receive.
+    // Sizes: inside the header's line; in a separate line; staged, or written directly into the
+    // receive.
     cases.push_back(one_way("short messages", {16, 100}, {}));
     // The first three may be sent before their receives are there.
     cases.push_back(

@@ -24,15 +24,15 @@ using Where = std::source_location;
 /// One execution: threads, the memory that they share, and the services of the kernel.
 class World {
  public:
-  /// Ends by itself, or something is wrong. Threads of one rank die together.
+  /// A thread that must end by itself. Threads of one rank die together.
   void thread(int rank, std::string name, std::function<void()> body) {
     threads.push_back({rank, std::move(name), std::move(body), false});
   }
-  /// Is stopped where it waits, once no other thread can go on.
+  /// A thread that is stopped where it waits, once no other thread can go on.
   void daemon(int rank, std::string name, std::function<void()> body) {
     threads.push_back({rank, std::move(name), std::move(body), true});
   }
-  /// Plain accesses to these bytes must be ordered: two that are not are a data race.
+  /// Declares shared bytes: two plain accesses that are not ordered are a data race.
   void share(const void* at, std::size_t bytes) { shared.emplace_back(at, bytes); }
   bool membarrier = true;
   /// The rank that may die before any of its operations; -1: none.
@@ -47,24 +47,24 @@ class World {
   std::vector<Thread> threads;
   std::vector<std::pair<const void*, std::size_t>> shared;
 };
-/// Sets up an execution; called anew for each one, and does the same each time.
+/// Sets up an execution. It is called again for each execution, and must do the same each time.
 using Scenario = std::function<void(World&)>;
 
-/// Inside a thread: the execution is wrong unless `holds`.
+/// Called in a thread: the execution is wrong unless `holds`.
 void check(bool holds, const char* what);
-/// Inside a thread: sleeps until a rank has died; which one.
+/// Called in a thread: sleeps until a rank has died; returns that rank.
 int await_death();
-/// Inside a thread: sleeps until notify(fd), which may have been before; as a read from an eventfd
-/// that is polled. forget(): the notification is read.
+/// Called in a thread: sleeps until notify(fd), or returns at once if that was before, like a poll
+/// of an eventfd. forget_notified() reads the notification.
 void await_notified(int fd);
 void forget_notified(int fd);
 
 struct Bounds {
-  /// Switches away from a thread that could go on.
+  /// How often a thread is preempted that could go on.
   int preemptions = 2;
-  /// Where a thread cannot continue: how often another than the next one in turn continues.
+  /// How often, when a thread cannot go on, a thread other than the next one in turn continues.
   int detours = 1000;
-  /// Loads that read something older than the newest store.
+  /// How many loads read a store older than the newest one.
   int stale = 2;
   std::uint64_t executions = 50'000'000;
 };
@@ -181,7 +181,7 @@ struct ModelAtomics {
   static void yield() {}
   static bool join_fences() { return has_membarrier(); }
   static void fence_everywhere(const Where& where = Where::current()) { heavy_fence(where); }
-  /// For as long as it takes: a wake-up that is lost is found.
+  /// Sleeps without a limit, so that a lost wake-up is found.
   static void sleep(atomic<std::uint32_t>& word, std::uint32_t value, std::chrono::nanoseconds) {
     model::sleep(word.word_, value);
   }

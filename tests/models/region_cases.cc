@@ -28,7 +28,7 @@ struct Host {
     }
   }
   Region& region(int rank) { return *regions[static_cast<std::size_t>(rank)]; }
-  /// As a control line that gets a failure.
+  /// Raises a failure, as a control line does.
   void abort(int rank) {
     const auto own = static_cast<std::size_t>(rank);
     flags[own]->raise(Status(Code::kRemote, "a rank has died", 1));
@@ -89,7 +89,7 @@ std::uint64_t input(int rank, std::uint64_t number) {
   return number * 16 + static_cast<std::uint64_t>(rank) + 1;
 }
 
-// inline: data in the slots. False: the operation failed.
+// Algorithm inline: the data is in the slots. False: the operation failed.
 bool inline_operation(Region& region, std::uint64_t number) {
   const Envelope this_call = call(number);
   region.begin(this_call, false);
@@ -105,7 +105,7 @@ bool inline_operation(Region& region, std::uint64_t number) {
   return true;
 }
 
-// slots: the whole input in the staging buffer.
+// Algorithm slots: the whole input is in the staging buffer.
 void slots_operation(Region& region, std::uint64_t number, std::size_t bytes) {
   const Envelope this_call = call(number);
   region.begin(this_call, false);
@@ -118,7 +118,7 @@ void slots_operation(Region& region, std::uint64_t number, std::size_t bytes) {
   }
 }
 
-// staged: chunks, and room for `window` of them, two at least.
+// Algorithm staged: chunks; the staging buffer has room for `window` of them, at least two.
 void staged_operation(Region& region, std::uint64_t number, std::uint64_t chunks,
                       std::uint64_t window) {
   const Envelope this_call = call(number);
@@ -146,8 +146,8 @@ void staged_operation(Region& region, std::uint64_t number, std::uint64_t chunks
   region.staging().end_chunks(chunks);
 }
 
-// push: each rank stores into the outputs of its peers, and all leave together. The outputs lie in
-// the staging buffers here, a line for each giver.
+// Algorithm push: each rank stores into the outputs of its peers, and all leave together. Here the
+// outputs are in the staging buffers, with a cache line for each giver.
 void push_operation(Region& region, std::uint64_t number) {
   const Envelope this_call = call(number);
   region.begin(this_call, false);
@@ -205,7 +205,8 @@ Case withdrawn() {
           {.preemptions = 1, .stale = 1}};
 }
 
-/// A rank that comes after that must not go on: the buffers of the other are its caller's again.
+/// A rank that comes after the withdrawal must not go on: the caller of the other rank has its
+/// buffers back.
 Case withdrawn_before() {
   return {"an announcement taken back before",
           [](World& world) {

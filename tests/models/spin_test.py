@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""spin_test.py --spin SPIN --compiler CC: the protocols in Promela, by Spin.
+"""spin_test.py --spin SPIN --compiler CC: checks the protocols in Promela with Spin.
 
-Every model holds, whoever dies at whichever step; and every mutant of it, which lacks one rule, does not. A wait for
-ever is an invalid end state, a wrong value a failed assertion. HCCL_TEST_MODELS=long adds larger sizes."""
+Every model must hold, whichever rank dies at whichever step; every mutant of it, which lacks one rule, must fail. A
+wait for ever is an invalid end state, a wrong value a failed assertion. HCCL_TEST_MODELS=long adds larger sizes."""
 
 import argparse
 import os
@@ -31,7 +31,7 @@ def run(command, folder):
 
 
 def check(spin, compiler, model, defines, optimise):
-    """Gives (errors, states, text): what the verifier says of the model with these definitions."""
+    """Runs the verifier on the model with these definitions; returns (errors, states, text)."""
     path = os.path.join(HERE, model + ".pml")
     with tempfile.TemporaryDirectory() as folder:
         flags = ["-D" + each for each in defines.split()]

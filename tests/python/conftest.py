@@ -1,4 +1,4 @@
-"""What the tests of the Python package share: starting ranks as threads and as processes."""
+"""Helpers of the tests of the Python package: they start ranks as threads and as processes."""
 
 import os
 import pathlib
@@ -52,10 +52,10 @@ def run_rank_script(ranks, name):
 
 
 def on_threads(size, work):
-    """Calls work(comm) as each rank of a new communicator of threads. Their results, by rank."""
+    """Calls work(comm) on a thread for each rank of a new communicator. Returns their results, by rank."""
     info = hccl.root_info()
     results, errors = [None] * size, []
-    all_done = threading.Barrier(size)  # nobody leaves while others still work
+    all_done = threading.Barrier(size)  # no rank leaves while others still work
 
     def rank_thread(rank):
         try:

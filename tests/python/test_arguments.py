@@ -1,4 +1,4 @@
-"""The checks of hccl.manage.api and hccl.split.api: their order, and always ValueError."""
+"""The checks of hccl.manage.api and hccl.split.api: their order, and that each raises ValueError."""
 
 import pytest
 from hccl.manage import api as manage
@@ -46,7 +46,7 @@ def test_group_name(function):
                 0,
                 (),
             ),
-        ),  # group comes first
+        ),  # group is checked first
         ("group", ("", "x", ())),
         ("rank_num: expected an int, not str 'x'", ("g", "x", ())),
         ("rank_num: expected an int, not float 1.0", ("g", 1.0, [0])),
@@ -55,7 +55,7 @@ def test_group_name(function):
         ("rank_num: is False", ("g", False, [])),
         ("rank_ids: expected a list, not tuple", ("g", 1, (0,))),
         ("rank_ids: expected a list, not NoneType", ("g", 2, None)),
-        ("rank_ids: has 1 ranks, rank_num is 2", ("g", 2, ["x"])),  # length before items
+        ("rank_ids: has 1 ranks, rank_num is 2", ("g", 2, ["x"])),  # the length is checked before the items
         (r"rank_ids\[1\]: expected an int, not str 'x'", ("g", 2, [0, "x"])),
         (r"rank_ids\[0\]: is -1", ("g", 1, [-1])),
         (r"rank_ids\[0\]: is 4294967296", ("g", 1, [1 << 32])),
@@ -101,7 +101,7 @@ def test_a_name_that_is_no_text():
     [
         ("idxList: expected a list, not tuple", (0, 1)),
         ("idxList: is empty", []),
-        (r"idxList\[1\]: expected an int, not float 1.0", [2, 1.0]),  # types before order
+        (r"idxList\[1\]: expected an int, not float 1.0", [2, 1.0]),  # types are checked before the order
         (r"idxList\[0\]: is -1", [-1]),
         (r"idxList\[0\]: is 4294967296", [1 << 32]),
         (r"idxList: must ascend, but \[2\] is 3 after 4", [1, 4, 3]),
@@ -111,7 +111,7 @@ def test_a_name_that_is_no_text():
 )
 def test_split_by_index(match, values):
     refused(match, split.set_split_strategy_by_idx, values, "g")
-    refused("group", split.set_split_strategy_by_idx, values, "")  # group comes first
+    refused("group", split.set_split_strategy_by_idx, values, "")  # group is checked first
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_split_by_index(match, values):
         ("dataSizeList: expected a list, not int 100", 100),
         ("dataSizeList: is empty", []),
         (r"dataSizeList\[0\]: expected an int or a float, not str", ["100"]),
-        (r"dataSizeList\[1\]: is -1", [101, -1]),  # items before the sum
+        (r"dataSizeList\[1\]: is -1", [101, -1]),  # items are checked before the sum
         ("dataSizeList: adds up to 60, not to 100", [20, 20, 20]),
         ("dataSizeList: adds up to 99.99", [50, 49.99]),
         ("dataSizeList: adds up to nan", [float("nan")]),

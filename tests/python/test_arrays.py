@@ -1,4 +1,4 @@
-"""What is taken as an array, and what is refused."""
+"""Which arguments are accepted as arrays, and which are refused."""
 
 import array as arrays
 import struct
@@ -10,7 +10,7 @@ from conftest import on_threads
 
 
 class Dlpack:
-    """Shows a numpy array by DLPack only, as torch does."""
+    """Offers a numpy array by DLPack only, as torch does."""
 
     def __init__(self, numbers, device=1, refuse_version=False):
         self.numbers, self.device, self.refuse_version = numbers, device, refuse_version
@@ -25,7 +25,7 @@ class Dlpack:
 
 
 class Interface:
-    """Shows memory by __array_interface__ only."""
+    """Offers memory by __array_interface__ only."""
 
     def __init__(self, numbers, typestr=None):
         self.numbers = numbers
@@ -35,7 +35,7 @@ class Interface:
 
 
 class Bfloat16(Interface):
-    """What arrays of the package ml_dtypes look like: 2 opaque bytes, and the name of the type."""
+    """Looks like an array of the package ml_dtypes: 2 opaque bytes, and the name of the type."""
 
     dtype = "bfloat16"
 
@@ -80,7 +80,7 @@ def test_bfloat16():
 
 def test_views_and_empty_arrays(alone):
     whole = np.arange(20, dtype=np.int64).reshape(4, 5)
-    alone.allreduce(whole[1:3])  # rows lie one behind the other
+    alone.allreduce(whole[1:3])  # the rows are contiguous
     alone.allreduce(whole[:, :0])
     alone.allreduce(np.zeros((0, 3), np.int8))
     alone.allreduce(np.array(7.0))
@@ -114,7 +114,7 @@ def test_read_only(alone):
     with pytest.raises(ValueError, match="^out: is read-only"):
         alone.allgather(np.zeros(4, np.uint8), out=b"abcd")
     out = np.ones(4, np.float32)
-    alone.allreduce(numbers, out=out)  # only read: allowed
+    alone.allreduce(numbers, out=out)  # allowed, as the array is only read
     assert not out.any()
 
 

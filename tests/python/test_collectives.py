@@ -56,7 +56,7 @@ def test_scripts(script, ranks):
 
 
 def test_the_example_of_heat():
-    """As computed by one numpy program."""
+    """The result is that of one numpy program."""
     rod = np.zeros(1202)
     rod[201:401] = 100
     for _ in range(2000):

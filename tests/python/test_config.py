@@ -46,7 +46,7 @@ def test_cmake_finds_all(tmp_path):
 
 
 def test_info_names_the_libraries_that_plugins_lack(tmp_path):
-    """Plugins of a wheel need what hosts may not have."""
+    """Plugins of a wheel need libraries that hosts may lack."""
     text = (
         "import pathlib, hccl.info\n"
         f"hccl.info.PACKAGE = pathlib.Path({str(tmp_path)!r})\n"

@@ -1,4 +1,4 @@
-"""Fusion: segments, misuse, and what becomes of its arrays."""
+"""Fusion: segments, misuse, and the lifetime of its arrays."""
 
 import csv
 import gc

@@ -1,5 +1,4 @@
-"""Waits for other ranks: Ctrl-C ends them, and other threads of Python run on; a table that is not
-complete."""
+"""Waits for other ranks, and for an incomplete rank table: Ctrl-C ends them, and other Python threads run on."""
 
 import os
 import pathlib
@@ -17,7 +16,7 @@ import pytest
 from conftest import TIMEOUT, environment
 from waits import until_it_sleeps
 
-# Two ranks in a process: a thread that only joins, and the main thread, which waits for it.
+# A process with two ranks: one in a thread that only joins, and one in the main thread, which waits for it.
 PROGRAM = """
 import sys, threading, time
 import hccl, numpy as np
@@ -55,7 +54,7 @@ except KeyboardInterrupt:
 """
 
 
-# Python ends the threads that want its lock after its end. The threads below look for signals.
+# After its end, Python ends threads that want its lock. The threads below check for signals.
 ENDS = """
 import threading, time
 import hccl, numpy as np
@@ -154,7 +153,7 @@ def test_a_handler_that_does_not_raise_does_not_end_the_wait():
         with hccl.Communicator.from_root_info(info, 2, 1) as comm:
             time.sleep(0.3)
             os.kill(os.getpid(), signal.SIGUSR1)
-            assert handled.wait(TIMEOUT)  # during the wait of the other rank, not after it
+            assert handled.wait(TIMEOUT)  # handled during the other rank's wait, not after it
             comm.allreduce(np.ones(1))
 
     thread = threading.Thread(target=late)
@@ -169,7 +168,7 @@ def test_a_handler_that_does_not_raise_does_not_end_the_wait():
 
 
 def test_an_incomplete_rank_table_is_waited_for_as_ranks_are(tmp_path):
-    """As long as HCCL_CONNECT_TIMEOUT says, and not half an hour."""
+    """It is waited for as long as HCCL_CONNECT_TIMEOUT says, and not for half an hour."""
     table = tmp_path / "table.json"
     table.write_text('{"status": "initializing", "version": "1.0", "server_count": "0", "server_list": []}')
     done = subprocess.run(
@@ -200,7 +199,7 @@ except hccl.HcclError as error:
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_a_rank_whose_program_ends_is_named(transport):
-    """It has left, and not died: those that wait for it hear so."""
+    """The rank has left and has not died; the ranks that wait for it get an error that says so."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -236,7 +235,7 @@ while not all((folder / str(rank)).exists() for rank in (0, 2)):  # mpirun ends 
 
 
 def test_a_rank_whose_program_ends_in_mpi_is_named(tmp_path):
-    """MPI_Finalize, which MPI's exit handler calls, waits for the other ranks, which wait for it."""
+    """MPI's exit handler calls MPI_Finalize, which waits for the other ranks, while they wait for this rank."""
     mpirun = subprocess.Popen(
         ["mpirun", "-np", "3", sys.executable, "-c", LEAVES + LEAVES_IN_MPI],
         env={**environment(), "HCCL_TRANSPORT": "mpi", "HCCL_LOG": "off", "HCCL_FLIGHT_RECORDER_DIR": "off"}

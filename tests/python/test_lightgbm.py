@@ -1,4 +1,4 @@
-"""The example of LightGBM, against LightGBM's own connections."""
+"""The example of LightGBM gives the same model as LightGBM's own connections."""
 
 import re
 import socket
@@ -18,7 +18,7 @@ train(rank, 2, machines=machines, local_listen_port=int(ports[rank]))[0].save_mo
 
 
 def trees(path):
-    """The model without the parameters, which name the connections."""
+    """The model without its parameters, which contain the connections."""
     return path.read_text().split("\nparameters:")[0]
 
 

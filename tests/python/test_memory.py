@@ -42,7 +42,7 @@ def test_views_hold_the_memory():
     row[:] = 7
     del array
     gc.collect()
-    other = hccl.empty(MANY, np.uint8)  # elsewhere: the row is still there
+    other = hccl.empty(MANY, np.uint8)  # gets other memory: the row keeps its block
     other[:] = 0
     assert (row == 7).all()
     del row, other

@@ -1,5 +1,5 @@
-"""Non-blocking operations, messages, groups, abort and limits: what users rely on, what is refused.
-Their results are compared in ranks/operations.py."""
+"""Non-blocking operations, messages, groups, abort and limits: the behaviour that users rely on, and refused calls.
+ranks/operations.py compares the results."""
 
 import gc
 import multiprocessing
@@ -44,7 +44,7 @@ def test_a_handle_is_done_when_all_ranks_have_called():
             begun.set()
         result = handle.wait()
         assert handle.done() and repr(handle) == "<hccl.Handle iallreduce: done>"
-        assert handle.wait() is result is handle.wait(timeout=0)  # again, as with any future
+        assert handle.wait() is result is handle.wait(timeout=0)  # wait() works again, as on any future
         return result
 
     for result in on_threads(2, work):
@@ -63,7 +63,7 @@ def test_the_library_keeps_arrays_only_while_it_needs_them():
             return
         message, array = watched(1_000_000), watched(1000)
         alive = [weakref.ref(message), weakref.ref(array)]
-        comm.isend(message, 1)  # nobody keeps its handle
+        comm.isend(message, 1)  # no variable keeps its handle
         handle = comm.iallreduce(array)
         del message, array
         gc.collect()
@@ -163,7 +163,7 @@ def test_threads_of_a_rank_exchange_messages_at_once():
         threads = [threading.Thread(target=talk, args=(tag,)) for tag in tags]
         for thread in threads:
             thread.start()
-        total = comm.allreduce(np.ones(100_000))  # meanwhile
+        total = comm.allreduce(np.ones(100_000))  # a collective at the same time
         for thread in threads:
             thread.join(60)
         assert not failures and (total == 2).all()
@@ -178,7 +178,7 @@ def test_a_message_of_another_length_fails_on_its_receiver_only():
         else:
             with pytest.raises(hccl.HcclError, match="has 3 bytes, its receive has 5"):
                 comm.recv(np.zeros(5, np.int8), 0)
-        return comm.allreduce(np.ones(1))[0]  # the communicator goes on
+        return comm.allreduce(np.ones(1))[0]  # the communicator can still be used
 
     assert on_threads(2, work) == [2, 2]
 
@@ -218,7 +218,7 @@ def test_messages_of_other_threads_are_not_of_the_group(alone):
 
     def other():
         alone.send(np.full(3, 8.0), 0, tag=1)
-        alone.recv(array, 0, tag=2)  # waits, although a group is open
+        alone.recv(array, 0, tag=2)  # it waits, although a group is open
         array.flags.writeable = False
 
     thread = threading.Thread(target=other)
@@ -226,7 +226,7 @@ def test_messages_of_other_threads_are_not_of_the_group(alone):
         thread.start()
         first = alone.recv(np.zeros(3), 0, tag=1)
         time.sleep(0.1)
-        assert array.flags.writeable  # has not returned
+        assert array.flags.writeable  # the call has not returned
         alone.send(np.full(3, 9.0), 0, tag=2)
     thread.join(60)
     assert (first == 8).all() and (array == 9).all() and not array.flags.writeable
@@ -354,7 +354,7 @@ def test_a_closed_communicator_is_refused_by_name():
 
 
 def in_child(work):
-    """What work() raised in a fork of this process, as text."""
+    """The text of the exception that work() raises in a fork of this process."""
     out, into = os.pipe()
     child = os.fork()
     if child == 0:
@@ -377,7 +377,7 @@ def test_a_fork_is_refused_and_harmless():
         array = hccl.empty(3)
         array[:] = 5
         handle = comm.irecv(np.zeros(1), 0, tag=1)
-        comm.allreduce(array)  # has a thread that the child does not have
+        comm.allreduce(array)  # starts a thread, which the child does not have
         for call in [
             lambda: comm.allreduce(array),
             lambda: comm.iallreduce(array),
@@ -402,7 +402,7 @@ def test_forked_workers_have_their_own_memory_and_may_join():
 
     def work(info, rank, results):
         seen = inherited[-1]
-        inherited[:] = 99  # a worker changes its copy in place
+        inherited[:] = 99  # a worker changes its own copy in place
         own = hccl.empty(1000)
         own[:] = 10 * (rank + 1)
         with hccl.Communicator.from_root_info(info, 2, rank) as comm:
@@ -418,7 +418,7 @@ def test_forked_workers_have_their_own_memory_and_may_join():
                 worker.start()
             for _ in workers:
                 assert results.get(timeout=60) == (7, {99}, {30})
-            for worker in workers:  # which end as Python's processes do
+            for worker in workers:  # workers end as Python's processes do
                 worker.join(60)
                 assert worker.exitcode == 0
             assert set(inherited) == {7}

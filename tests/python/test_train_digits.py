@@ -1,4 +1,4 @@
-"""The main job, in both languages: what train_digits prints, writes and refuses."""
+"""The main job, in both languages: the output, the files and the refused options of train_digits."""
 
 import csv
 import json
@@ -26,7 +26,7 @@ def program(request):
 
 
 def train(program, ranks, *options):
-    """What rank 0 printed."""
+    """The output of rank 0."""
     done = mpirun(ranks, *program, *options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -59,7 +59,7 @@ def test_it_learns(program, ranks, hcom_parallel):
 
 
 def test_the_number_of_ranks_does_not_matter(program, tmp_path):
-    """With the same whole batch the ranks compute the same sums, in another order."""
+    """With the same global batch, any number of ranks computes the same sums in another order."""
     weights = []
     for ranks in [1, 2, 4]:
         path = tmp_path / f"weights{ranks}"
@@ -121,7 +121,7 @@ def test_trace_files(program, tmp_path):
 
 @pytest.mark.parametrize("victims", [[0], [2, 0, 3]])
 def test_it_goes_on_when_ranks_die(program, victims):
-    """Of four ranks, each victim is killed after one more epoch."""
+    """Each victim among four ranks is killed after one more epoch."""
     job = subprocess.Popen(
         [sys.executable, ROOT / "scripts" / "spawn.py", "4", *program, "--epochs", "30"],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What users' type checkers see: checked by mypy, never run."""
+"""The types that users' type checkers see: mypy checks this file, and it never runs."""
 
 from typing import Any, Optional, assert_type
 

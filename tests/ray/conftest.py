@@ -1,4 +1,4 @@
-"""What the tests of Ray share: one local Ray, whose setup hook registers the backend."""
+"""Fixtures of the tests of Ray: one local Ray, whose setup hook registers the backend."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ TIMEOUT = 120  # seconds; for a hang, not for speed
 def cluster():
     environment = {"PYTHONPATH": str(HERE), "HCCL_CONNECT_TIMEOUT": "60", "OMP_NUM_THREADS": "1"}
     hook = {"worker_process_setup_hook": "hccl.ray.register", "env_vars": environment}
-    os.environ["RAY_AUTH_TOKEN"] = uuid.uuid4().hex  # else Ray writes one into the home folder
+    os.environ["RAY_AUTH_TOKEN"] = uuid.uuid4().hex  # without a token Ray would write one into the home folder
     ray.init(
         num_cpus=4,
         include_dashboard=False,

@@ -1,4 +1,4 @@
-"""The actor of the tests: one rank of a group of ray.util.collective."""
+"""The actor that the tests use: one rank of a group of ray.util.collective."""
 
 import copy
 import os
@@ -18,8 +18,8 @@ class Member:
         return collective.get_rank(name), collective.get_collective_group_size(name)
 
     def run(self, operation, *arguments, name, **options):
-        """Calls an operation of ray.util.collective on copies, as Ray's arrays are read-only.
-        Returns the first argument as it is afterwards."""
+        """Calls an operation of ray.util.collective on copies, as Ray's arrays are read-only. Returns the first
+        argument after the operation."""
         arguments = copy.deepcopy(arguments)
         getattr(collective, operation)(*arguments, group_name=name, **options)
         return arguments[0]

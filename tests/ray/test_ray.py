@@ -129,7 +129,7 @@ def test_a_group_that_the_driver_declares(actors, group):
         np.testing.assert_array_equal(result, arrays[1])
     assert get([actor.place.remote(group) for actor in actors]) == [(2, 3), (0, 3), (1, 3)]
     get([actor.leave.remote(group) for actor in actors])
-    get([actor.join.remote(SIZE, rank, group) for rank, actor in enumerate(actors)])  # again
+    get([actor.join.remote(SIZE, rank, group) for rank, actor in enumerate(actors)])  # the actors join again
     get([actor.leave.remote(group) for actor in actors])
 
 
@@ -164,7 +164,7 @@ def test_registering_twice_and_beside_another():
 
 
 def test_ray_train(tmp_path):
-    """The weights of two workers are those of one process that sees both halves of the data."""
+    """Two workers get the weights of one process that sees both halves of the data."""
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
     from training import expected, train

@@ -1,4 +1,4 @@
-"""What the workers of Ray Train do, linear regression, and its oracle in numpy."""
+"""The training of Ray Train's workers, a linear regression, and its oracle in numpy."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-// The checker is worth its name only if it notices: right schedules, each broken in one way.
+// The checker must notice errors: these tests break right schedules, each in one way.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,8 +19,8 @@ std::string verdict(Op op, int size, int root, const Build& build) {
   return status.message();
 }
 
-// The error of an algorithm for this many ranks when the schedule of one rank is changed, or that
-// of all ranks (-1).
+// The error that the checker finds for this many ranks when `change` changes the schedule of one
+// rank, or of all ranks (-1).
 std::string broken(Op op, std::string_view name, int size, int rank,
                    const std::function<void(Schedule&)>& change, int root = 0) {
   const Algorithm* algorithm = find(op, name);
@@ -39,7 +39,7 @@ TEST(Checker, NamesTheAlgorithmOfTheTable) {
 }
 
 TEST(Checker, SendToTheWrongPeer) {
-  // Rank 3 misses the message, rank 4 never looks for it, and the rest waits for these two.
+  // Rank 3 misses the message, rank 4 never receives it, and the other ranks wait for these two.
   EXPECT_EQ(
       broken(Op::kAllReduce, "ring", 5, 2, [](Schedule& s) { s.steps[1].sends[0].peer = 4; }),
       "allreduce, 5 ranks: deadlock: rank 0 step 3 waits to send chunk 2 to rank 1, which is in "
@@ -57,8 +57,8 @@ TEST(Checker, PeerOutsideOfTheCommunicator) {
   EXPECT_EQ(with_peer(1), "allgather, 3 ranks: rank 1 step 0 exchanges a message with itself");
 }
 
-// Everybody sends first and receives in the next step: fine with buffers, a deadlock with
-// rendezvous.
+// All ranks send first and receive in the next step: with buffers that works, with rendezvous it is
+// a deadlock.
 TEST(Checker, SendsBeforeReceivesDeadlock) {
   EXPECT_EQ(
       broken(Op::kAllGather, "ring", 3, -1,
@@ -110,7 +110,7 @@ TEST(Checker, DoubledContribution) {
                    }),
             "reduce_scatter, 3 ranks: rank 1 step 0 folds rank 0's part of chunk 1 twice");
   const std::string late = broken(Op::kAllReduce, "ring", 4, 0, [](Schedule& s) {
-    // The finished chunk arrives and is folded with the own part once more.
+    // The finished chunk arrives, and is wrongly folded with the rank's own part once more.
     s.steps[3].recvs[0].reduce_with = s.steps[3].recvs[0].into;
     s.steps[3].recvs[0].reduce_with->buffer = Buffer::kIn;
   });
@@ -160,8 +160,8 @@ TEST(Checker, RanksThatCutTheVectorDifferently) {
             "allreduce, 2 ranks: rank 1 cuts the vector into 3 chunks and rank 0 into 2");
 }
 
-// Everyone gets all inputs and folds them itself: right, and the same bits on all ranks only if all
-// of them fold in the same order.
+// Each rank gets all inputs and folds them itself. That is right, but all ranks have the same bits
+// only if all fold in the same order.
 Schedule fold_everything(const Shape& shape, int first_input, int last_input) {
   Schedule schedule{1, 3, {}};
   Step exchange;
@@ -200,7 +200,7 @@ TEST(Checker, RanksThatFoldInDifferentOrders) {
             words);
 }
 
-// With separate buffers nothing is wrong with it.
+// With separate buffers this schedule is right.
 TEST(Checker, InputReadAfterTheOutputWasWritten) {
   EXPECT_EQ(
       broken(Op::kAllGather, "direct", 2, 0,

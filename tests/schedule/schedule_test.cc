@@ -1,5 +1,5 @@
-// The proof: every schedule of the table is right for every number of ranks, root and depth, and
-// takes the steps and bytes of the table.
+// The proof that every schedule of the table is right for every number of ranks, root and depth,
+// and takes the steps and bytes that the table says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace hccl::schedule {
 namespace {
 
-// Instrumented code is ten to twenty times slower; the full range is the optimised build's task.
+// Instrumented code is ten to twenty times slower; only the optimised build tests the full range.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kMostRanks = 32;
 #else
@@ -54,7 +54,7 @@ TEST_P(EveryAlgorithm, IsRightForEverySizeRootAndDepth) {
   EXPECT_GE(proved, 5);
 }
 
-// --- What it costs, measured on the schedules themselves ---
+// --- Costs, measured on the schedules themselves ---
 
 // The longest path through the steps of all ranks when a step takes `weight` and ends no earlier
 // than the steps that its messages come from or go to.
@@ -72,8 +72,9 @@ class LongestPath {
     std::vector<double> clock(schedules_.size(), 0);
     for (bool moved = true; moved;) {
       moved = false;
-      // All steps whose partners are in a matching step too form groups that run at once; with one
-      // message at most between two ranks a tick, a group is closed under "is a peer of".
+      // Steps whose partners' current steps match form groups that run at once. As two ranks
+      // exchange at most one message in a tick, a group is all ranks that the relation "is a peer
+      // of" connects.
       for (std::size_t first = 0; first < schedules_.size(); ++first) {
         const std::vector<std::size_t> group = group_of(first, step);
         if (group.empty()) continue;
@@ -105,8 +106,8 @@ class LongestPath {
     return ranks;
   }
 
-  // `first` and all ranks that its current step waits for, directly or not; empty if it cannot run
-  // yet.
+  // `first`, and all ranks for which its current step waits, directly or not; empty if the step
+  // cannot run yet.
   std::vector<std::size_t> group_of(std::size_t first, const std::vector<std::size_t>& step) const {
     std::vector<std::size_t> group = {first};
     std::vector<bool> inside(schedules_.size(), false);
@@ -152,7 +153,7 @@ double folded_weight(const Schedule& schedule, const Step& step) {
   return share(folded, schedule);
 }
 
-// Pieces for one peer count as one message.
+// Several pieces for one peer count as one message.
 double messages_weight(const Schedule&, const Step& step) {
   std::set<int> to, from;
   for (const Send& send : step.sends) to.insert(send.peer);
@@ -170,8 +171,8 @@ TEST_P(EveryAlgorithm, TakesTheStepsAndBytesOfItsCost) {
       const std::string where = std::to_string(size) + " ranks, depth " + std::to_string(depth);
       EXPECT_DOUBLE_EQ(path(steps_weight), cost.steps) << where;
       if (algorithm.name == "double_tree") {
-        // Where nodes of both trees wait for each other is not worth a formula: a bound, and a
-        // close one but for the smallest trees.
+        // No simple formula gives the cost if nodes of both trees wait for each other, so this is a
+        // bound; it is close except for the smallest trees.
         const double margin = size < 4 ? 2.1 : 1.35;
         EXPECT_LE(path(bytes_weight), cost.bytes) << where;
         EXPECT_GE(path(bytes_weight) * margin, cost.bytes) << where;
@@ -205,7 +206,7 @@ TEST(TwoLevel, IsRightForEveryWayToSpreadRanksOverHosts) {
   }
 }
 
-// Its purpose: a host of L ranks sends no more than a host of one rank would.
+// The purpose of two_level: a host of L ranks sends no more than a host of one rank would.
 TEST(TwoLevel, SendsLittleBetweenHosts) {
   constexpr int kSize = 12;
   for (const int hosts : {2, 3, 4, 6}) {

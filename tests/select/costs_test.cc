@@ -1,4 +1,4 @@
-// The table behind HCCL_TUNE_FILE: both forms of it, refused tables, look-ups, and the file.
+// The table behind HCCL_TUNE_FILE: both its forms, refused tables, look-ups, and the file.
 #include "hccl/select/costs.h"
 
 #include <gtest/gtest.h>
@@ -86,11 +86,11 @@ TEST(CostTable, WhatIsNotATableIsRefused) {
   EXPECT_EQ(code("\"hosts\": 1", "\"hosts\": 0"), Code::kPara);
   EXPECT_EQ(code("\"step_ns\": \"1000\"", "\"step_ns\": \"0\""), Code::kPara);
   EXPECT_EQ(code("\"bytes\": \"64\"", "\"bytes\": \"99999999\""), Code::kPara);
-  // Sizes that would write beyond staging buffers.
+  // With such sizes, ranks would write beyond the staging buffers.
   EXPECT_EQ(code("\"chunk\": \"262144\"", "\"chunk\": \"26214400\""), Code::kPara);
   EXPECT_EQ(code("\"chunk\": \"262144\"", "\"chunk\": \"0\""), Code::kPara);
   EXPECT_EQ(code("\"ns\": \"111\"", "\"ns\": \"0\""), Code::kPara);
-  EXPECT_EQ(code("\"ns\": \"111\"", "\"ns\": \"11111\""), Code::kPara);  // they fall
+  EXPECT_EQ(code("\"ns\": \"111\"", "\"ns\": \"11111\""), Code::kPara);  // times must not fall
   EXPECT_EQ(code("\"bytes\": \"1024\"", "\"bytes\": \"65536\""), Code::kPara);
   EXPECT_EQ(code("\"algorithm\": \"staged\"", "\"algorithm\": \"\""), Code::kPara);
   // Fields of a later library do no harm.
@@ -127,7 +127,7 @@ TEST(CostTable, FindsItsKeyAndTheNearest) {
   tuning.put(host(key(3)));
   EXPECT_EQ(tuning.find(key(4))->key, key(4));
   EXPECT_EQ(tuning.find(key(8)), nullptr);
-  EXPECT_EQ(tuning.nearest(key(3))->key, key(4));  // the one of 3 has no costs of messages
+  EXPECT_EQ(tuning.nearest(key(3))->key, key(4));  // the entry of 3 ranks has no costs of messages
   EXPECT_EQ(tuning.nearest(key(12))->key, key(16));
   EXPECT_EQ(tuning.nearest(key(4, 3))->key, key(4, 2));
   for (auto member : {&CostKey::library, &CostKey::cpu, &CostKey::transport}) {
@@ -140,7 +140,7 @@ TEST(CostTable, FindsItsKeyAndTheNearest) {
   other.kernel_copies = true;
   EXPECT_EQ(tuning.find(other), nullptr);
   EXPECT_EQ(tuning.nearest(other)->key, key(4));
-  // A key has one entry, the newest.
+  // A key has only one entry, the newest.
   tuning.put(messages(key(4), 2000));
   EXPECT_EQ(tuning.entries.size(), 4u);
   EXPECT_EQ(tuning.find(key(4))->messages->steps[0].step_ns, 2000u);
@@ -169,7 +169,7 @@ TEST(Fit, MovesCurvesByWhatWasMeasured) {
   EXPECT_EQ(fitted.find("b", CurveKind::kFold)->points[1].ns, 8000u);
 }
 
-// A group takes its parent's measurements: as much in relation to `staged`.
+// A group takes its parent's measurements in the same ratio to `staged`.
 TEST(Fit, AddsMeasuredCurvesThatWereNotKnown) {
   LocalCosts reference;
   reference.curves = {{"staged", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}}};
@@ -220,7 +220,7 @@ TEST_F(CostFile, IsMadeAndAddedTo) {
   }
   EXPECT_EQ(folder_.read("table.json").front(), '{');
   EXPECT_NE(folder_.read("table").front(), '{');
-  // Nothing is left beside them.
+  // No other file is left.
   EXPECT_EQ(folder_.files(), (std::vector<std::string>{"table", "table.json"}));
 }
 

@@ -1,4 +1,4 @@
-// The choice inside a host: a pure function of operation, bytes, memory, topology and costs.
+// The choice inside a host depends only on operation, bytes, memory, topology and costs.
 #include "hccl/select/local_selector.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,8 @@ TEST(LocalSelector, AlwaysFindsOneThatCanRunAndSaysWhy) {
   }
 }
 
-// Sizes up to which each was best where it was measured; a factor of two around them is free.
+// Checks the largest sizes at which each algorithm was measured as best, and leaves a factor of two
+// around them free.
 TEST(LocalSelector, BuiltInCostsKnowTheKnownSizes) {
   for (const int ranks : {2, 4, 8, 12, 16}) {
     const LocalSelector selector(own_cores(ranks));
@@ -73,8 +74,8 @@ TEST(LocalSelector, BuiltInCostsKnowTheKnownSizes) {
       EXPECT_NE(name(selector, op, 64 << 20, false), "push");
     }
     EXPECT_EQ(name(selector, Op::kReduceScatter, 4 << 20, true), "pull") << ranks;
-    // Up to 8 ranks slots serve some KiB. With 12 ranks and more, 4 KiB in slots take ten times as
-    // long as slices that each rank folds for all.
+    // Up to 8 ranks, slots are best for a few KiB. With 12 and more ranks, 4 KiB in slots take ten
+    // times as long as slices, of which each rank folds one for all.
     EXPECT_EQ(name(selector, Op::kAllReduce, 2 * kKiB, false),
               ranks <= 8 ? "slots" : "staged_slices")
         << ranks;
@@ -115,7 +116,7 @@ TEST(LocalSelector, AWishIsALawWhereItCanRun) {
     }
   }
   EXPECT_EQ(choice("push", 8, true).algorithm->name, "push");
-  // Those that cannot give way, and the reason says it.
+  // These algorithms cannot replace one another, and the reason says so.
   for (const char* wish : {"push", "inline", "turns", "cma"}) {
     const LocalChoice other = choice(wish, 1 << 20, false);
     EXPECT_EQ(other.algorithm->name, "staged") << wish;

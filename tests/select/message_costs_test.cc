@@ -1,5 +1,5 @@
-// Selection by measured costs: the predicted times are sane, and the choice is the best of all that
-// brute force finds, but for differences that are not worth leaving the rules.
+// Selection by measured costs: the predicted times are plausible, and the choice is the best that
+// brute force finds, or so close that it is not worth leaving the rules.
 #include "hccl/select/message_costs.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ MessageCosts::Step step(std::uint64_t bytes, double latency_us, double ns_per_by
           static_cast<std::uint64_t>(more_us * 1e3 + pace)};
 }
 
-// A network of straight lines: latency, pace, and the cost of a further message of a step.
+// Costs that grow linearly: latency, time for a byte, and the cost of each further message of a
+// step.
 MessageCosts network(double latency_us, double ns_per_byte, double more_us) {
   MessageCosts costs;
   costs.steps = {step(64, latency_us, ns_per_byte, more_us),
@@ -54,7 +55,8 @@ MessageCosts any_network(std::mt19937& random) {
   return costs;
 }
 
-// With one rank on each host, no costs buy a sum of 16-bit floats another rounding.
+// With one rank on each host, no costs make the selector choose an algorithm that rounds a sum of
+// 16-bit floats more often.
 TEST(MessageCosts, CannotBuyARounding) {
   std::mt19937 random(11);  // NOLINT(cert-msc51-cpp): the same numbers every time
   for (int round = 0; round < 20; ++round) {
@@ -76,13 +78,13 @@ TEST(MessageCosts, AStepTakesWhatWasMeasured) {
   const MessageCosts costs = network(10, 1, 2);
   const Algorithm& ring = *find(Op::kAllGather, "ring");
   const Algorithm& direct = *find(Op::kAllGather, "direct");
-  // Four ranks, blocks of 1000 bytes: three steps of a message, or one of three messages.
+  // Four ranks, blocks of 1000 bytes: three steps of one message, or one step of three messages.
   EXPECT_NEAR(predict_ns(ring, 4, 4000, 1, costs), 3 * (10'000 + 1000), 5);
   EXPECT_NEAR(predict_ns(direct, 4, 4000, 1, costs), 10'000 + 1000 + 2 * (2'000 + 1000), 5);
-  // Half of each of two ranks' MiB is folded by the other.
+  // Each of two ranks folds half of a MiB for itself.
   const Algorithm& scatter = *find(Op::kReduceScatter, "direct");
   EXPECT_NEAR(predict_ns(scatter, 2, 1 << 20, 1, costs), 10'000 + (1 << 19) + 25'000, 50);
-  // Beyond the measured sizes, on at the same pace.
+  // Beyond the measured sizes the time grows at the same rate.
   EXPECT_NEAR(predict_ns(direct, 2, 1 << 30, 1, costs) / (10'000.0 + (1 << 29)), 1, 1e-3);
 }
 
@@ -118,7 +120,7 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
           const Choice choice = choose_remote(op, size, bytes, "", 1, &costs);
           ASSERT_EQ(choice.algorithm->refuse(size), "");
           const double taken = predict_ns(*choice.algorithm, size, bytes, choice.depth, costs);
-          // Whatever could be taken. Depth and lanes go together for no algorithm.
+          // Tries every algorithm and depth. No algorithm has both depth and lanes.
           double best = taken;
           for (const Algorithm& other : algorithms()) {
             if (other.op != op || !other.refuse(size).empty() || other.name == "two_level")
@@ -147,14 +149,14 @@ TEST(SelectByCosts, KnownNetworksGetTheirKnownBest) {
   const auto name = [](Op op, int size, std::size_t bytes, const MessageCosts& costs) {
     return std::string(choose_remote(op, size, bytes, "", 1, &costs).algorithm->name);
   };
-  // Far away, with sockets that work side by side: few steps. Every further message costs nearly
-  // nothing, so all ranks may talk to each other, also sixteen, where the rules say otherwise.
+  // Far hosts whose sockets work in parallel: few steps are best. Further messages cost nearly
+  // nothing, so all ranks may talk to each other, even sixteen, where the rules say otherwise.
   const MessageCosts far = network(500, 0.1, 1);
   EXPECT_EQ(name(Op::kAllReduce, 4, 8, far), "one_shot");
   EXPECT_EQ(name(Op::kAllReduce, 16, 1 << 20, far), "direct");
   EXPECT_EQ(choose_remote(Op::kAllReduce, 16, 1 << 20, "").algorithm->name, "ring");
-  // Messages that cost the same one after another or at once: as few as possible, and an
-  // algorithm that talks to all ranks loses.
+  // Messages cost the same one after another as at once, so few messages are best, and an algorithm
+  // that talks to all ranks loses.
   const MessageCosts busy = network(10, 0.001, 10);
   EXPECT_EQ(name(Op::kAllReduce, 8, 1024, busy), "recursive_doubling");
   EXPECT_EQ(name(Op::kAllGather, 6, 1024, busy), "bruck");
@@ -179,7 +181,7 @@ TEST(SelectByCosts, AWishIsALaw) {
 }
 
 TEST(SelectByCosts, NoiseDoesNotLeaveTheRules) {
-  // Ring and direct are as good on paper for a long vector, with latencies that hardly count.
+  // By the formulas, ring and direct are equally good for a long vector if latency hardly matters.
   for (int percent = -9; percent <= 9; ++percent) {
     MessageCosts costs = network(1, 1, 1);
     costs.steps.back().more_ns =

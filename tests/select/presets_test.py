@@ -1,6 +1,7 @@
-"""The tool that makes presets: their form stays, and a new algorithm gets its costs in their measure.
+"""Tests the tool that makes presets: their form stays, and a new algorithm gets costs that fit the other algorithms'
+costs.
 
-presets_test.py FOLDER: of hccl/select."""
+presets_test.py FOLDER: FOLDER is hccl/select."""
 
 import json
 import pathlib
@@ -38,7 +39,7 @@ class AddPresets(unittest.TestCase):
         path = self.presets / "own_cores_near.json"
         before = json.loads(path.read_text())["entries"][1]
         fold = add_presets.curve_of(before, "staged", "fold")
-        # On a machine that takes three times as long; numbers as Protobuf writes them.
+        # Costs of a machine that takes three times as long; numbers are in Protobuf's JSON form.
         curves = [{"algorithm": name, "kind": "fold",
                    "points": [{"bytes": str(p["bytes"]), "ns": str(int(part * 3 * p["ns"]))} for p in fold["points"]]}
                   for name, part in (("staged", 1), ("new", 0.5), ("push", 7))]

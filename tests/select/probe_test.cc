@@ -1,5 +1,5 @@
-// Probing: all ranks get the same, whatever their clocks say, and stop when the time is up. The
-// clocks are made up, so that nothing here depends on the machine.
+// Probing: all ranks get the same costs, whatever their clocks say, and stop when the time is up.
+// The clocks are simulated, so no result depends on the machine.
 #include "hccl/select/probe.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// Ranks that are threads, each with a clock that advances by the given time of an operation.
+// Ranks as threads, each with a clock that advances by the given time of an operation.
 class Ranks {
  public:
   /// Nanoseconds of an operation on a rank.
@@ -93,7 +93,7 @@ TEST(Timer, StopsForAllWhenOneRankIsLate) {
   Ranks ranks(4, [&](int rank, const Call&, std::string_view algorithm) {
     if (!is_trial(algorithm)) return 0.0;
     ++trials[static_cast<std::size_t>(rank)];
-    return rank == 2 ? 7e6 : 0.0;  // the other clocks stand still
+    return rank == 2 ? 7e6 : 0.0;  // the other ranks' clocks do not advance
   });
   ranks.run([](int, nanoseconds&, const ProbeRuns& runs) {
     Timer timer(runs, milliseconds(100));
@@ -119,7 +119,7 @@ TEST(Timer, AFailureEndsIt) {
   EXPECT_EQ(timer.time(call, "any", 64, 0).status().code(), Code::kRemote);
 }
 
-// Probes `size` ranks, and checks that all of them get the same.
+// Probes `size` ranks, and checks that all of them get the same costs.
 LocalCosts probed(int size, bool shared_cores, Ranks::Takes takes,
                   nanoseconds budget = milliseconds(50), nanoseconds* spent = nullptr) {
   std::vector<LocalCosts> costs(static_cast<std::size_t>(size));
@@ -147,7 +147,7 @@ LocalCosts probed(int size, bool shared_cores, Ranks::Takes takes,
   return costs[0];
 }
 
-// The preset's own values.
+// The time that the preset has for the call.
 double usual(int size, const Call& call, std::string_view algorithm) {
   const LocalCosts preset = local_preset({size, false, true}, false);
   const Curve* const curve = preset.find(algorithm, kind_of(call.op));
@@ -200,7 +200,7 @@ TEST(ProbeLocal, MeasuresEveryAlgorithmThatCanRun) {
     if (!is_trial(algorithm)) return 0.0;
     const std::uint64_t blocks = call.op == Op::kAllToAll ? 4 : 1;
     if (rank == 0) seen.insert({call.op, algorithm, call.count * blocks * 4});
-    return usual(4, call, algorithm) / 20;  // so that the time suffices
+    return usual(4, call, algorithm) / 20;  // fast enough to probe everything in time
   });
   for (const Op op : {Op::kAllReduce, Op::kAllToAll, Op::kBroadcast}) {
     for (const std::uint64_t bytes : {8u << 10, 64u << 10, 1u << 20}) {
@@ -212,8 +212,8 @@ TEST(ProbeLocal, MeasuresEveryAlgorithmThatCanRun) {
   }
 }
 
-// As for an algorithm that has just been added: it takes half of the time of `staged`, on a machine
-// that is slower than the preset's.
+// Like an algorithm that has just been added: it takes half the time of `staged`, on a machine that
+// is slower than the preset's.
 TEST(ProbeLocal, AnAlgorithmWithoutBuiltInCostsIsMeasured) {
   for (const bool shared_cores : {false, true}) {
     const local::Topology topology{3, shared_cores, true};
@@ -262,7 +262,7 @@ TEST(ProbeLocal, ThePresetStandsWhereCoresAreShared) {
 
 TEST(ProbeLocal, EndsSoonAfterItsBudget) {
   nanoseconds spent{0};
-  // Whatever is run takes 5 ms: the machine is very slow.
+  // Every operation takes 5 ms: the machine is very slow.
   const LocalCosts costs = probed(
       2, false, [](int, const Call&, std::string_view) { return 5e6; }, milliseconds(50), &spent);
   EXPECT_LE(spent, milliseconds(120));

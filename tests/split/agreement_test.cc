@@ -1,4 +1,5 @@
-// Exchanges of ranks about gradients: the same answer on every rank, whatever each measured.
+// The exchanges in which ranks agree about gradients: every rank gets the same answer, whatever
+// each measured.
 #include "split/engine/agreement.h"
 
 #include <gtest/gtest.h>
@@ -110,7 +111,7 @@ TEST(Agreement, TheFirstDifferenceIsNamedOnAllRanks) {
   });
 }
 
-// Rank 1 computes three times as long: rank 0 waits, and the traces show it.
+// Rank 1 computes for three times as long: rank 0 waits, and the traces show the wait.
 TEST(Overlap, TracesOfAnAutomaticPlanTellWhatThePlannerNeeds) {
   testing::World world(2, testing::quiet_config());
   std::vector<Trace> traces(2);
@@ -122,7 +123,7 @@ TEST(Overlap, TracesOfAnAutomaticPlanTellWhatThePlannerNeeds) {
       gradients.push_back({"layer" + std::to_string(i),
                            reinterpret_cast<std::byte*>(memory.data() + i * 20000), 20000});
     }
-    // The communicator is the world's.
+    // A shared_ptr that does not own the communicator: the world owns it.
     const std::shared_ptr<Communicator> shared(std::shared_ptr<Communicator>(), &communicator);
     auto engine = Overlap::create(shared, gradients, DataType::kFp32, ReduceOp::kSum, {10, 11},
                                   true, Overlap::Mode::kAuto);
@@ -167,12 +168,12 @@ TEST(Overlap, TracesOfAnAutomaticPlanTellWhatThePlannerNeeds) {
   EXPECT_TRUE(cost_model(told.value()).ok());
 }
 
-// 161 gradients as ResNet-50 has, by HCCL's default, measured and not measured in turns.
+// 161 gradients, as in ResNet-50, in HCCL's default segments, alternately traced and not traced.
 TEST(Overlap, TracingCostsMicroseconds) {
   using Clock = std::chrono::steady_clock;
   constexpr int kRounds = 30, kTimes = 160;  // as many as the longest window has
   testing::World world(2, testing::quiet_config());
-  std::vector<double> lasted[2];  // microseconds an iteration; without and with
+  std::vector<double> lasted[2];  // microseconds an iteration, by `traced`
   world.run([&](Communicator& communicator) {
     std::vector<float> memory(161 * 64);
     std::vector<Overlap::Gradient> gradients;

@@ -1,5 +1,5 @@
-// The cost of an allreduce, learnt from samples with noise and outliers whose truth is known; and
-// from the traces of ranks.
+// The cost of an allreduce, learned from samples with noise and outliers whose true costs are
+// known; and from the traces of ranks.
 #include "split/cost_model.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(CostModel, OutliersHardlyMatter) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     Clock clock(seed);
     auto samples = probe(clock, kTruth);
-    samples[4].seconds *= 30;  // the other process had the core
+    samples[4].seconds *= 30;  // as if another process had the core
     samples[9].seconds *= 3;
     CostModel model = CostModel::create(samples).value();
     expect_near(model.affine(), kTruth, 0.1);
@@ -71,8 +71,8 @@ TEST(CostModel, OutliersHardlyMatter) {
   }
 }
 
-// Measured on a line of 100 Mbit/s that lets the first bytes pass at once: a time that is far too
-// low counts no more than one that is too high.
+// Measured on a line of 100 Mbit/s that lets the first bytes pass at once. A time that is far too
+// low must not weigh more than one that is too high.
 TEST(CostModel, OneTimeThatIsFarTooLowHardlyMatters) {
   const CostModel model = CostModel::create({{{4096, 70.6e-6},
                                               {4096, 915e-6},
@@ -96,7 +96,7 @@ TEST(CostModel, FollowsALinkThatChanges) {
 }
 
 TEST(CostModel, AProbeThatWasDisturbedIsSoonForgotten) {
-  // The larger message happened to be the quicker one.
+  // By chance the larger message took less time.
   CostModel model =
       CostModel::create(std::vector<CostSample>{{4096, 5e-4}, {65536, 4.2e-4}}).value();
   EXPECT_GT(model.affine().per_byte, 0);
@@ -117,7 +117,7 @@ TEST(CostModel, OneSizeOverAndOverLeavesTheRestAsItWas) {
 }
 
 TEST(CostModel, ATableWhereTheLineDoesNotFit) {
-  // Another algorithm from 1 MiB on: four times as fast a byte, after a long start.
+  // Another algorithm runs from 1 MiB on: four times as fast for a byte, with a longer start.
   const auto truth = [](std::uint64_t n) {
     return n < 1u << 20 ? 20e-6 + static_cast<double>(n) / 0.1e9
                         : 9e-3 + static_cast<double>(n) / 4e9;
@@ -130,7 +130,7 @@ TEST(CostModel, ATableWhereTheLineDoesNotFit) {
     EXPECT_NEAR(model.table()(each.bytes), truth(each.bytes), 0.01 * truth(each.bytes));
 }
 
-// Where most segments of a class are of one size, and a few are much larger.
+// Most segments of a class have one size, and a few are much larger.
 TEST(CostModel, ATableOfSizesThatLieUnevenly) {
   std::vector<CostSample> samples;
   for (const std::uint64_t bytes : {9'400'000, 9'500'000, 9'600'000, 15'900'000}) {
@@ -152,7 +152,7 @@ TEST(CostModel, AProbeThatFlattersIsStretchedByWhatTrainingMeasures) {
   EXPECT_NEAR(model.table()(1 << 20), 0.5e-8 * (1 << 20), 1e-9);
   constexpr std::uint64_t kMuch = 20'000'000;
   ASSERT_TRUE(model.add({kMuch, 1e-8 * kMuch}).ok());
-  // One size is measured; the others are like it.
+  // One size is measured; the other sizes change by the same factor.
   EXPECT_NEAR(model.table()(1 << 20), 1e-8 * (1 << 20), 0.01e-8 * (1 << 20));
   // A measurement of a size counts at once, and then also corrects its neighbour.
   ASSERT_TRUE(model.add({1 << 20, 1.5e-8 * (1 << 20)}).ok());
@@ -195,8 +195,8 @@ TEST(CostModel, RefusesWhatIsNoTime) {
 
 // ---- profiles ----
 
-// Two ranks with a link of 1 ms + 1 ns a byte; rank 1 computes slower. While both run, compute is
-// at 80 % and communication at 50 %.
+// Two ranks with a link of 1 ms + 1 ns a byte; rank 1 computes more slowly. While both overlap,
+// compute runs at 80 % and communication at 50 % of their speed.
 std::vector<Trace> two_ranks() {
   const std::vector<std::uint64_t> bytes = {4000000, 1000000};
   std::vector<Trace> traces(2);
@@ -211,8 +211,8 @@ std::vector<Trace> two_ranks() {
       it.begin_ns = static_cast<std::int64_t>(number) * 1000000000 + rank * 777;
       const auto at = [&](double ms) { return it.begin_ns + static_cast<std::int64_t>(1e6 * ms); };
       const double early = rank == 0 ? 2 : 0;  // rank 0 is ready earlier, and waits
-      // Alone the gradients come at 10 and 20 ms. The first segment takes 5 ms alone, and 10 ms
-      // beside compute, which loses 2 ms to it.
+      // Alone, the gradients come at 10 and 20 ms, and the first segment takes 5 ms. Beside compute
+      // the segment takes 10 ms, and delays compute by 2 ms.
       const double last = it.overlapped ? 22 : 20;
       it.gradients = {{0, "a", bytes[0], at(10 - early)}, {1, "b", bytes[1], at(last - early)}};
       it.compute_end_ns = at(last - early);
@@ -221,7 +221,7 @@ std::vector<Trace> two_ranks() {
       it.segments = {{0, 0, bytes[0], "ring", at(first_start - early), at(first_end), 0, 0},
                      {1, 1, bytes[1], "ring", at(it.overlapped ? second - early : second),
                       at(second + 2), 0, 0}};
-      if (number == 1) it.gradients[0].ready_ns = at(0);  // the first is no example
+      if (number == 1) it.gradients[0].ready_ns = at(0);  // the first iteration is no example
       trace.iterations.push_back(it);
     }
   }
@@ -250,7 +250,7 @@ TEST(Profile, TellsComputeCostAndContentionOfTwoRanks) {
 TEST(Profile, OneTraceStandsForAll) {
   auto traces = two_ranks();
   for (auto& it : traces[0].iterations)
-    for (auto& segment : it.segments)  // as the engine notes it
+    for (auto& segment : it.segments)  // as the engine records it
       segment.wait_for_peer_ns = segment.end_ns - segment.start_ns > 2500000 ? 2000000 : 0;
   const Profile told = profile(std::span(traces).first(1)).value();
   EXPECT_NEAR(told.ready[0], 8e-3, 1e-9);
@@ -259,7 +259,7 @@ TEST(Profile, OneTraceStandsForAll) {
 
 TEST(Merge, TakesTheLatestAndTheShortest) {
   auto traces = two_ranks();
-  std::swap(traces[0], traces[1]);  // in any order
+  std::swap(traces[0], traces[1]);  // the order of the traces does not matter
   const Trace merged = merge_ranks(traces).value();
   ASSERT_EQ(merged.iterations.size(), 9u);
   const auto& it = merged.iterations[2];

@@ -25,7 +25,7 @@ Instance random_instance(std::mt19937_64& random, std::size_t largest) {
   Instance instance;
   const std::size_t m = 1 + random() % largest;
   const std::uint64_t scale = std::uint64_t{1} << (random() % 28);
-  const bool grid = random() % 3 == 0;  // whole numbers make ties
+  const bool grid = random() % 3 == 0;  // whole numbers produce ties
   std::uniform_real_distribution<double> gap(0, 4e-3);
   double time = 0;
   for (std::size_t i = 0; i < m; ++i) {
@@ -60,7 +60,8 @@ TableCost random_table(std::mt19937_64& random, const Instance& instance) {
   return TableCost::create(points).value();
 }
 
-/// When the segments between the set bits of `cuts` end; written without the planner's model.
+/// The end of the last segment, if the set bits of `cuts` are the cuts; computed without the
+/// planner's model.
 template <class Cost>
 double simulate(const Instance& instance, std::uint32_t cuts, const Cost& cost) {
   double wire_free = 0;
@@ -81,7 +82,7 @@ struct Best {
   std::size_t fewest;  // segments of the smallest plan within the slack
 };
 
-/// Of all possible cuts; end(cuts) returns their end.
+/// The best of all possible cuts; end(cuts) returns the end of the last segment.
 template <class End>
 Best brute_force(const Instance& instance, double slack, const End& end, double rounding = 1e-12) {
   const std::size_t m = instance.bytes.size();
@@ -153,7 +154,8 @@ Contention random_contention(std::mt19937_64& random) {
   return contention;
 }
 
-/// From event to event: a gradient is ready, a segment or compute ends. Knows no closed form.
+/// Simulates from event to event: a gradient is ready, or a segment or compute ends. Uses no closed
+/// form.
 template <class Cost>
 double simulate_beside(const Instance& instance, std::uint32_t cuts, const Cost& cost,
                        const Contention& contention) {
@@ -258,7 +260,7 @@ TEST(Planner, BothAlgorithmsAgreeOnLargerInstances) {
     Instance instance = random_instance(random, 300);
     const AffineCost affine = random_affine(random, instance);
     constexpr std::uint64_t kFar = std::uint64_t{1} << 40;
-    // Two points of the same line: the same cost, the other algorithm.
+    // Two points of the same line give the same cost, but use the other algorithm.
     const auto table = TableCost::create({{1, affine(1)}, {kFar, affine(kFar)}});
     instance.bytes[0] += 1;
     for (auto& size : instance.bytes) size = std::max<std::uint64_t>(size, 1);
@@ -270,7 +272,7 @@ TEST(Planner, BothAlgorithmsAgreeOnLargerInstances) {
 }
 
 TEST(Planner, BoundIsReachedWhereItCanBe) {
-  // Everything is ready at once and there is one segment: nothing can be better.
+  // All gradients are ready at once and there is one segment, so nothing can be better.
   const std::vector<std::uint64_t> bytes = {100, 200, 300};
   const std::vector<double> at_once = {1, 1, 1};
   const Plan one = plan_segments({bytes, at_once}, AffineCost{0.5, 0.01}).value();
@@ -278,13 +280,13 @@ TEST(Planner, BoundIsReachedWhereItCanBe) {
   EXPECT_DOUBLE_EQ(one.end, 1 + 0.5 + 6);
   EXPECT_DOUBLE_EQ(one.lower_bound, one.end);
   EXPECT_DOUBLE_EQ(one.gap(), 0);
-  // A slow backward: all but the last gradient hide behind it.
+  // Backward is slow, and hides all but the last gradient.
   const std::vector<double> slow = {1, 10, 20};
   const Plan hidden = plan_segments({bytes, slow}, AffineCost{0.5, 0.01}).value();
   EXPECT_EQ(hidden.last_indices, (Segments{1, 2}));
   EXPECT_DOUBLE_EQ(hidden.end, 20 + 0.5 + 3);
   EXPECT_DOUBLE_EQ(hidden.gap(), 0);
-  // A table whose cheapest bytes are those of the largest segment.
+  // In this table bytes are cheapest in the largest segment.
   const TableCost cost = TableCost::create({{1, 0.5}, {600, 6.5}}).value();
   const Plan table = plan_segments({bytes, at_once, 1}, cost).value();
   EXPECT_DOUBLE_EQ(table.end, 1 + 6.5);
@@ -345,7 +347,7 @@ TEST(Planner, TenThousandGradientsAreQuick) {
     ready.push_back(0.3 * i / 10000);
   }
   const AffineCost cost{400e-6, 0.3 / 5e8};
-  // The thread's own time: others may keep the machine busy.
+  // Processor time of this thread: other work may keep the machine busy.
   const auto now = [] {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

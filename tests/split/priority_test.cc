@@ -1,4 +1,5 @@
-// Newest first, in chunks: against brute force over every order of small chunks.
+// Sends the newest gradient first, in chunks; compared with brute force over every order of small
+// chunks.
 #include "split/priority.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +36,7 @@ PriorityInstance random_instance(std::mt19937& random) {
   return it;
 }
 
-/// The least lateness of all ways to send single bytes, one a second, or to wait for a second.
+/// The least lateness of all orders in which a byte is sent, or none, in each second.
 double brute_force(const PriorityInstance& it) {
   double last = 0;
   for (std::size_t i = 0; i < it.bytes.size(); ++i)
@@ -114,7 +115,7 @@ TEST(Priority, BeatsTheOrderOfBackwardWhereCommunicationIsTheBottleneck) {
   const PriorityPlan plan = plan_newest_first(it.problem(0), cost).value();
   EXPECT_LT(plan.late, 0.8 * late);
   EXPECT_GT(plan.chunk_bytes, 1000000u) << "smaller chunks cost more than they gain";
-  // The largest chunk that is no more than 1 % of an iteration later than the best.
+  // The largest chunk whose lateness exceeds the best one by at most 1 % of an iteration.
   const auto late_with = [&](std::uint64_t chunk) {
     return plan_newest_first(it.problem(chunk), cost).value().late;
   };
@@ -127,8 +128,8 @@ TEST(Priority, BeatsTheOrderOfBackwardWhereCommunicationIsTheBottleneck) {
 }
 
 TEST(Priority, MessagesAreRangesOfMemory) {
-  // 10, 20, 0 and 5 bytes from 0, 10, 30 and 30 on; the second message continues behind the part
-  // that the first has sent.
+  // The messages' bytes and starts: 10 from 0, 20 from 10, 0 from 30, 5 from 30. The second message
+  // continues where the first has ended.
   PriorityPlan plan;
   plan.messages = {{{{1, 15, 5}}}, {{{3, 0, 5}, {1, 0, 15}, {0, 8, 2}}}, {{{0, 0, 8}}}};
   const std::vector<std::uint64_t> sizes = {10, 20, 0, 5};

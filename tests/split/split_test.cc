@@ -1,5 +1,5 @@
-// Segments by index, by size and by default: HCCL's known answers, an integer-only second version
-// of the rule on random inputs, and every refusal.
+// Segments by index, by size and by default: HCCL's known results, a second version of the rule in
+// integers on random inputs, and every refusal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using Bytes = std::vector<std::uint64_t>;
 using Percentages = std::vector<float>;
 
-/// Thirty gradients of a ResNet block, bytes.
+/// The sizes of thirty gradients of a ResNet block, in bytes.
 const Bytes kG30 = {4096,    8257536, 8704,    8704,    4194304, 2560,    2560,    9437184,
                     2560,    2560,    4194304, 8704,    8704,    4194304, 2560,    2560,
                     9437184, 2560,    2560,    4194304, 8704,    8704,    8388608, 4194304,
@@ -36,7 +36,7 @@ Segments by_default(const Bytes& bytes) {
   return segments.ok() ? *segments : Segments{};
 }
 
-/// kPara, and the text holds all of the given words.
+/// The status is kPara, and its text has all these words.
 void expect_refused(const Status& status, const std::vector<std::string>& words) {
   EXPECT_EQ(status.code(), Code::kPara);
   for (const auto& word : words)
@@ -74,9 +74,9 @@ TEST(BySize, GivesTheKnownSegments) {
                                   {equal(160, size), {60, 20, 20}, {95, 127, 159}},
                                   {equal(160, size), {80, 20}, {127, 159}},
                                   {equal(160, size), {25, 25, 25, 25}, {39, 79, 119, 159}},
-                                  {equal(3, size), {63, 37}, {0, 2}},  // 1 would be nearer
+                                  {equal(3, size), {63, 37}, {0, 2}},  // a cut at 1 is nearer
                                   {equal(3, size), {67, 33}, {1, 2}},
-                                  {equal(7, size), {28, 72}, {0, 6}},  // 1 would be nearer
+                                  {equal(7, size), {28, 72}, {0, 6}},  // a cut at 1 is nearer
                                   {equal(4, size), {0, 100}, {0, 3}},
                                   {equal(4, size), {100, 0}, {3}},
                                   {equal(3, size), {10, 10, 80}, {0, 1, 2}},
@@ -148,14 +148,14 @@ TEST(Segments, TextIsTheDocumentedOne) {
 // --- exact numbers ---
 
 TEST(BySize, SumsAreExactBeyondTheMantissaOfAFloat) {
-  // In floats every sum stays at 2^24, so the cut could not be placed.
+  // In 32-bit floats every sum would stay at 2^24, so the cut could not be placed.
   Bytes bytes(101, 1);
   bytes[0] = std::uint64_t{1} << 24;
   EXPECT_EQ(by_size(bytes, {99.9997f, 0.0003f}).back(), 100u);
-  // 4 GiB less a byte: the halves meet to the byte.
+  // 4 GiB less a byte: the two halves are exactly equal.
   const std::uint64_t half = (std::uint64_t{1} << 32) - 1;
   EXPECT_EQ(by_size({half - 2, 1, 1, 1, half - 1}, {50, 50}), (Segments{2, 4}));
-  // 8 PB, the most that is accepted.
+  // 8 PB, the largest accepted size.
   EXPECT_EQ(by_size(equal(8, std::uint64_t{1} << 50), {25, 75}), (Segments{1, 7}));
 }
 
@@ -178,7 +178,7 @@ TEST(BySize, ThirdsAreAccepted) {
 
 // --- a second version of the rule ---
 
-/// The rule in integers only: all quantities are bytes times 100, percentages are whole numbers.
+/// The rule in integers: all quantities are bytes times 100, percentages are whole numbers.
 Segments integer_rule(const Bytes& bytes, const std::vector<int>& percentages) {
   std::vector<std::int64_t> acc;
   for (const std::uint64_t size : bytes)
@@ -270,9 +270,9 @@ TEST(Default, IsTheFirstCutOfTheRuleAndTheRest) {
 constexpr std::uint64_t kMiB = 1 << 20;
 
 TEST(UnknownShape, CutsBelowTheShares) {
-  // 154.464 gradients are 96.54 %: never more than the share.
+  // 96.54 % are 154.464 gradients: the segment gets no more than its share.
   EXPECT_EQ(default_segments(equal(160, 1000), 200 * kMiB).value(), (Segments{153, 159}));
-  // The nearest cut would be 3; rounding down leaves the last one to the second segment.
+  // The nearest cut would be after 3; rounding down leaves the last gradient to the second segment.
   EXPECT_EQ(default_segments(equal(4, 1000), 200 * kMiB).value(), (Segments{2, 3}));
 }
 
@@ -302,7 +302,7 @@ TEST(UnknownShape, BoundsAUsersPercentages) {
   const Bytes five = equal(5, 199 * kMiB / 2);
   EXPECT_EQ(segments_by_size(five, Percentages{60, 40}).value(), (Segments{2, 4}));
   EXPECT_EQ(segments_by_size(five, Percentages{60, 40}, 200 * kMiB).value(), (Segments{1, 2, 4}));
-  // 2.52 gradients are 63 %: the nearest cut takes three of four, the one below takes two.
+  // 63 % are 2.52 gradients: the nearest cut takes three of four, the cut below takes two.
   EXPECT_EQ(segments_by_size(equal(4, 1000), Percentages{63, 37}, 200 * kMiB).value(),
             (Segments{1, 3}));
 }

@@ -45,7 +45,7 @@ Trace example() {
     };
     TraceIteration iteration;
     iteration.number = number;
-    // Not in the order of time, as a recorder may leave them.
+    // Marks are not in the order of time, as a recorder may leave them.
     iteration.marks = {{"iteration_end", at(900999)}, {"fp_start", at(0)}, {"bp_end", at(600000)}};
     iteration.gradients = {{0, "fc/bias, \"last\"", 4000, at(100000)},
                            {1, "fc/kernel", 8192000, at(200000)},
@@ -179,7 +179,7 @@ TEST(Protobuf, RefusesWhatItCannotRead) {
       << refused.status().message();
   const std::string whole = to_binary(example());
   for (std::size_t size = 0; size < whole.size();
-       ++size)  // cut off anywhere: an answer, never a crash
+       ++size)  // cut off anywhere, it gives an answer and no crash
     (void)from_binary(std::string_view(whole).substr(0, size));
 }
 
@@ -194,7 +194,7 @@ TEST(WriteTrace, TheSuffixPicksTheForm) {
   EXPECT_EQ(folder.read("t.csv"), csv(trace));
   for (const std::string name : {"t.pb", "json", "t"})
     EXPECT_EQ(from_binary(folder.read(name)).value(), trace);
-  // A shorter trace over a longer one leaves nothing of it.
+  // A shorter trace replaces a longer one completely.
   ASSERT_TRUE(write_trace({}, folder / "t.csv").ok());
   EXPECT_EQ(folder.read("t.csv"), csv({}));
 }

@@ -1,5 +1,5 @@
-// The automatic plan in simulated trainings, whose costs and ready times the tests know. The plan
-// finds the best segments from measurements, and keeps them while nothing changes.
+// The automatic plan in simulated trainings, whose costs and ready times the tests know. From
+// measurements the tuner finds the best segments, and keeps them while nothing changes.
 #include "split/engine/tuner.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace hccl::split {
 namespace {
 
-// Ten layers of 10 MB, one every 10 ms.
+// Ten layers of 10 MB, one of which is ready every 10 ms.
 const std::vector<std::uint64_t> kBytes(10, 10000000);
 const Segments kFirst = {8, 9};
 
@@ -20,9 +20,9 @@ struct World {
   Contention contention{1, 1};
   double layer = 10e-3;
   double noise = 0;
-  double delay = 0;  // of each segment beside compute
-  Segments late{};   // these end later than any model says
-  Segments quick{};  // and these at quick_end, but for the first time that they are measured
+  double delay = 0;  // delays each segment beside compute
+  Segments late{};   // this plan ends later than any model says
+  Segments quick{};  // ends at quick_end, the first time at quick_first
   double quick_first = 0, quick_end = 0;
 
   std::vector<double> ready() const {
@@ -168,7 +168,7 @@ TEST(Tuner, SaysSoWhereOverlapDoesNotPayAndTakesOneSegment) {
   EXPECT_EQ(training.changes(), changes);
 }
 
-// The model's contention may be wrong: the plan without it is measured, too, once.
+// The model's contention may be wrong, so the plan without contention is measured once, too.
 TEST(Tuner, TheFastestOfItsRivalsStays) {
   World world;
   world.contention = {0.6, 0.9};
@@ -187,7 +187,8 @@ TEST(Tuner, TheFastestOfItsRivalsStays) {
       best = last;
       expect_best(training);
       EXPECT_GT(seen.size(), 2u) << "rivals, and back";
-      // The best without contention, its like with few segments, and half as many as now.
+      // Rivals are the best plan without contention, a similar plan with few segments, and half as
+      // many segments.
       EXPECT_TRUE(std::any_of(seen.begin(), seen.end(),
                               [&](const Segments& each) { return each.size() < best.size(); }));
     } else {
@@ -197,8 +198,8 @@ TEST(Tuner, TheFastestOfItsRivalsStays) {
   }
 }
 
-// One unlucky window does not decide between plans that are nearly alike, be it that two more must
-// outweigh it.
+// A single unlucky window does not decide between nearly equal plans: further windows of both are
+// measured.
 TEST(Tuner, ThoseThatAreNearlyAlikeGetASecondLookAndAThird) {
   World world;
   world.contention = {0.6, 0.9};
@@ -246,8 +247,8 @@ TEST(Tuner, WhereNothingOverlapsItLooksAgainNowAndThen) {
   expect_best(training);
 }
 
-// In one window compute seems to lose much, because others had the cores: the plan that ignores the
-// loss is measured, too, and stays.
+// In one window compute seems to lose much, because other processes had the cores. The plan that
+// ignores the loss is measured, too, and stays.
 TEST(Tuner, OneWindowThatWasDisturbedDoesNotDecide) {
   World world;
   Training training{world};
@@ -260,7 +261,7 @@ TEST(Tuner, OneWindowThatWasDisturbedDoesNotDecide) {
 }
 
 TEST(Tuner, TakesAsManySegmentsAsPay) {
-  // Bytes come evenly, and the line is exactly fast enough: each cut more saves a part of the tail.
+  // Bytes come evenly, and the line is just fast enough: each further cut saves a part of the tail.
   const std::vector<std::uint64_t> bytes(400, 1000000);
   const CostModel model = probe({1e-6, 1e-9});
   Tuner tuner(bytes, {399}, model, true, false);
@@ -278,8 +279,8 @@ TEST(Tuner, TakesAsManySegmentsAsPay) {
   EXPECT_LT(decision.predicted_end, 1.006 * best->best_end);
 }
 
-// Each segment takes longer beside compute, whatever its size, as its thread waits for a core,
-// which no model knows: a plan with fewer segments is measured, too, and stays.
+// Beside compute each segment takes longer, whatever its size, as its thread waits for a core. No
+// model includes that: a plan with fewer segments is measured, too, and stays.
 TEST(Tuner, ADelayOfEachSegmentIsCounted) {
   World world;
   for (const double delay : {5e-3, 10e-3, 20e-3}) {
@@ -312,7 +313,7 @@ TEST(Tuner, PlansAgainOnlyAfterTwoWindowsInARow) {
   while (!training.window().changed) ASSERT_LT(++windows, 30);
   EXPECT_GE(windows, 2);
   EXPECT_NE(training.state().last_indices, before);
-  // Earlier measurements are forgotten, so a plan may be tried in vain on the way.
+  // Earlier measurements are discarded, so some plans may be tried in vain.
   for (int i = 0; i < 60; ++i) training.window();
   expect_best(training);
 }

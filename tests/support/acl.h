@@ -1,4 +1,4 @@
-// The common parts of the tests of the acl runtime: streams and an event, gates, tasks that fail.
+// Common parts of the acl runtime's tests: streams and an event, gates, tasks that fail.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ inline aclrtPhysicalMemProp device_prop() {
           0};
 }
 
-// A gate that host functions of streams stand behind.
+// A gate at which host functions of streams wait.
 struct Gate {
   std::atomic<bool> open{false};
   static void pass(void* gate) { static_cast<Gate*>(gate)->open.wait(false); }
@@ -86,7 +86,7 @@ class Acl : public ::testing::Test {
     EXPECT_EQ(old == ACL_EVENT_STATUS_COMPLETE, status == ACL_EVENT_RECORDED_STATUS_COMPLETE);
     return status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
   }
-  // The stream is given a task that fails: to wait for an event that nobody can record any more.
+  // Gives the stream a task that fails: a wait for an event that can no longer be recorded.
   void fail(aclrtStream stream) {
     aclrtEvent lost = nullptr;
     OK(aclrtCreateEventWithFlag(&lost, ACL_EVENT_SYNC));

@@ -1,4 +1,4 @@
-// Ranks as forked processes that know nothing but the public C headers.
+// Ranks as forked processes that use only the public C headers.
 #pragma once
 
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace hccl::testing {
 
-/// In a child: rank 0 makes the root info, which travels on the board, and all join.
+/// Called in a child: rank 0 makes the root info and puts it on the board, and all ranks join.
 inline HcclResult join_public(Board& board, int size, int rank, HcclComm* comm) {
   HcclRootInfo info;
   if (rank == 0) {

@@ -1,4 +1,4 @@
-// Ranks as threads of the test program that know nothing but the public C headers.
+// Ranks as threads of the test program that use only the public C headers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace hccl::testing {
 /// A communicator of `size` ranks, made with HcclGetRootInfo; destroyed by all of them at the end.
 class ApiWorld {
  public:
-  /// With a configuration, if there is one.
+  /// Joins with a configuration, if there is one.
   explicit ApiWorld(int size, const HcclCommConfig* config = nullptr)
       : comms_(static_cast<std::size_t>(size)) {
     HcclRootInfo info;
@@ -37,13 +37,13 @@ class ApiWorld {
   ApiWorld& operator=(const ApiWorld&) = delete;
 
   int size() const { return static_cast<int>(comms_.size()); }
-  /// Null it to keep the end from destroying it.
+  /// Set it to null to prevent its destruction at the end.
   HcclComm& comm(int rank) { return comms_[static_cast<std::size_t>(rank)]; }
 
-  /// Runs body(rank) on a thread a rank, and returns when all have returned.
+  /// Runs body(rank) on a thread for each rank, and returns when all have returned.
   void on_all(const std::function<void(int)>& body) { on_threads(size(), body); }
 
-  /// All ranks sum 1 and get the size: the communicator is in good order.
+  /// All ranks sum 1 and must get the size, so the communicator works.
   void expect_usable() {
     on_all([&](int rank) {
       std::int32_t value = 1;

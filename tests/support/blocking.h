@@ -1,4 +1,4 @@
-// Blocking forms of sockets and streams, which the library itself uses only without blocking.
+// Blocking calls on sockets and streams; the library itself never blocks in them.
 #pragma once
 
 #include <poll.h>
@@ -28,7 +28,7 @@ inline Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, De
   }
 }
 
-/// `fd`: the stream's socket.
+/// `fd` is the stream's socket.
 inline Status handshake(TlsStream& stream, int fd, Deadline deadline) {
   for (;;) {
     HCCL_RETURN_IF_ERROR(stream.handshake());

@@ -1,4 +1,4 @@
-// A configuration for tests: patient, and without messages and files.
+// A configuration for tests: with long time limits, and without log and files.
 #pragma once
 
 #include <chrono>

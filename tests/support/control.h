@@ -1,4 +1,4 @@
-// The control thread of ranks in a test, and a rank of a world with the root in its process.
+// The control thread of ranks in a test, and a rank of a world whose root is in the same process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace hccl::testing {
 
 inline std::shared_ptr<join::Control> make_control() { return std::make_shared<join::Control>(); }
 
-/// Of a world on this host, with a secret of its own.
+/// Root info of a world on this host, with a new secret.
 inline join::RootInfo new_root_info() {
   join::RootInfo info;
   EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
@@ -29,7 +29,7 @@ inline std::shared_ptr<join::Node> start_root(const std::shared_ptr<join::Contro
   return root.ok() ? *root : nullptr;
 }
 
-/// The node of another process than the root's.
+/// The node of a process that is not the root's.
 inline std::shared_ptr<join::Node> new_node(const std::shared_ptr<join::Control>& control,
                                             const join::RootInfo& info) {
   return std::make_shared<join::Node>(control, info);

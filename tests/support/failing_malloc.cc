@@ -1,5 +1,5 @@
-// Loaded before a program (LD_PRELOAD): lets one allocation of the process fail, whoever asks for
-// it. The program finds the two functions below with dlsym().
+// Loaded before a program (LD_PRELOAD): lets one allocation of the process fail, whichever code
+// requests it. The program finds the two functions below with dlsym().
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -28,9 +28,9 @@ bool fails() {
 #pragma GCC visibility push(default)
 extern "C" {
 
-/// The allocation after `number` others fails, once; below 0: none.
+/// After `number` further allocations, one allocation fails; below 0: none does.
 void fail_allocation(long number) { until_failure.store(number); }
-/// Whether it has failed, or none was to.
+/// Whether that allocation has failed, or none was to fail.
 bool has_failed() { return until_failure.load() < 0; }
 
 void* malloc(std::size_t bytes) { return fails() ? nullptr : __libc_malloc(bytes); }

@@ -28,7 +28,7 @@ class Folder {
 
   const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  /// Makes or replaces a file, and gives its path.
+  /// Makes or replaces a file, and returns its path.
   std::string write(const std::string& name, const std::string& bytes) const {
     std::ofstream(*this / name, std::ios::binary) << bytes;
     return *this / name;

@@ -1,8 +1,8 @@
 """Processes that begin with modules already imported: a server imports them once, and forks each process.
 
-Such a process differs from one that Python starts in these: the modules came before it; its hash seed is the server's;
-/proc shows the server's command line and variables; it ends without a search for garbage among what the imports made.
-Otherwise it ends as any other: by the interpreter's own end.
+Such a process differs from one that Python starts: the modules were imported before; its hash seed is the server's;
+/proc shows the server's command line and variables; at its end no garbage is collected among the objects that the
+imports made. Otherwise it ends as any other, by the interpreter's own end.
 """
 
 import atexit
@@ -42,7 +42,8 @@ class Server:
 
 
 class Process:
-    """`python command...`, forked by a server; with what tests use of subprocess.Popen, whose errors it raises."""
+    """`python command...`, forked by a server. Has the parts of subprocess.Popen that tests use, and raises its
+    errors."""
 
     def __init__(self, server, command, environment):
         self.returncode, self._server, self._command = None, server, command
@@ -59,7 +60,7 @@ class Process:
         return self.returncode
 
     def communicate(self, timeout=None):
-        """What it has printed when it has ended: the output, and the errors."""
+        """Waits for the end; returns the output and the errors."""
         self.wait(timeout)
         for file in self._files:
             file.seek(0)
@@ -95,8 +96,8 @@ def _serve(channel):
 
 
 def _renew():
-    """What the imports have made, and each process needs of its own: random numbers, and an output that is flushed at
-    its very end, which the imported modules, kept until then, do not keep."""
+    """Gives the process its own copies of state that the imports made: random numbers, and an output that is flushed at
+    the very end. The imported modules live until then, and do not keep this output alive."""
     for name in ("random", "numpy.random"):
         if name in sys.modules:
             sys.modules[name].seed()
@@ -105,7 +106,7 @@ def _renew():
 
 
 def _program(command, environment, folder):
-    """The program's code, and its module __main__; the process's arguments, variables and folder are set."""
+    """Sets the process's arguments, variables and folder; returns the program's code, and the names of __main__."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

@@ -16,7 +16,7 @@ namespace hccl::testing {
 using Indices = std::vector<std::uint32_t>;
 using Floats = std::vector<float>;
 
-/// The gradients of one rank: one array, or one array each.
+/// The gradients of one rank: adjacent in one array, or each in an array of its own.
 class Gradients {
  public:
   Gradients(const std::vector<std::size_t>& sizes, bool contiguous) : sizes_(sizes) {
@@ -39,7 +39,7 @@ class Gradients {
   std::uint32_t size() const { return static_cast<std::uint32_t>(list_.size()); }
   std::size_t count(std::size_t i) const { return list_[i].count; }
   float* data(std::size_t i) const { return static_cast<float*>(list_[i].data); }
-  /// Element e of all elements = value(e).
+  /// Sets element e of all elements to value(e).
   void fill(const std::function<float(std::size_t)>& value) {
     std::size_t e = 0;
     for (const auto& each : list_)

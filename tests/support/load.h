@@ -1,4 +1,4 @@
-// The time that a loaded machine adds to every bound.
+// How much time a loaded machine adds to every time limit.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,11 @@ namespace hccl::testing {
 /// Measures, while it lives, how much later than asked this machine wakes a thread.
 class Load {
  public:
-  /// A promised time plus the lateness of the machine so far: once for each of the threads that
-  /// have to wake in a row.
+  /// A promised time plus the machine's lateness so far, once for each of the threads that must
+  /// wake in a row.
   std::chrono::nanoseconds allows(std::chrono::nanoseconds promised) const {
     constexpr int kWakeUps = 4;
-    const std::chrono::nanoseconds overdue = Clock::now() - due_.load();  // of the present nap
+    const std::chrono::nanoseconds overdue = Clock::now() - due_.load();  // of the current nap
     return promised + kWakeUps * std::max(worst_.load(), overdue);
   }
 

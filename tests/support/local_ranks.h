@@ -1,5 +1,5 @@
-// Ranks of one host for tests of local algorithms by themselves: threads, with a shared region of
-// plain memory and one device heap.
+// The ranks of one host, for tests of local algorithms without communicators: threads, with a
+// shared region of plain memory and one device heap.
 #pragma once
 
 #include <unistd.h>
@@ -57,12 +57,12 @@ class LocalRanks {
     tuning_ = setting.tuning;
   }
 
-  /// body(rank, engine) on a thread a rank.
+  /// Runs body(rank, engine) on a thread for each rank.
   template <class Body>
   void run(Body body) {
     on_threads(size_, [&](int rank) { body(rank, *engines_[static_cast<std::size_t>(rank)]); });
   }
-  /// The same once all engines are open: then the kernel may copy between the ranks.
+  /// The same, once all engines are open: only then may the kernel copy between the ranks.
   template <class Body>
   void run_open(Body body) {
     run([&](int rank, Engine& engine) {
@@ -75,12 +75,12 @@ class LocalRanks {
   }
 
   memory::Heap* heap() { return heap_.get(); }
-  /// This rank takes `local_rank` to be this process.
+  /// Makes `rank` believe that `local_rank` is this process.
   void set_process(int rank, int local_rank, pid_t process) {
     memories_[static_cast<std::size_t>(rank)].peers[static_cast<std::size_t>(local_rank)].process =
         process;
   }
-  /// A communicator's reaction to a failure.
+  /// Acts as a communicator does after a failure.
   void abort(const Status& why) { abort_.raise(why); }
 
  private:

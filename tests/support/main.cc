@@ -1,4 +1,5 @@
-// The program of a room's tests: several files, of which a run takes the named ones.
+// The main program of a room's tests: it consists of several files, and runs the tests of the named
+// ones.
 //   base_tests --file=fd_test.cc,queue_test.cc [GoogleTest's options]
 // Without --file all cases run. Beside it, a filter of GoogleTest may only leave cases out.
 #include <gtest/gtest.h>

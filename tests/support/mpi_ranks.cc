@@ -1,4 +1,4 @@
-// Ranks as processes under mpirun, with an exchange by MPI. Brings its own main().
+// Ranks as processes under mpirun, with an exchange by MPI. Defines its own main().
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -13,7 +13,7 @@ int world(int (*ask)(MPI_Comm, int*)) {
   return value;
 }
 
-/// Blocks without a deadline: CTest's time limit stands behind it.
+/// Has no deadline; CTest's time limit ends it.
 Result<std::vector<std::string>> exchange(std::string mine, Deadline) {
   const int size = world(&MPI_Comm_size);
   const int length = static_cast<int>(mine.size());

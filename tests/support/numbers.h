@@ -1,5 +1,5 @@
 // Small whole numbers in every HCCL element type, written and read without the library's own
-// conversions: the oracle of the collective tests. All of them, and their sums and products in the
+// conversions: the oracle of the collective tests. The numbers, and their sums and products in the
 // tests, are exact.
 #pragma once
 
@@ -53,7 +53,7 @@ inline std::uint64_t encode(DataType type, std::uint64_t value) {
   return (static_cast<std::uint64_t>(exponent + bias) << format.mantissa_bits) | mantissa;
 }
 
-/// Element i of an array; whatever lies behind the array's address, no alignment is needed.
+/// Writes element i of an array, which may be unaligned.
 inline void put(DataType type, std::byte* array, std::size_t i, std::uint64_t value) {
   const std::uint64_t bits = encode(type, value);
   unsigned char wide[16] = {};
@@ -73,7 +73,7 @@ inline bool holds(DataType type, const std::byte* array, std::size_t i, std::uin
   return get_bits(type, array, i) == (encode(type, value) & mask);
 }
 
-/// The numbers of all ranks folded; number(rank) gives those.
+/// Folds the numbers of all ranks; number(rank) returns a rank's number.
 template <class Number>
 std::uint64_t fold(ReduceOp op, int size, const Number& number) {
   std::uint64_t out = number(0);

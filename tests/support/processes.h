@@ -1,5 +1,5 @@
-// Ranks as processes of their own, forked from a test program that has no threads. They share one
-// page with the test, and the root info travels in it.
+// Ranks as processes, forked from a test program that has no threads. They share one page with the
+// test, which carries the root info.
 #pragma once
 
 #include <sys/types.h>
@@ -31,7 +31,7 @@ struct Outcome {
   int culprit = -1;
   std::array<char, 1536> text{};
 
-  void set(const Status& status);  ///< stamps the time, too
+  void set(const Status& status);  /// also stores the time
   std::string message() const { return text.data(); }
 };
 
@@ -42,7 +42,7 @@ struct Board {
   std::array<char, join::RootInfo::kBytes> info{};
   std::array<std::atomic<std::uint64_t>, kRanks> progress{};  ///< operations done, by rank
   std::array<Outcome, kRanks> first{};                        ///< the first failure, by rank
-  std::array<Outcome, kRanks> later{};                        ///< that of a later call
+  std::array<Outcome, kRanks> later{};                        /// a later failure, by rank
   std::atomic<bool> finish{false};                            ///< the test has seen enough
 };
 
@@ -50,7 +50,7 @@ struct Board {
 bool eventually(const std::function<bool()>& condition,
                 std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
-/// A rank in its process: the node, and the world as a node and as a communicator.
+/// A rank's process has: the node, and the world as a node and as a communicator.
 struct Member {
   std::shared_ptr<join::Control> thread;
   std::shared_ptr<join::Node> node;
@@ -67,18 +67,18 @@ class Processes {
   Processes& operator=(const Processes&) = delete;
 
   Board& board() { return *board_; }
-  /// Forks a process that runs body and ends with its result, by _exit. Gives its place for kill()
+  /// Forks a process that runs body and ends by _exit with its result. Returns its index for kill()
   /// and wait().
   int start(const std::function<int()>& body);
   void kill(int process, int signal = SIGKILL);
-  /// The wait status once the process has ended; -1 if it has not after `at_most`.
+  /// The wait status once the process has ended; -1 if the process still runs after `at_most`.
   int wait(int process, std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
-  /// In a child: makes the root if this is rank 0, and joins.
+  /// Called in a child: makes the root if this is rank 0, and joins.
   Status join(Member& member, int size, int rank, const Config& config);
-  /// In a child: joins, and opens the world.
+  /// Called in a child: joins, and opens the world.
   Status enter(Member& member, int size, int rank, const Config& config);
-  /// In a child: leaves and takes everything down.
+  /// Called in a child: leaves, and destroys all objects.
   static void leave(Member& member);
 
  private:
@@ -86,8 +86,8 @@ class Processes {
   std::vector<pid_t> children_;  // 0: reaped
 };
 
-/// The longest lateness of the calling thread's wake-ups while this object watched: a loaded
-/// machine adds that much to every bound.
+/// Measures the longest lateness of this thread's wake-ups while it watches: a loaded machine adds
+/// that much to every time limit.
 class Lateness {
  public:
   /// Sleeps until the condition holds, watching; false after `at_most`.

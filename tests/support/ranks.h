@@ -1,5 +1,5 @@
-// Ranks for tests: run one function on N ranks, which are threads of the test program, or processes
-// under mpirun. Tests describe the work of a rank and do not see the difference.
+// Ranks for tests: run one function on N ranks, which are threads of the test program or processes
+// under mpirun. Tests describe the work of a rank, and work with either.
 #pragma once
 
 #include <chrono>
@@ -22,8 +22,8 @@ class Rank {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// The arguments of open(): all ranks on one host, 127.0.0.1, a key known to all. Valid while
-  /// this lives.
+  /// The arguments of open(): all ranks on one host, 127.0.0.1, a key that all ranks know. Valid
+  /// while this object lives.
   transport::OpenArgs open_args(Deadline deadline) const;
   /// A mesh over the named transport; all ranks call it. Opening may take 30 s.
   Result<std::unique_ptr<transport::Mesh>> open(std::string_view transport,
@@ -43,12 +43,13 @@ class Rank {
 /// is the number of processes and `body` runs once here. Provided by thread_ranks.cc or
 /// mpi_ranks.cc.
 void run_ranks(int size, const std::function<void(Rank&)>& body);
-/// The sizes that run_ranks can do here.
+/// The sizes that run_ranks supports in this program.
 std::vector<int> possible_sizes();
 /// Whether all ranks are threads of this process.
 bool ranks_are_threads();
 
-/// Drives the mesh until all requests are done; their first failure, or kTimeout after `at_most`.
+/// Drives the mesh until all requests are done; returns their first failure, or kTimeout after
+/// `at_most`.
 Status wait_all(transport::Mesh& mesh, const std::vector<transport::Request*>& requests,
                 std::chrono::milliseconds at_most = std::chrono::seconds(60));
 /// Drives the mesh until the request is done; kTimeout when it never is.
@@ -57,8 +58,8 @@ Status wait_one(transport::Mesh& mesh, const transport::Request& request,
 
 /// Sends this many bytes between all pairs of ranks and checks them; all ranks call it.
 void exchange_all(transport::Mesh& mesh, std::size_t bytes);
-/// Waits without ever spinning, asleep whenever nothing moves. False once it has slept for 15 s: a
-/// wake-up was lost.
+/// Waits without spinning: sleeps whenever nothing moves. Returns false after a sleep of 15 s,
+/// which shows a lost wake-up.
 bool sleep_until_done(transport::Mesh& mesh, const transport::Request& request);
 
 /// Bytes that depend on the seed and on every position.

@@ -1,4 +1,4 @@
-"""What the tests of ready modules share: a package on a host without a compiler."""
+"""Helpers of the tests of ready modules: a package on a host without a compiler."""
 
 import pathlib
 import shutil
@@ -8,9 +8,9 @@ import hccl
 
 
 def package(folder):
-    """A copy of the package that has not built a module: its path, and the variables of a host without a compiler."""
+    """Copies the package without a built module; returns its path, and the variables of a host without a compiler."""
     target = folder / "site" / "hccl"
-    for source in pathlib.Path(hccl.__file__).parents[1].glob("hccl*"):  # a wheel's libraries are beside
+    for source in pathlib.Path(hccl.__file__).parents[1].glob("hccl*"):  # a wheel's libraries are beside the package
         if source.name in ("hccl", "hccl.libs"):
             ignored = shutil.ignore_patterns("_built", "__pycache__", "ready.tar.xz")
             shutil.copytree(source, target.with_name(source.name), ignore=ignored)
@@ -26,7 +26,7 @@ def package(folder):
 
 
 def pack(target, module, names):
-    """Makes the archive of the package: this environment's module, under other names."""
+    """Makes the package's archive: it has this environment's module under other names."""
     with tarfile.open(target / "ready.tar.xz", "w:xz", preset=0) as archive:
         for name in names:
             archive.add(module.find(), f"{name}/{module.file}")

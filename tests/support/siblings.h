@@ -1,4 +1,4 @@
-// The mappings that the ranks of a test program share, as ranks of one process.
+// The mappings that the ranks of a test program share, like the ranks of one process.
 #pragma once
 
 #include <memory>

@@ -8,7 +8,7 @@
 namespace hccl::testing {
 namespace {
 
-/// The blobs of one round.
+/// The blobs of one round of the exchange.
 class Table {
  public:
   explicit Table(int size) : size_(static_cast<std::size_t>(size)), blobs_(size_) {}

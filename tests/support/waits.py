@@ -1,11 +1,11 @@
-"""Waits for a state of another process."""
+"""Waits until another process is in a certain state."""
 
 import pathlib
 import time
 
 
 def until_it_sleeps(pid):
-    """Until its main thread has slept for half a second in all: it is in its wait, however slow the machine is."""
+    """Returns once the main thread has slept for half a second in all: it then waits, however slow the machine is."""
     asleep = 0
     while asleep < 50:
         time.sleep(0.01)

@@ -18,7 +18,7 @@ namespace {
 
 #ifdef HCCL_TEST_MPI
 
-// Processes: MPI gives the ranks and carries the root info, as in programs written for HCCL.
+// With processes, MPI gives the ranks and carries the root info, as in programs written for HCCL.
 class Mpi {
  public:
   Mpi() {
@@ -63,7 +63,7 @@ std::vector<int> World::sizes() {
 #ifdef HCCL_TEST_MPI
   return {mpi().size};
 #elif defined(__SANITIZE_THREAD__)
-  return {1, 2, 3, 5, 8};  // races do not depend on the others, which run without this sanitizer
+  return {1, 2, 3, 5, 8};  // races do not depend on the other sizes
 #else
   return {1, 2, 3, 4, 5, 6, 7, 8};
 #endif
@@ -105,7 +105,7 @@ World::World(const std::vector<Config>& configs) {
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) ranks_[i] = *made;
   });
-  meet();  // a call that fails on another rank must not end this rank's joining
+  meet();  // a failing call of another rank must not end this rank's joining
 }
 
 World::~World() {

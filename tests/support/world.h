@@ -1,5 +1,5 @@
-// A world of ranks for tests: threads of the test program, or the processes that mpirun started.
-// Each rank is a node of a real control tree, and has a communicator.
+// A world of ranks for tests: the ranks are threads of the test program, or the processes that
+// mpirun started. Each rank is a node of a real control tree, and has a communicator.
 #pragma once
 
 #include <functional>
@@ -14,14 +14,14 @@ namespace hccl::testing {
 
 class World {
  public:
-  /// Joins `size` ranks. Fails the running test, and is not ok(), if one cannot join.
+  /// Joins `size` ranks. If a rank cannot join, the running test fails and ok() is false.
   World(int size, const Config& config);
-  /// Each rank with a configuration of its own, by rank.
+  /// Each rank has its own configuration; configs are in rank order.
   explicit World(const std::vector<Config>& configs);
   ~World();
 
   bool ok() const;
-  /// Runs body once a rank, on a thread of its own each, and returns when all have returned.
+  /// Runs body on a thread for each rank, and returns when all have returned.
   void run(const std::function<void(core::Communicator&)>& body);
 
   /// The sizes to test: 1..8 as threads (five of these under the thread sanitizer), the number of

@@ -1,8 +1,8 @@
-"""What the tests of TensorFlow share: ranks as processes of this Python.
+"""Helpers of the tests of TensorFlow: ranks as processes of this Python.
 
-They are forked from servers that have imported TensorFlow, which takes longer than most tests. Python itself starts
-those with `-m` or with a variable that an import may read, and, with fresh=True, the tests of imports and some of each
-kind of program, because a user's ranks start so.
+Ranks are forked from servers that have imported TensorFlow, as the import takes longer than most tests. Python itself
+starts ranks with `-m` or with a variable that an import may read, and, with fresh=True, ranks of the tests of imports
+and some of each kind of program, because a user's ranks start so.
 """
 
 import functools
@@ -26,13 +26,13 @@ NOT_FOR_IMPORTS = ("ASCEND_", "CM_", "HCCL_", "NPU_", "RANK_")  # TensorFlow rea
 
 @functools.cache
 def servers():
-    """Two by turns, whose hash seeds differ: ranks must not depend on an order of hashes."""
+    """Two servers in turn, whose hash seeds differ: ranks must not depend on an order of hashes."""
     both = [forks.Server(["tensorflow"], {**os.environ, **QUIET}) for _ in range(2)]
     return itertools.cycle(both)
 
 
 def starter(command, fresh, environment):
-    """What starts the command with more variables."""
+    """Returns a function that starts the command with more variables."""
     command, variables = [*map(str, command)], {**os.environ, **QUIET, **environment}
     if not fresh and command[0] != "-m" and all(name.startswith(NOT_FOR_IMPORTS) for name in environment):
         return lambda more: forks.Process(next(servers()), command, {**variables, **more})
@@ -41,7 +41,7 @@ def starter(command, fresh, environment):
 
 
 def run(*command, fresh=False, **environment):
-    """One process of this Python; its outcome with what it has printed."""
+    """Runs one process of this Python; returns its result with its output."""
     process = starter(command, fresh, environment)({})
     try:
         output, errors = process.communicate(timeout=TIMEOUT)
@@ -51,7 +51,7 @@ def run(*command, fresh=False, **environment):
 
 
 def start(size, *command, fresh=False, **environment):
-    """Processes with the variables of torchrun, which nobody ends if one of them dies."""
+    """Starts processes with the variables of torchrun. If one of them dies, the others run on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -67,8 +67,8 @@ def start(size, *command, fresh=False, **environment):
 
 
 def printed(ranks):
-    """What each rank has printed until it ended: its errors, then its output. In one pipe a warning could tear a line
-    of the output, which leaves the process in blocks of 8 KiB."""
+    """The errors and the output of each rank until it ended. They use two pipes: in one pipe a warning could tear a
+    line of the output, which the process writes in blocks of 8 KiB."""
     try:
         ended = [rank.communicate(timeout=TIMEOUT) for rank in ranks]
     finally:
@@ -78,13 +78,13 @@ def printed(ranks):
 
 
 def said(output):
-    """The texts that a rank's program prints as its answers, "said: TEXT". A path or a warning of TensorFlow's may
-    hold any other word."""
+    """The answers that a rank's program prints as "said: TEXT". Any other word may also occur in a path or in a warning
+    of TensorFlow."""
     return re.findall(r"^said: (.*)", output, re.MULTILINE)
 
 
 def on_ranks(size, *command, **options):
-    """What each rank has printed; all of them must end well."""
+    """The output of each rank; all ranks must end well."""
     ranks = start(size, *command, **options)
     outputs = printed(ranks)
     for number, (rank, output) in enumerate(zip(ranks, outputs)):

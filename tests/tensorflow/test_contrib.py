@@ -1,4 +1,4 @@
-"""The parts of tf.contrib that scripts import, beside those that test_bridge has."""
+"""The parts of tf.contrib that scripts import, except those that test_bridge tests."""
 
 import numpy as np
 import tensorflow as tf
@@ -131,5 +131,5 @@ def test_an_estimator_of_bert_trains_without_a_tpu(tmp_path):
     done = run("-c", BEGIN + TPU, tmp_path)
     if tf.__version__.startswith("2.15"):
         assert np.isclose(float(done.stdout.split()[-1]), 3.0), done.stderr[-3000:]
-    else:  # there is no Estimator
+    else:  # this TensorFlow has no Estimator
         assert "NotImplementedError: tf.contrib.tpu.InputPipelineConfig: " in done.stderr and "2.15" in done.stderr

@@ -1,4 +1,4 @@
-"""npu_device on one worker: what it checks, keeps and says."""
+"""npu_device on one worker: its checks, its state and its messages."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The examples, as their README runs them, on two ranks."""
+"""Runs the examples on two ranks, as their README does."""
 
 import os
 import pathlib

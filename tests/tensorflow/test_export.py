@@ -1,4 +1,4 @@
-"""Models and functions are saved and exported also where as_default() has replaced tf.function."""
+"""Models and functions can be saved and exported, even after as_default() has replaced tf.function."""
 
 import hccl.tensorflow as hvd
 import npu_device as npu
@@ -29,7 +29,7 @@ def new_class():
 
         @tf.function
         def twice(self, rows):
-            """Has a loop."""
+            """A function with a loop."""
             total = tf.zeros_like(rows)
             for _ in tf.range(2):
                 total += self.weight * rows
@@ -112,7 +112,7 @@ def test_a_model_is_exported_and_saved(wrap, tmp_path):
     loaded = tf.saved_model.load(str(tmp_path / "exported"))
     np.testing.assert_allclose(loaded.serve(x), want, rtol=1e-6)
     paths = [tmp_path / "model.keras"]
-    if not hasattr(optimizer, "apply"):  # Keras 2, which saves as TensorFlow does, too
+    if not hasattr(optimizer, "apply"):  # Keras 2 can also save in TensorFlow's form
         paths += [tmp_path / "model"]
     for path in paths:
         model.save(str(path))
@@ -132,7 +132,7 @@ class Reducing(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([])])
     def train(self, step):
-        if step > 0.0:  # within a conditional, which is a graph of its own
+        if step > 0.0:  # inside a conditional, which is a separate graph
             self.weight.assign_add(hvd.allreduce(step))
         return self.weight
 

@@ -1,4 +1,4 @@
-"""A forked process of the tests begins and ends as one that Python starts."""
+"""A process that the tests fork begins and ends like one that Python starts."""
 
 import os
 
@@ -54,6 +54,6 @@ began = len(os.listdir("/proc/self/task")), "tensorflow" in sys.modules, "hccl" 
 import random, numpy, tensorflow as tf
 print(*began, random.random(), numpy.random.rand(), *tf.random.normal([2]).numpy(), sep="\\n")
 """
-    several = [run("-c", text).stdout.split() for _ in range(3)]  # of two servers
+    several = [run("-c", text).stdout.split() for _ in range(3)]  # from two servers
     assert all(each[:3] == ["1", "True", "False"] for each in several), several
     assert all(len(set(numbers)) == 3 for numbers in list(zip(*several))[3:]), several

@@ -39,7 +39,7 @@ def test_under_launchers_of_mpi(launcher):
     "outer, inner, told", [(STEP, TORCHRUN, "1 of 4"), (TORCHRUN, STEP, "2 of 3"), (STEP, OPEN_MPI, "1 of 2")]
 )
 def test_the_innermost_launcher_counts(outer, inner, told):
-    """A shell in the place of the inner launcher's agent, which has the outer one's variables."""
+    """A shell stands for the inner launcher's agent, which has the outer launcher's variables."""
     show = "import os, npu_device; print('said:', os.environ['RANK_ID'], 'of', os.environ['RANK_SIZE'])"
     command = ["sh", "-c", 'env "$@"; exit $?', "sh", *(f"{n}={v}" for n, v in inner.items()), sys.executable, "-c", show]
     done = subprocess.run(command, env={**os.environ, **outer}, capture_output=True, text=True, timeout=120)
@@ -56,7 +56,7 @@ def test_the_innermost_launcher_counts(outer, inner, told):
         ({"PMI_RANK": "0", "PMI_SIZE": "8"}, ("0", "8")),
         # srun with PMIx, whose own variables have no size
         ({"PMIX_RANK": "2", "PMIX_NAMESPACE": "a", **STEP}, ("2", "3")),
-        # Not known: no launcher, a batch script of Slurm, several at once, values that are none.
+        # Rank and size are unknown: no launcher, a batch script of Slurm, several launchers at once, invalid values.
         ({}, (None, None)),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, (None, None)),
         ({"PMIX_RANK": "1", "PMIX_NAMESPACE": "a"}, (None, None)),

@@ -1,4 +1,4 @@
-"""Every name of the table for users is there, by the path that it says."""
+"""Every name of the table for users exists at its path."""
 
 import pathlib
 import re
@@ -62,6 +62,6 @@ print("all well")
 
 
 def test_names_are_of_upstreams_kinds():
-    """Names by which scripts import modules, as they import and use them."""
+    """Scripts import some names as modules; they can import and use these."""
     done = run("-c", IMPORTS)
     assert done.stdout.strip().endswith("all well"), done.stdout + done.stderr[-3000:]

@@ -101,7 +101,7 @@ def test_a_killed_rank_is_named_in_fit():
 
 
 def test_a_killed_rank_ends_sessions_and_estimators_of_every_kind(tmp_path):
-    """TensorFlow's own begin again, without end, after errors that it takes for a preemption."""
+    """TensorFlow's own sessions and estimators would restart for ever after errors that they take for a preemption."""
     ranks = start(2, RANKS / "sessions.py", tmp_path, fresh=True)
     output, _ = printed(ranks)
     errors = said(output)
@@ -133,7 +133,7 @@ def test_names_are_not_compared_on_request():
 
 @pytest.mark.parametrize("how", ["fit", "session", "loop"])
 def test_ctrl_c_ends_a_wait_for_other_ranks(how):
-    """Where another rank does not call; that one hears so, too."""
+    """The other rank does not call; it gets an error, too."""
     ranks = start(2, RANKS / "interrupted.py", how, fresh=how == "session")
     output, other = printed(ranks)
     assert "waits" in output, output[-3000:]
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_a_wait_for_other_ranks(how):
 
 
 def test_two_threads_at_once_on_one_group_are_refused():
-    """Not those that take turns, and not those with a group each."""
+    """Threads that take turns are allowed, and so are threads with a group each."""
     for output in on_ranks(2, RANKS / "threads.py"):
         assert said(output) == ["True", "True"], output[-3000:]
 
@@ -177,7 +177,7 @@ with hccl.init() as comm, hccl.Fusion(comm, [("weights", numpy.ones(4, "float32"
 """
 
 
-# PyTorch from its own environment, for what this one does not have.
+# Uses PyTorch of its own environment for packages that this environment lacks.
 OTHERS = """
 import sys, tensorflow as tf
 sys.path.append(TORCH)
@@ -193,7 +193,7 @@ onnx.checker.check_model(onnx.load_from_string(model.SerializeToString()))
 
 @pytest.mark.parametrize("first", ["frameworks", "hccl"])
 def test_protobuf_stays_apart(first, tmp_path):
-    """TensorFlow, PyTorch and ONNX bring a protobuf of their own each, as the library's plugin does."""
+    """TensorFlow, PyTorch and ONNX each bring their own protobuf, as the library's plugin does."""
     path = tmp_path / "trace.pb.json"
     torch = HERE.parents[1] / ".venv-torch/lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     others, trace = OTHERS.replace("TORCH", repr(str(torch))), TRACE.replace("PATH", repr(str(path)))
@@ -216,7 +216,7 @@ with hccl.init() as comm:
 
 
 def test_ranks_with_and_without_tensorflow_meet():
-    """TensorFlow exports cryptography of its own under the names of OpenSSL's."""
+    """TensorFlow exports its own cryptography under OpenSSL's names."""
     assert [output.split()[-1] for output in on_ranks(2, "-c", MEETS, fresh=True)] == ["3.0", "3.0"]
 
 
@@ -226,5 +226,5 @@ def test_import_is_quick_and_silent():
         "print(b.user + b.system - a.user - a.system)"
     )
     done = run("-c", text, fresh=True)
-    assert float(done.stdout) < 0.3, done.stdout  # of the processor's time; a tenth of it is taken
+    assert float(done.stdout) < 0.3, done.stdout  # the library's messages begin so
     assert not re.search("^hccl[ :]", done.stderr, re.MULTILINE), done.stderr  # so begins what the library says

@@ -1,5 +1,5 @@
-"""Programs with the imports and calls of public scripts for Ascend, on made data: each learns, and ends with the same
-weights and losses on one rank and on two, which divide its batches."""
+"""Programs with the imports and calls of public scripts for Ascend, on made-up data: each program learns, and ends with
+the same weights and losses on one rank and on two, which divide its batches."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import tensorflow as tf
 from conftest import HERE, on_ranks, said
 
 PROGRAMS = ["dcgan", "dcn", "dien", "dualgan", "edvr", "swin", "tacotron", "yolo3"]
-if tf.__version__.startswith("2.15"):  # Estimator, slim, or sessions of Keras
+if tf.__version__.startswith("2.15"):  # only 2.15 has Estimator, slim and sessions of Keras
     PROGRAMS += ["albert_classifier", "bert_pretraining", "keras_bert", "ssd"]
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the PyTorch backend share: ranks forked from this process, and torchrun."""
+"""Helpers of the tests of the PyTorch backend: ranks forked from this process, and torchrun."""
 
 import os
 import pathlib
@@ -33,12 +33,12 @@ def _rank(work, rank, size, folder, options, pipe):
     except BaseException:
         pipe.send((False, traceback.format_exc()))
     pipe.close()
-    os._exit(0)  # what the parent registered for its own end is not for ranks
+    os._exit(0)  # exit handlers of the parent must not run in ranks
 
 
 def on_ranks(size, work, *, killed=(), **options):
-    """Calls work(rank) on new processes that have joined. Their results, by rank; None for the
-    ranks in `killed`, which end themselves."""
+    """Calls work(rank) on new processes that have joined. Returns their results, by rank; None for the ranks in
+    `killed`, which end themselves."""
     fork = processes.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         ranks = []
@@ -92,8 +92,8 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--redirects", "3")  
 
 
 def torchrun(ranks, *command, launcher=TORCHRUN, **environment):
-    """The finished launcher, with the output and the errors of its ranks. Each rank writes into files of its own: it
-    runs with `python -u`, which writes a line in parts, so the parts of two ranks would mix in a pipe."""
+    """Runs the launcher; returns it with the output and the errors of its ranks. Each rank writes into files of its
+    own: it runs with `python -u`, which writes a line in parts, so in a pipe the parts of two ranks would mix."""
     with tempfile.TemporaryDirectory() as folder:
         start = [*launcher, "--log-dir", folder, "--nproc-per-node", ranks, *command]
         done = run(start, limit=2 * TIMEOUT, **environment)
@@ -103,7 +103,7 @@ def torchrun(ranks, *command, launcher=TORCHRUN, **environment):
 
 
 def ranks_wrote(folder, stream):
-    """What the ranks of torchrun wrote below its --log-dir, one after the other; "stdout" or "stderr"."""
+    """The "stdout" or "stderr" of torchrun's ranks below its --log-dir, one rank after the other."""
     return "".join(file.read_text() for file in sorted(pathlib.Path(folder).rglob(f"{stream}.log")))
 
 

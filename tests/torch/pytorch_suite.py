@@ -1,8 +1,8 @@
-"""PyTorch's own tests of distributed backends (torch.testing._internal.distributed), on this one.
+"""Runs PyTorch's own tests of distributed backends (torch.testing._internal.distributed) on this backend.
 
 python pytorch_suite.py [--backend NAME] [--ranks N] [unittest's options] [TestBackend.test_...]
 
-All tests that Gloo runs are run: PyTorch's conditions see Gloo's name, the tests the backend's.
+All tests that Gloo runs are run: PyTorch's conditions get Gloo's name, and the tests the backend's.
 """
 
 import os
@@ -13,8 +13,7 @@ options = {"--backend": "hccl", "--ranks": "2"}
 while len(sys.argv) > 2 and sys.argv[1] in options:
     options[sys.argv[1]] = sys.argv[2]
     del sys.argv[1:3]
-# Read by the import below. Where CI is set, PyTorch writes reports with a package that it does not
-# install.
+# The import below reads this variable. If CI is set, PyTorch writes reports with a package that it does not install.
 os.environ.pop("CI", None)
 os.environ.update(
     BACKEND="gloo",
@@ -30,11 +29,10 @@ from torch.testing._internal.common_utils import run_tests
 from torch.testing._internal.distributed import distributed_test
 
 NAME = options["--backend"]
-# They choose what to do by Gloo's name, so only init_process_group is told the backend's.
+# These tests choose their work by Gloo's name, so only init_process_group gets the backend's name.
 NAMED_GLOO = "test_accumulate_gradients_no_sync"
 
-# What torch refuses to every plugin: monitored_barrier asks for Gloo by name, and DDP's log calls a
-# plugin "custom".
+# torch refuses these to every plugin: monitored_barrier asks for Gloo by name, and DDP's log calls a plugin "custom".
 REFUSED = [
     "test_ddp_logging_data_cpu",
     "test_monitored_barrier_gloo",

@@ -1,4 +1,4 @@
-"""apex.amp under Ascend's names: levels, properties and checkpoints as apex's page has them."""
+"""apex.amp under Ascend's names: levels, properties and checkpoints, as apex's documentation has them."""
 
 import json
 import os
@@ -150,7 +150,7 @@ print("same")
 
 
 def test_gradients_of_the_program():
-    """Clipped, accumulated, delayed, of two losses, and with an overflow."""
+    """Gradients that are clipped, accumulated, delayed, from two losses, and with an overflow."""
     text = """
 def made(level, **options):
     torch.manual_seed(1)
@@ -208,7 +208,7 @@ except RuntimeError as error:
 
 
 def test_several_models_optimizers_and_losses():
-    """As apex's page on advanced use has them; what goes in as a list comes out as one."""
+    """As in apex's page on advanced use; an argument that is a list comes back as a list."""
     text = """
 def made(level, **options):
     torch.manual_seed(2)
@@ -255,7 +255,7 @@ except RuntimeError as error:
 
 
 def test_inputs_in_containers_and_of_the_programs_classes():
-    """Floating tensors become half, in whatever holds them; all else goes through."""
+    """Floating tensors become half in any container; all other values pass unchanged."""
     text = """
 import collections, numpy
 Pair = collections.namedtuple("Pair", "x y")
@@ -287,7 +287,7 @@ assert result[0]["y"].dtype == result[1].tensor.dtype == pair.x.dtype == torch.f
 
 @pytest.mark.parametrize("half", ["fp16", "bf16"])
 def test_half_precision_learns_digits_as_float32_does(half):
-    """With dynamic scales. Runs of five seeds ended between 97 and 100 % at each level."""
+    """With dynamic scales. Runs with five seeds reached between 97 and 100 % at each level."""
     text = f"""
 with open(r"{HERE.parents[1]}/examples/data/digits.csv") as file:
     rows = torch.tensor([[int(word) for word in line.split(",")] for line in file])
@@ -322,7 +322,7 @@ print(*map(trained, ("O0", "O1", "O2")))
 
 
 def test_half_may_be_bfloat16():
-    """With HCCL_HALF: O2 and half() are bfloat16; O1 is torch's autocast, with functions of the program."""
+    """With HCCL_HALF, O2 and half() use bfloat16; O1 is torch's autocast, together with functions of the program."""
     text = """
 model = net()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -365,7 +365,7 @@ assert result.dtype == own.layer.weight.dtype == torch.float32 and torch.allclos
 
 
 def test_a_script_of_ascends(tmp_path):
-    """At O2 it ends as plain torch does, with equal weights on both ranks, goes on with the same bits, and profiles."""
+    """At O2 it ends like plain torch, with equal weights on both ranks, resumes with the same bits, and profiles."""
     variables = {"LEVEL": "O2", "HCCL_HALF": "bf16"}
 
     def start(folder, *options, **more):
@@ -386,7 +386,7 @@ def test_a_script_of_ascends(tmp_path):
     ranks = [start("two", "10", RANK_ID=str(rank), **common) for rank in range(2)]
     first, second = map(end, ranks)
     assert first == second
-    assert plain > 85, plain  # of 100; 10 by chance
+    assert plain > 85, plain  # percent; by chance 10
     assert abs(half - plain) < 5 and abs(float(first[0]) - plain) < 5, (plain, half, first)
     end(start("parts", "1"))
     assert end(start("parts", "3", "resume")) == end(start("whole", "3"))

@@ -1,4 +1,4 @@
-"""hccl and hccl-ascend as packages of their own: the names that each brings into an environment."""
+"""hccl and hccl-ascend as separate packages: the names that each installs."""
 
 import os
 import pathlib
@@ -34,7 +34,8 @@ def run(*command, status=0):
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """A folder with both, as scripts/wheels.sh makes them, of what scripts/python.sh has built."""
+    """A folder with both wheels, made as scripts/wheels.sh makes them, from the library that scripts/python.sh has
+    built."""
     folder = tmp_path_factory.mktemp("dist", numbered=False)
     make = (*PIP, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", folder)
     run(
@@ -63,7 +64,7 @@ def install(python, wheels, what):
 
 
 def top_level(site):
-    """Names, without versions."""
+    """The names of packages, without versions."""
     found = (each.name for each in site.iterdir())
     return {re.sub("-.*", "", name) for name in found if not name.startswith("numpy")}
 
@@ -93,7 +94,7 @@ found = (i.find_spec(n) is not None for n in ("npu_device", "npu_bridge"))
 print(*found, m.requires("hccl-ascend"))"""
     (wheel,) = wheels.glob("hccl-*.whl")
     assert run(python, "-c", text) == f"True True ['hccl=={wheel.name.split('-')[1]}']\n"
-    # PyTorch comes last in the path, so the new packages are used, with a module built before.
+    # PyTorch comes last in the path, so Python uses the new packages, with a module that was built before.
     (site / "torch.pth").write_text(f"{SITE}\n")
     (site / "hccl/torch/_built").symlink_to(SITE / "hccl/torch/_built")
     (tmp_path / "script.py").write_text(SCRIPT)
@@ -102,7 +103,7 @@ print(*found, m.requires("hccl-ascend"))"""
 
 
 def test_the_tree_installs_both(wheels):
-    """Each file of the two wheels is also in this environment, where `pip install .` has put it."""
+    """Each file of the two wheels is also where `pip install .` has installed it in this environment."""
     names = [name for wheel in wheels.iterdir() for name in zipfile.ZipFile(wheel).namelist()]
     names = [name for name in names if ".dist-info/" not in name]
     assert len(names) > 150

@@ -1,4 +1,4 @@
-"""The programs of examples/torch, as users start them."""
+"""Starts the programs of examples/torch as users do."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ MPI = {
 
 
 def started(launcher, ranks, program, *options):
-    """What the program prints."""
+    """The output of the program."""
     if launcher == "torchrun":
         done = torchrun(ranks, EXAMPLES / program, *options)
     else:
@@ -64,6 +64,6 @@ def test_fsdp_under_mpirun():
 def test_two_ranks_embed_as_one(launcher):
     output = started(launcher, 2, "tensor_parallel.py", "--rounds", 2)
     near, far = map(float, re.search(r"sentences ([0-9.]+), others ([0-9.]+)", output).groups())
-    assert near > far + 0.3  # the weights are those published: meaning counts
+    assert near > far + 0.3  # with the published weights, meaning counts
     for name in ("hccl", "gloo"):
         assert float(re.search(rf"{name}.*off by (\S+)", output)[1]) < 1e-5, output

@@ -1,4 +1,4 @@
-"""What users see when something goes wrong, and how groups end."""
+"""The errors that users see when something goes wrong, and how groups end."""
 
 import datetime
 import os
@@ -18,7 +18,7 @@ from conftest import TIMEOUT, kill_self, on_ranks
 from torch.nn.parallel import DistributedDataParallel
 from waits import until_it_sleeps
 
-LIMIT = datetime.timedelta(seconds=3)  # of an operation, and of the ranks' coming to a group
+LIMIT = datetime.timedelta(seconds=3)  # of an operation, and of the meeting of a new group
 
 
 def failure_of(operation):
@@ -29,7 +29,7 @@ def failure_of(operation):
 
 
 def meeting(ranks):
-    """A barrier of forked ranks that the library knows nothing of."""
+    """A barrier of forked ranks that does not use the library."""
     return processes.get_context("fork").Barrier(ranks)
 
 
@@ -122,7 +122,7 @@ def test_a_limit_that_is_set_later():
     over = meeting(2)
 
     def work(rank):
-        group = dist.new_group()  # half an hour
+        group = dist.new_group()  # its timeout is half an hour
         for each in (None, group):
             dist.distributed_c10d._set_pg_timeout(LIMIT, each)
         text = failure_of(lambda: dist.barrier(group)) if rank == 0 else ""
@@ -154,8 +154,8 @@ def test_abort_ends_an_operation_on_all_ranks():
 
 @pytest.mark.parametrize("what", ["group", "world"])
 def test_first_messages_do_not_need_a_rank_that_has_gone(what):
-    """Messages open connections between the ranks that are there; one to another rank fails at once,
-    long before the group's timeout of half an hour."""
+    """Messages open connections between the ranks that are there; a message to another rank fails at once, long before
+    the group's timeout of half an hour."""
     gone, heard = meeting(3), meeting(3)
 
     def work(rank):
@@ -223,7 +223,7 @@ def test_a_forked_child_is_refused():
             except RuntimeError as error:
                 text = str(error)
             os.write(writer, text.encode()[:4000])
-            dist.destroy_process_group()  # does nothing to the parent's
+            dist.destroy_process_group()  # does not affect the parent's group
             os._exit(0)
         os.close(writer)
         os.waitpid(child, 0)
@@ -237,7 +237,7 @@ def test_a_forked_child_is_refused():
 @pytest.mark.parametrize(
     "ending",
     [
-        "",  # nothing is destroyed
+        "",  # the program destroys nothing
         "sys.exit(3)",
         "raise KeyError('the users own')",
         "del group; gc.collect()",
@@ -309,7 +309,7 @@ def test_the_words_that_users_of_gloo_look_for():
 
 
 def test_a_call_that_one_rank_refuses_is_told_to_the_others():
-    """In its place of the order: what was issued before is done."""
+    """The refused call keeps its place in the order: operations that were issued before it are done."""
     truth = torch.ones(4, dtype=torch.bool)
     all_know = meeting(3)
 
@@ -363,7 +363,7 @@ dist.init_process_group("hccl", store=store, rank=int(sys.argv[1]), world_size=2
 
 def test_ctrl_c_ends_the_wait_for_a_rank_that_does_not_come():
     jobs = []
-    for rank in range(2):  # each alone: one waits for the root, the other one is it
+    for rank in range(2):  # each rank alone: one waits for the root, the other is the root
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         job = subprocess.Popen(
             [sys.executable, "-c", JOINS, str(rank), str(store.port)],
@@ -376,7 +376,7 @@ def test_ctrl_c_ends_the_wait_for_a_rank_that_does_not_come():
     try:
         for job, store in jobs:
             assert job.stdout.readline() == "waiting\n"
-        time.sleep(0.5)  # both are in their wait
+        time.sleep(0.5)  # until both ranks wait
         for job, store in jobs:
             job.send_signal(signal.SIGINT)
         for job, store in jobs:
@@ -412,7 +412,7 @@ except dist.DistBackendError as error:
 
 
 def test_ctrl_c_ends_waits(tmp_path):
-    """Also those in PyTorch's own code; and not where a handler of the user's does not raise."""
+    """Also ends waits in PyTorch's own code; does not end a wait if the user's handler does not raise."""
     jobs = {}
     for what in ["all_reduce", "backward", "handler"]:
         (tmp_path / what).mkdir()

@@ -54,7 +54,7 @@ def test_operations_of_a_coalescing_block_start_at_once_and_are_waited_for_toget
         sent, received = torch.full((300_000,), rank + 1.0), torch.zeros(300_000)
         root, lists = torch.full((2,), rank + 5.0), [torch.zeros(1), torch.zeros(1)]
         with dist._coalescing_manager(device=CPU):
-            dist.recv(received, other)  # alone, each rank would wait for the other one
+            dist.recv(received, other)  # outside the block, each rank would wait for the other
             dist.send(sent, other)
             dist.broadcast(root, src=1)
             dist.all_gather(lists, torch.tensor([float(rank)]))
@@ -104,7 +104,7 @@ def test_a_coalescing_block_fails_with_its_first_failure():
 
 
 def test_several_tensors_in_one_list_count_as_several_ranks():
-    """As with Gloo: each of them has the result."""
+    """As with Gloo, each of the tensors gets the result."""
     reductions = {
         "SUM": sum,
         "PRODUCT": math.prod,
@@ -154,7 +154,7 @@ def test_settings_of_a_group():
         if rank == 0:
             with pytest.raises(dist.DistBackendError, match="Timed out"):
                 dist.barrier(group)
-        dist.barrier()  # of the other group
+        dist.barrier()  # a barrier of the other group
 
     on_ranks(2, work)
 
@@ -166,7 +166,7 @@ def test_a_group_of_some_ranks_leaves_the_others_alone():
             return group == dist.GroupMember.NON_GROUP_MEMBER
         tensor = torch.full((2,), float(rank + 1))
         dist.all_reduce(tensor, group=group)
-        dist.broadcast(moved := torch.tensor(float(rank)), 2, group=group)  # a rank of the world
+        dist.broadcast(moved := torch.tensor(float(rank)), 2, group=group)  # 2 is a rank of the world
         return tensor.tolist(), moved.item()
 
     assert on_ranks(3, work) == [([4.0, 4.0], 2.0), True, ([4.0, 4.0], 2.0)]

@@ -14,8 +14,8 @@ LEARNING = 3
 
 
 class Net(torch.nn.Module):
-    """Its attention reads its out_proj without calling it; the head is the embedding; the second
-    branch is used in some iterations only."""
+    """The attention reads its out_proj without calling it; the head shares the embedding's weights; the second branch
+    is used in some iterations only."""
 
     def __init__(self):
         super().__init__()
@@ -44,7 +44,7 @@ def learns_fast(monkeypatch):
 
 @pytest.fixture
 def in_messages(monkeypatch):
-    """in_messages(make): make(number of elements) gives the messages instead of the planner."""
+    """in_messages(make): make(number of elements) decides the messages instead of the planner."""
     plain = hccl.torch._forward.ForwardOverlap._set_messages
 
     def use(make):

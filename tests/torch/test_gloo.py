@@ -1,5 +1,5 @@
-""" "gloo" that means hccl: in programs, and in frameworks that know no other backend for CPUs. Gloo itself is the
-oracle: the same program with it has the same weights."""
+""" "gloo" means hccl: in programs, and in frameworks that know no other backend for CPUs. Gloo itself is the oracle:
+the same program with Gloo gets the same weights."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ def said(folder, ranks=2):
 
 
 def weights(folder, start, **environment):
-    """What both ranks said after the program ran; they must agree."""
+    """What both ranks reported after the program ran; their reports must agree."""
     folder.mkdir()
     done = start(OUT=str(folder), **environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -31,12 +31,12 @@ def test_gloo_is_hccl_by_torchrun(program, tmp_path):
     gloo = weights(tmp_path / "gloo", lambda **env: torchrun(2, PROGRAM, program, **env))
     assert (ours.pop("ours"), gloo.pop("ours")) == (True, False)
     assert ours.pop("weights") == pytest.approx(gloo.pop("weights"), rel=1e-5)
-    assert ours == gloo  # also the name of the backend
+    assert ours == gloo  # also the backend's name is equal
 
 
 def test_gloo_is_hccl_in_processes_that_a_framework_starts(tmp_path):
-    """Lightning starts the script once more, without `-m hccl.torch`; the variable is inherited. It asks torch for the
-    default backend of CPUs, which is "hccl" then."""
+    """Lightning starts the script once more, without `-m hccl.torch`; that process inherits the variable. Lightning
+    asks torch for the default backend of CPUs, which is then "hccl"."""
     command = [sys.executable, "-m", "hccl.torch", "--as-gloo", PROGRAM, "lightning"]
     ours = weights(tmp_path / "ours", lambda **env: run(command, limit=TIMEOUT, **env))
     gloo = weights(tmp_path / "gloo", lambda **env: run([sys.executable, PROGRAM, "lightning"], **env))

@@ -1,4 +1,4 @@
-"""Process groups: how they meet, what they cost, and what one has to do with another."""
+"""Process groups: how they meet, what they cost, and how they affect each other."""
 
 import datetime
 import os
@@ -16,7 +16,7 @@ from test_failures import failure_of, meeting
 
 
 def members(group):
-    """The global ranks of the group's members, as each of them sends its own."""
+    """The global ranks of the group's members, as each member sends its own."""
     got = [torch.zeros(1) for _ in range(dist.get_world_size(group))]
     dist.all_gather(got, torch.tensor([float(dist.get_rank())]), group=group)
     return [int(rank) for rank in got]
@@ -35,7 +35,7 @@ def test_groups_need_no_store_and_no_threads():
         for group in groups:
             assert members(group) == [0, 1]
         end = time.monotonic() + TIMEOUT
-        while threads() > before and time.monotonic() < end:  # those of joining end
+        while threads() > before and time.monotonic() < end:  # until the threads of joining have ended
             time.sleep(0.01)
         return store.num_keys() - keys, threads() - before
 
@@ -44,7 +44,7 @@ def test_groups_need_no_store_and_no_threads():
 
 
 def test_hundreds_of_groups():
-    """Those that are not used take no descriptors."""
+    """Unused groups take no descriptors."""
 
     def work(rank):
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -61,7 +61,7 @@ def test_hundreds_of_groups():
 
 def test_groups_of_any_ranks():
     def work(rank):
-        if rank in [1, 3]:  # others do not call
+        if rank in [1, 3]:  # the other ranks do not call
             local = dist.new_group([1, 3], use_local_synchronization=True)
             assert members(local) == [1, 3]
             peer = torch.tensor([rank])
@@ -83,7 +83,8 @@ def test_groups_of_any_ranks():
 
 @pytest.mark.parametrize("default", ["hccl", "gloo"])  # groups are parts of the default group, or meet by the store
 def test_names_of_torch_that_differ_between_ranks(default):
-    """PyTorch 2.14 counts groups that only their members make (use_local_synchronization), and takes names from it."""
+    """PyTorch 2.14 counts groups that only their members make (use_local_synchronization), and uses the count in
+    names."""
 
     def work(rank):
         def new(ranks, **options):
@@ -93,7 +94,7 @@ def test_names_of_torch_that_differ_between_ranks(default):
             dist.distributed_c10d._world.group_count += 10 * rank + 1
             groups = [new([0, 1, 2]), new([2, 1, 0], sort_ranks=False), new([0, 1, 2])]
             tensors = [torch.full((4,), float(i)) for i in range(3)]
-            # Each group has operations of its own, whatever their order.
+            # Operations of different groups may come in any order.
             order = [0, 1, 2] if rank == 0 else [2, 0, 1]
             works = [dist.all_reduce(tensors[i], group=groups[i], async_op=True) for i in order]
             for each in works:
@@ -161,7 +162,7 @@ def test_groups_outlive_the_default_group():
         group = dist.new_group()
         dist.distributed_c10d._get_default_group().shutdown()
         assert members(group) == [0, 1]
-        assert members(dist.new_group()) == [0, 1]  # by the store
+        assert members(dist.new_group()) == [0, 1]  # the group meets by the store
         dist.destroy_process_group()
 
     on_ranks(2, work)

@@ -59,7 +59,7 @@ def test_a_callback_waits_for_what_was_issued_before_it_ran():
 
 
 def test_operations_of_callbacks_have_one_place_on_all_ranks():
-    # Here one rank issues all that it can while the other has waited for the callbacks before.
+    # One rank issues as many operations as possible, while the other rank has waited for the earlier callbacks.
     def work(rank):
         def numbered(i):
             def callback(future):
@@ -87,7 +87,7 @@ def test_other_threads_run_while_a_callback_waits():
                 dist.recv(torch.zeros(1), 0)
             return summed(torch.ones(1)).wait()[0]  # rank 0 waits here until its main thread sends
 
-        if rank == 1:  # not before rank 0 has its callback, which runs on its worker then
+        if rank == 1:  # waits until rank 0 has its callback, which then runs on rank 0's worker
             dist.recv(torch.zeros(1), 0)
         answer = summed(torch.ones(1)).then(callback)
         if rank == 0:
@@ -128,7 +128,7 @@ def test_a_failure_in_a_callback_reaches_its_future():
 
 
 def trained(hook, bucket_mb):
-    """Work for ranks: the loss at the end, and the parameters after a few steps with the hook."""
+    """Work for a rank: returns the final loss, and the parameters after a few steps with the hook."""
 
     def work(rank):
         torch.manual_seed(0)
@@ -157,7 +157,7 @@ def power_sgd(parallel, _):
 
 
 def batched_power_sgd(parallel, stack):
-    # torch 2.13 orthogonalizes batches of matrices, and here hands over a single one.
+    # torch 2.13 orthogonalizes batches of matrices, and here passes a single matrix.
     orthogonalize = powerSGD_hook._orthogonalize
 
     def batch(matrix, epsilon=0):
@@ -169,8 +169,8 @@ def batched_power_sgd(parallel, stack):
 
 
 def quantized(parallel, stack):
-    # torch's hook takes the future of all_gather as NCCL gives it, in one tensor; Gloo's and ours
-    # have a tensor for each rank.
+    # torch's hook expects all_gather's future to hold one tensor, as with NCCL; Gloo's and ours have a tensor for each
+    # rank.
     all_gather = dist.all_gather
 
     class Stacked:
@@ -197,7 +197,7 @@ def test_hooks_of_torch_train_as_over_gloo(hook):
 
 @pytest.mark.parametrize("hook", [power_sgd, batched_power_sgd, quantized])
 def test_hooks_of_torch_with_several_buckets(hook):
-    # Over Gloo the order of the buckets' operations is left to chance, and ranks differ in it.
+    # Over Gloo the buckets' operations may run in different orders on the ranks.
     (loss, parameters), (_, others) = on_ranks(2, trained(hook, bucket_mb=0.005))
     assert parameters == others
     assert math.isfinite(sum(parameters)) and loss < 1

@@ -18,7 +18,7 @@ def test_names_on_two_ranks():
 
 
 def started(rank, *command, size=2):
-    """A rank with the variables of torchrun, which nobody ends if another one dies."""
+    """Starts a rank with the variables of torchrun. If a rank dies, the others run on."""
     world = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "GROUP_WORLD_SIZE": "1", "GROUP_RANK": "0"}
     place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getpid())}
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": f"hvd{os.getpid()}"}
@@ -48,7 +48,7 @@ def test_the_ranks_that_live_go_on():
     ranks = [started(rank, *RUNS, HERE / "ranks" / "horovod_elastic.py", size=3) for rank in range(3)]
     outputs = outputs_of(ranks)
     for new, old in enumerate([0, 2]):
-        # Two committed steps with the mean of 1, 2 and 3, and three with that of 1 and 2.
+        # Two committed steps with the mean of 1, 2 and 3, and three steps with the mean of 1 and 2.
         said = f"said: {new} of 2 here {new} of 2: [2] 4 -0.850 3.0\n"
         assert outputs[old][0] == said, outputs
     assert ranks[1].returncode == -9

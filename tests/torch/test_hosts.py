@@ -1,4 +1,4 @@
-"""Several hosts, which are network namespaces (that takes root, or sudo without a password)."""
+"""Several hosts: they are network namespaces, which need root, or sudo without a password."""
 
 import os
 import re
@@ -12,14 +12,14 @@ from hosts import SUDO, two_hosts
 
 
 def torchrun_on_two_hosts(script, ranks, restarts, **environment):
-    """What the ranks print, if both agents succeed."""
+    """The output of the ranks, if both agents succeed."""
     options = ["--nnodes", "2", "--nproc-per-node", ranks, "--rdzv-backend", "c10d", "--rdzv-id", "hosts"]
     options += ["--rdzv-endpoint", "10.214.0.1:29400", "--max-restarts", restarts]
     with two_hosts() as names:
         agents = []
         for host, name in enumerate(names):
             torchrun = [sys.executable, "-m", "torch.distributed.run", *options]
-            torchrun += ["--rdzv-conf", f"is_host={int(host == 0)}"]  # names are those of one machine
+            torchrun += ["--rdzv-conf", f"is_host={int(host == 0)}"]  # host names would be those of one machine
             torchrun += ["--local-addr", f"10.214.0.{host + 1}", HERE / "ranks" / script]
             agents.append(
                 subprocess.Popen(
@@ -40,9 +40,9 @@ def torchrun_on_two_hosts(script, ranks, restarts, **environment):
 
 
 def test_torchrun_on_two_hosts(tmp_path):
-    """With the c10d rendezvous: right gradients, the killed rank's name on all others, and new ranks after a kill."""
+    """With the c10d rendezvous: right gradients, an error on all others that names the killed rank, and new ranks."""
     output = torchrun_on_two_hosts("hosts.py", "2", "2", FOLDER=str(tmp_path))
-    for attempt in (1, 2):  # in the first one a rank is killed before it has joined
+    for attempt in (1, 2):  # in the first attempt a rank is killed before it has joined
         for rank in range(4):
             assert f"attempt {attempt}: rank {rank} of 4 is right" in output, output
     heard = re.findall(r"rank (\d) hears: (.*)", output)
@@ -51,7 +51,7 @@ def test_torchrun_on_two_hosts(tmp_path):
 
 
 def test_a_process_left_over_on_another_host(tmp_path):
-    """Its agent has one rank, whose number of restarts is the same in both attempts."""
+    """The process's agent has one rank, whose number of restarts is the same in both attempts."""
     secret = tmp_path / "secret"
     secret.touch(0o600)
     secret.write_bytes(os.urandom(32))

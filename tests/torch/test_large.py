@@ -1,5 +1,5 @@
-"""More elements than the library counts in one call, 2^31 - 1, where each block has fewer. They are
-moved in the long form, with HCCL_TEST_LARGE=1; in the short one as many less 2^31."""
+"""All blocks together have more elements than the library counts in one call, 2^31 - 1, while each block has fewer.
+With HCCL_TEST_LARGE=1 (long form) they are moved; the short form moves 2^31 fewer bytes."""
 
 import os
 
@@ -15,7 +15,7 @@ PART = MANY // RANKS + 4
 
 @pytest.mark.parametrize("form", ["all_to_all", "all_to_all_single"])
 def test_blocks_are_counted_in_elements_however_many_there_are(form):
-    # A refusal tells the counts, and nothing is moved: memory is taken when it is written.
+    # The error gives the counts, and nothing is moved, so the memory is never touched.
     part = 2**30 + 8
 
     def work(rank):

@@ -1,4 +1,4 @@
-"""Tensors that do not lie one element after the other; none; sparse ones; sizes that differ."""
+"""Tensors that are not contiguous, empty or sparse, and sizes that differ."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def test_every_collective_takes_it(make):
         tensor = make(own)
         dist.broadcast(tensor, 1)
         same(tensor, 2)
-        # Outputs of one's own; an expanded one would have no room for values that differ.
+        # Outputs have their own memory; an expanded output would have no room for different values.
         room = dense if make is expanded else make
         parts = [room(0.0), room(0.0)]
         dist.all_gather(parts, make(own))
@@ -120,7 +120,7 @@ def test_sizes_that_differ_between_ranks():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
 def test_sparse_sum(dtype):
     def work(rank):
-        indices = torch.tensor([[0, 2, 2], [1, rank, rank]])  # one twice: not coalesced
+        indices = torch.tensor([[0, 2, 2], [1, rank, rank]])  # one index occurs twice: not coalesced
         values = torch.tensor([[1, 2], [3, 4], [5, 6]], dtype=dtype) * (rank + 1)
         tensor = torch.sparse_coo_tensor(indices, values, (4, 3, 2), check_invariants=False)
         expected = torch.zeros(4, 3, 2, dtype=dtype)
@@ -160,10 +160,10 @@ def test_tensors_that_share_memory():
     def work(rank):
         own = rank + 1.0
         tied, all_of, column = torch.tensor([own]), torch.full((3,), own), torch.full((2, 2), own)
-        # On one rank only: the ranks' calls are the same all the same.
+        # Only one rank's tensors share memory; the ranks' calls still agree.
         dist.all_reduce_coalesced([tied, tied if rank == 0 else torch.tensor([own])])
         dist.all_reduce_coalesced([all_of, all_of[1:], column[:, 0], column[:, 1]])
-        # The first operation writes what the second one reads.
+        # The second operation reads what the first one writes.
         memory, second = torch.tensor([own, 0.0]), torch.zeros(2)
         with dist._coalescing_manager(group=dist.group.WORLD):
             dist.all_gather_into_tensor(memory, torch.tensor([7.0]))
@@ -199,7 +199,7 @@ def test_outputs_that_share_elements_are_refused(case):
                 dist.all_gather(outputs, torch.ones(2))
             else:
                 dist.all_gather_into_tensor(outputs, memory[1:3])
-        if isinstance(outputs, list):  # refused before a place was taken
+        if isinstance(outputs, list):  # the call is refused before it gets a place in the order
             ones = torch.ones(1)
             dist.all_reduce(ones)
             return ones.item()

@@ -1,4 +1,4 @@
-"""Memory that ranks share: what lies in it, and that it behaves as memory of PyTorch's own."""
+"""Memory that ranks share: which tensors are in it, and that it behaves like PyTorch's own memory."""
 
 import gc
 
@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def is_shared(tensor):
-    """Whether the kernel has the tensor's memory in a memfd, which other ranks can map."""
+    """Whether the tensor's memory belongs to a memfd, which other ranks can map."""
     address = tensor.data_ptr()
     with open("/proc/self/maps") as maps:
         for line in maps:
@@ -64,10 +64,10 @@ def test_tensors_of_users():
         tensor.fill_(rank + 1)
         dist.all_reduce(tensor)
         assert (tensor == 3).all()
-        tensor.resize_(5000)  # grows, in the same memory
+        tensor.resize_(5000)  # the tensor grows within the same memory
         assert is_shared(tensor) and (tensor[:1000] == 3).all()
         dist.destroy_process_group()
-        return tensor[:1000].sum().item()  # outlives the group
+        return tensor[:1000].sum().item()  # the memory outlives the group
 
     assert on_ranks(2, work) == [3000.0, 3000.0]
 
@@ -95,7 +95,7 @@ def test_a_module_moves_with_all_it_is():
         module["tied"] = torch.nn.Linear(5, 4)
         module["tied"].weight = module["out"].weight
         with torch.no_grad():
-            module["out"].weight.data = torch.randn(5, 4).t()  # a stride of its own
+            module["out"].weight.data = torch.randn(5, 4).t()  # a weight with another stride
         before = {name: value.clone() for name, value in module.state_dict().items()}
         strides = {name: value.stride() for name, value in module.state_dict().items()}
         assert hccl.torch.share_(module) is module

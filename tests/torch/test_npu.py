@@ -133,7 +133,7 @@ assert isinstance(apex.normalization.FusedLayerNorm(4), torch.nn.LayerNorm)
 
 @pytest.mark.parametrize("affine", [True, False])
 def test_batch_norms_over_all_ranks(affine):
-    """As one batch norm over the whole batch: outputs, gradients and statistics."""
+    """Outputs, gradients and statistics are those of one batch norm over the whole batch."""
     data = torch.randn(6, 3, 4, generator=torch.Generator().manual_seed(0)) + 30
 
     def work(rank):
@@ -172,7 +172,7 @@ def test_batch_norms_over_all_ranks(affine):
 
 
 def test_ddp_takes_devices_of_npus(tmp_path):
-    """As scripts write it, by torch.distributed.launch's variables; O2, equal weights on both ranks."""
+    """DDP as scripts write it, with torch.distributed.launch's variables; O2, equal weights on both ranks."""
     program = tmp_path / "script.py"
     program.write_text("""
 import os, torch, torch_npu, apex
@@ -214,7 +214,8 @@ print("done")
 
 
 def test_functions_take_indices_of_32_bits():
-    """As they take those of 64, by position and by name; comparisons of transposed matrices can be viewed."""
+    """They accept these like indices of 64 bits, by position and by name; comparisons of transposed matrices can be
+    viewed."""
     text = """
 F = torch.nn.functional
 x, y = torch.randn(4, 5), torch.tensor([0, 4, 2, 1])
@@ -255,7 +256,7 @@ except ValueError as error:
 
 
 def test_every_function_that_takes_a_device():
-    """Those whose schema has a device make on "npu:0" what they make without one."""
+    """A function whose schema has a device makes on "npu:0" the same as without a device."""
     text = """
 t = torch.tensor
 ARGUMENTS = {
@@ -323,7 +324,7 @@ assert torch.nn.utils.rnn.pack_sequence([torch.ones(1)]).npu().data.tolist() == 
 
 
 def test_checkpoints_of_npus(tmp_path):
-    """Their storages name the NPU that wrote them."""
+    """The storages in these checkpoints name the NPU that wrote them."""
     text = f"""
 real = torch.serialization.location_tag
 torch.serialization.location_tag = lambda storage: "npu:3"

@@ -1,4 +1,4 @@
-"""The names that public scripts use, as npu_names.tsv has them: each is there, and is what it is there."""
+"""The names that public scripts use, listed in npu_names.tsv: each exists, and is of the listed kind."""
 
 import csv
 import pathlib

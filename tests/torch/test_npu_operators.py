@@ -1,4 +1,4 @@
-"""torch_npu's operators against their definitions in numpy, and gradients against differences."""
+"""torch_npu's operators compared with their definitions in numpy, and gradients with finite differences."""
 
 import math
 
@@ -81,7 +81,7 @@ def test_layers():
     close(op("npu_mish", x), n * numpy.tanh(numpy.log1p(numpy.exp(n))))
     close(op("npu_swiglu", x), (n * sigmoid)[..., :3] * n[..., 3:])
     close(op("npu_swiglu", x, dim=1), (n * sigmoid)[:, :2] * n[:, 2:])
-    close(op("fast_gelu", torch.tensor([0.5991, 0.4094])), [0.4403, 0.2733], 1e-4)  # torch_npu's page
+    close(op("fast_gelu", torch.tensor([0.5991, 0.4094])), [0.4403, 0.2733], 1e-4)  # torch_npu's documentation
     gamma = random(6, seed=2)
     root = numpy.sqrt((n**2).mean(-1, keepdims=True) + 1e-5)
     got, reciprocal = op("npu_rms_norm", x, gamma, epsilon=1e-5)
@@ -118,7 +118,7 @@ def test_softmax():
     wanted = -(labels.numpy() * numpy.log(n / n.sum(1, keepdims=True))).sum(1)
     close(op("npu_softmax_cross_entropy_with_logits", logits, labels), wanted)
     x, mask = random(2, 2, 4, 4), random(2, 1, 4, 4, seed=1) > 0
-    mask[0, 0, 1] = True  # a whole row
+    mask[0, 0, 1] = True  # masks a whole row
     for fixed in (False, True):
         hidden = numpy.triu(numpy.ones((4, 4), bool), 1) if fixed else mask.numpy()
         scores = numpy.where(hidden, -1e4, x.double().numpy() * 0.3)
@@ -127,7 +127,7 @@ def test_softmax():
 
 
 def attention(q, k, v, hidden, scale, pse):
-    """Of (head, position, feature), element by element."""
+    """Attention on (head, position, feature), computed element by element."""
     result = numpy.zeros((*q.shape[:2], v.shape[2]))
     for head, i in numpy.ndindex(*q.shape[:2]):
         of = head * len(k) // len(q)
@@ -149,10 +149,10 @@ RULES = {
 
 @pytest.mark.parametrize("mode", [*RULES, None])
 def test_attention(mode):
-    """Four heads that share two of keys, five positions over seven."""
+    """Four heads share two heads of keys; five positions attend to seven."""
     q, k, v = random(2, 4, 5, 6), random(2, 2, 7, 6, seed=1), random(2, 2, 7, 3, seed=2)
     pse, given = random(2, 4, 5, 7, seed=3), random(5, 7, seed=4) > 0.5
-    given[2] = True  # no key: zero
+    given[2] = True  # no key is left: the result is zero
     how = {} if mode is None else dict(
         atten_mask=given, sparse_mode=mode, pre_tockens=2, next_tockens=1)
     hidden = (lambda *_: False) if mode is None else (
@@ -247,7 +247,7 @@ def test_overlaps():
 
 
 def test_boxes_are_encoded_and_decoded():
-    """The examples of torch_npu's page; and one undoes the other."""
+    """The examples of torch_npu's documentation; decoding undoes encoding."""
     anchors = torch.tensor([[1.0, 2, 3, 4], [3, 4, 5, 6]])
     found = op("npu_bounding_box_encode", anchors, torch.tensor([[5.0, 6, 7, 8], [7, 8, 9, 6]]),
                0, 0, 0, 0, 0.1, 0.1, 0.2, 0.2)
@@ -308,7 +308,7 @@ def test_suppression_of_batches(shared):
 
 
 def interpolated(image, y, x):
-    """RoI align's: zero outside by more than one position, edges repeat."""
+    """RoI align's interpolation: zero more than one position outside, edges repeat."""
     height, width = image.shape
     if not (-1 <= y <= height and -1 <= x <= width):
         return 0.0
@@ -347,7 +347,7 @@ def test_regions(mode, samples):
     gradient = random(*got.shape, seed=1, dtype=torch.float64)
     how = () if mode == 1 else (mode,)
     back = op("npu_roi_alignbk", gradient, rois, features.shape, width, height, scale, samples, *how)
-    assert math.isclose((gradient * got).sum(), (back * features).sum(), rel_tol=1e-9)  # it is linear
+    assert math.isclose((gradient * got).sum(), (back * features).sum(), rel_tol=1e-9)  # the operator is linear
     none = op("npu_roi_align", features, rois[:0], scale, height, width, samples, mode)
     assert none.shape == (0, 3, height, width)
     assert not op("npu_roi_alignbk", none, rois[:0], features.shape, width, height, scale, samples).any()
@@ -404,7 +404,7 @@ GRADIENTS = {
 
 
 def test_the_class_of_roi_align():
-    """Of a ramp, bins are its values in their middle."""
+    """On a ramp, each bin is the value at its middle."""
     ramp = torch.arange(16.0).expand(1, 1, 16, 16)
     rois = torch.tensor([[0, 4.0, 4.0, 20.0, 12.0]])
     for aligned, first in ((True, 2.5), (False, 3.0)):

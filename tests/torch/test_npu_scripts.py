@@ -9,7 +9,7 @@ import sys
 import pytest
 from conftest import HERE, TIMEOUT, run, torchrun
 
-# Calls on one rank, of many kinds.
+# Many kinds of calls on one rank.
 ALONE = """
 import torch, torch_npu, torch.npu
 from torch.npu.amp import GradScaler, autocast
@@ -53,7 +53,7 @@ with torch.random.fork_rng():
     torch.cuda.manual_seed_all(1)
 """
 
-# Steps of other kinds of models, each as its scripts write it; all train.
+# Steps of other kinds of models, written as in their scripts; each trains.
 KINDS = """
 import copy, torch, torch_npu, apex
 from apex import amp
@@ -205,7 +205,7 @@ for kind in (ocr, ssd, yolo, transformer, speech, gan, large):
     kind()
 """
 
-# A detector's loop: batch norms over the ranks, DDP by numbers of devices, its assertions on them.
+# A detector's loop: batch norms over all ranks, DDP with devices by number, and its assertions about them.
 DETECTOR = """
 import torch, torch_npu, torch.distributed as dist
 rank = int(os.environ["LOCAL_RANK"])
@@ -221,7 +221,7 @@ dist.all_gather(both, model.module[1].running_mean)
 assert torch.equal(*both) and both[0].abs().sum() > 0
 """
 
-# BERT: the ranks differ in everything, and combine_ddp takes the place of DDP.
+# BERT: all values differ between ranks at first, and combine_ddp replaces DDP.
 BERT = """
 import torch, torch_npu, apex, torch.distributed as dist
 from apex import amp
@@ -252,7 +252,7 @@ for name, value in model.named_parameters():
 assert not torch.equal(model[2].weight, before)
 """
 
-# Ranks that the script starts itself.
+# The script itself starts the ranks.
 SPAWNING = f"""
 import torch, torch_npu, torch.multiprocessing
 
@@ -314,7 +314,7 @@ def test_ranks_that_a_script_spawns(tmp_path):
 
 
 def test_ranks_of_a_rank_table(tmp_path):
-    """RANK_ID and RANK_SIZE number them, and the table has the address."""
+    """RANK_ID and RANK_SIZE number the ranks, and the table has the address."""
     devices = [{"device_id": str(i), "device_ip": "127.0.0.1", "rank_id": str(i)} for i in range(2)]
     table = {"version": "1.0", "server_count": "1", "status": "completed"}
     table["server_list"] = [{"server_id": "127.0.0.1", "device": devices}]

@@ -1,4 +1,4 @@
-"""The optimizers that torch has, too: torch's own classes are the oracle."""
+"""The optimizers that torch also has: torch's own classes are the oracle."""
 
 import copy
 import pickle
@@ -32,7 +32,7 @@ CASES = [
     ("RMSprop", {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}),
     ("RMSprop", {"lr": 0.01, "centered": True, "momentum": 0.9, "maximize": True}),
 ]
-FUSED = {"SGD", "Adam", "AdamW"}  # what torch has a fused CPU form of
+FUSED = {"SGD", "Adam", "AdamW"}  # torch has fused CPU forms of these
 
 
 def tensors(seed, dtype=torch.float32, shapes=SHAPES):
@@ -58,8 +58,8 @@ def run(optimizer, them, steps, first=1):
 
 
 def relative(ours, theirs):
-    """The largest difference of two lists of tensors, of the largest element each; at least of a
-    tenth, as a tensor of one element may be about to pass 0."""
+    """The largest difference between two lists of tensors, relative to the largest element of each tensor, at least
+    0.1: the only element of a tensor may be close to 0."""
     return max(
         (a.double() - b.double()).abs().max().item()
         / b.double().abs().max().clamp(min=0.1).item()
@@ -86,7 +86,7 @@ def test_goes_where_torchs_goes(name, options):
         assert list(state) == list(expected)
         for key in state:
             assert state[key].dtype == expected[key].dtype
-            # Moments cancel: what is near 0 is as exact as the largest.
+            # Moments cancel, so values near 0 are only as exact as the largest value.
             largest = max(expected[key].abs().flatten().tolist(), default=0)
             atol = 1e-6 * max(1, largest)
             torch.testing.assert_close(state[key], expected[key], rtol=1e-5, atol=atol)
@@ -109,7 +109,7 @@ def test_one_step_is_within_two_ulp(name, options):
         assert ((a - b).abs() <= 2 * ulp).all()
 
 
-# Torch's fused forms round otherwise in the last elements of a tensor, its loop of SGD does not.
+# Torch's fused forms round differently in the last elements of a tensor; its SGD loop does not.
 @pytest.mark.parametrize(
     "name, options",
     [case for case in CASES if case[0] in FUSED],
@@ -136,7 +136,7 @@ def test_float64_is_torchs_to_the_last_digits(name, options):
     assert relative(ours, theirs) < 1e-13
 
 
-# torch 2.13's fused SGD is wrong for 16 bits, so the yardstick is float64. Each step rounds once.
+# torch 2.13's fused SGD is wrong for 16 bits, so float64 is the reference. Each step rounds once.
 @pytest.mark.parametrize("dtype, epsilon", [(torch.bfloat16, 2**-8), (torch.float16, 2**-11)])
 @pytest.mark.parametrize("name, options", CASES, ids=lambda x: x if isinstance(x, str) else "")
 def test_sixteen_bits_round_once(name, options, dtype, epsilon):
@@ -173,7 +173,7 @@ def test_master_weights_lose_no_small_steps(name, dtype):
 
     again = parameters(dtype)
     loaded = own(again, master_weights=True, **options)
-    loaded.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # as torch, it shares states
+    loaded.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # shares states, as torch does
     run(loaded, again, 1, 30)
     assert same_bits(again, run(optimizer, ours, 1, 30))
     assert loaded.state[again[0]]["master_param"].dtype == torch.float32
@@ -224,7 +224,7 @@ def test_checkpoints(name, options, way, tmp_path):
         }[way]((begun, them))
         run(copied[0], copied[1], 2, 4)
         assert relative(copied[1], straight) < 1e-6
-        run(begun, them, 2, 4)  # the original goes on alone
+        run(begun, them, 2, 4)  # the original optimizer goes on separately
     else:
         torch.save(begun.state_dict(), tmp_path / "checkpoint")
         loaded = second(them, **options)
@@ -247,20 +247,20 @@ def test_a_checkpoint_with_whole_steps_is_counted_once():
     assert {entry["step"].item() for entry in again.state.values()} == {5.0}
 
 
-# ---- Gradients are taken where they lie. ----
+# ---- Gradients are used in their own memory. ----
 
 
 def changes(optimizer, them, seed):
-    """What scripts do between two steps; each is done to both optimizers."""
+    """The changes that scripts make between two steps; each is made to both optimizers."""
     if seed == 3:
         for parameter in them:
             parameter.grad = None
     give_gradients(them, seed)
     if seed == 4:
-        them[1].grad = None  # for one step
+        them[1].grad = None  # absent for one step
     if seed == 5:
         with torch.no_grad():
-            them[2].data = them[2].data.clone() * 2  # another memory
+            them[2].data = them[2].data.clone() * 2  # moves to other memory
     if seed == 6:
         optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     if seed == 7:
@@ -277,7 +277,7 @@ def changes(optimizer, them, seed):
     if seed == 10:
         flat = torch.empty(sum(p.numel() for p in them))
         at = 0
-        for parameter in them:  # views of a bucket, as DDP has them
+        for parameter in them:  # gradients become views of a bucket, as with DDP
             view = flat[at : at + parameter.numel()].view(parameter.shape)
             view.copy_(parameter.grad)
             parameter.grad = view
@@ -289,7 +289,7 @@ def test_nothing_is_remembered_that_may_change(name, options):
     results = []
     for kind in PAIRS[name]:
         them = parameters()
-        optimizer = kind(them[:-1], **options)  # the last one comes later
+        optimizer = kind(them[:-1], **options)  # the last parameter is added later
         for seed in range(1, 13):
             changes(optimizer, them, seed)
             if seed == 11:
@@ -311,7 +311,7 @@ def test_layouts():
     own, other = optim.FusedAdamW(ours), torch.optim.AdamW(theirs)
     for seed in range(1, 4):
         for them in (ours, theirs):
-            give_gradients(them, seed)  # contiguous: another layout than the parameter's
+            give_gradients(them, seed)  # contiguous: not the parameter's layout
         own.step(zero_grad=True)
         other.step()
     assert relative(ours, theirs) < 1e-6
@@ -383,7 +383,7 @@ def test_what_cannot_be_stepped_is_named(spoil, text):
     optimizer = optim.FusedSGD([("good", good), ("bad", bad)], lr=0.1)
     with pytest.raises(RuntimeError, match=rf"parameter 1 of group 0 \(bad\): .*{text}"):
         optimizer.step()
-    assert (good == 0).all()  # nothing was done by halves
+    assert (good == 0).all()  # no parameter was changed
 
 
 def test_complex_is_refused():

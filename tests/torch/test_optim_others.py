@@ -1,4 +1,4 @@
-"""The optimizers that torch does not have, against their formulas in float64."""
+"""The optimizers that torch lacks, compared with their formulas in float64."""
 
 import copy
 import math

@@ -11,7 +11,7 @@ from hccl.torch import optim
 
 
 def both(steps, ours, theirs, scale=1.0, spoiled=()):
-    """Runs ours(optimizer) and theirs(optimizer) after the same gradients; the parameters."""
+    """Runs ours(optimizer) and theirs(optimizer) after the same gradients; returns the parameters."""
     results = []
     for kind, step in ((optim.FusedAdamW, ours), (torch.optim.AdamW, theirs)):
         them = parameters()
@@ -38,7 +38,7 @@ def test_clip(norm_type, max_norm):
         assert all((p.grad == 0).all() for p in them)
 
     def theirs(optimizer, them):
-        some = [p for p in them if p.numel()]  # torch has no largest element of none
+        some = [p for p in them if p.numel()]  # torch fails on the largest element of an empty tensor
         norms[1].append(torch.nn.utils.clip_grad_norm_(some, max_norm, norm_type).item())
         optimizer.step()
 
@@ -102,7 +102,7 @@ def test_scaler(way, make):
     own, other = make(**options), torch.amp.GradScaler("cpu", **options)
     scales = ([], [])
     for scaler in (own, other):
-        scaler.scale(torch.tensor(1.0))  # makes its tensors
+        scaler.scale(torch.tensor(1.0))  # creates the scaler's tensors
 
     def ours(optimizer, them):
         for parameter in them:
@@ -120,7 +120,7 @@ def test_scaler(way, make):
 
     assert relative(*both(8, ours, theirs, spoiled=(2, 5))) < 1e-6
     assert scales[0] == scales[1]
-    assert len(set(scales[0])) > 2  # it grew and shrank
+    assert len(set(scales[0])) > 2  # the scale grew and shrank
 
 
 def test_plain_scaler_without_clip():
@@ -128,7 +128,7 @@ def test_plain_scaler_without_clip():
     own.scale(torch.tensor(1.0))
 
     def ours(optimizer, them):
-        own.step(optimizer)  # torch's contract with optimizers that unscale by themselves
+        own.step(optimizer)  # torch asks this of optimizers that unscale by themselves
         own.update()
 
     results = both(4, ours, lambda o, them: ([p.grad.div_(SCALE) for p in them], o.step()), SCALE)
@@ -170,7 +170,7 @@ def test_norm_has_the_same_bits_with_any_number_of_threads():
 
 
 def test_norm_over_ranks():
-    """Each rank has one row of a weight; the norm, and whether a gradient is none, are of all."""
+    """Each rank has one row of a weight; the norm, and the check for infinite or NaN gradients, cover all ranks."""
 
     def work(rank):
         rows = torch.ones(2, 3)

@@ -1,4 +1,4 @@
-"""DistributedDataParallel with the fusion planner: what it reduces, how it is cut, what it refuses."""
+"""DistributedDataParallel with the fusion planner: its sums, its segments and its refusals."""
 
 import contextlib
 import json
@@ -106,7 +106,7 @@ def test_strategies_that_the_program_sets():
         set_split_strategy_by_size([25, 75], "percentages")
         set_split_strategy_by_idx([0, 1, 3], "indices")
         found = {}
-        models = [  # at the same time
+        models = [  # two models at the same time
             hccl.torch.DistributedDataParallel(four_layers(), split_group=group)
             for group in ("percentages", "indices")
         ]
@@ -162,7 +162,7 @@ def test_hccl_plan_reads_the_traces(split, tmp_path, monkeypatch):
     assert plan["today"]["last_indices"] == segments
     iterations = json.loads((tmp_path / "0.pb.json").read_text())["iterations"]
     behind = {iteration["behind_backward"] for iteration in iterations[1:9]}
-    assert behind == ({False} if split == "default" else {False, True})  # apart, to be measured
+    assert behind == ({False} if split == "default" else {False, True})  # also run after backward, to be measured alone
 
 
 def test_the_segment_hook():
@@ -174,7 +174,7 @@ def test_the_segment_hook():
             lambda parameters: seen.append([(p, p.grad.clone()) for p in parameters])
         )
         model(torch.full((2, 10), 1.0 + rank)).sum().backward()
-        assert sum(map(len, seen)) == 4  # before there is a plan: in one
+        assert sum(map(len, seen)) == 4  # before there is a plan: one segment
         for _ in range(3):
             seen.clear()
             model.zero_grad(set_to_none=False)

@@ -1,4 +1,4 @@
-"""The backend's form in Python, against results that each test computes by itself."""
+"""The backend's form in Python, compared with results that each test computes."""
 
 import datetime
 import json
@@ -32,7 +32,7 @@ def form(monkeypatch):
 
 
 def values(rank, dtype=torch.float32, count=6):
-    """Small numbers, so that each type has the exact result."""
+    """Small numbers, so that each type holds the exact result."""
     return ((torch.arange(count) + rank) % 3).to(dtype)
 
 
@@ -145,7 +145,7 @@ def test_all_operations_that_move():
             assert dist.recv(received[0]) == 0
             equal(received[0], values(0))
         dist.barrier()
-        # Memory of other layouts.
+        # Tensors with other memory layouts.
         tensor = values(rank).view(2, 3).t()
         dist.all_reduce(tensor)
         equal(tensor, sum(of_all()).view(2, 3).t())
@@ -196,7 +196,7 @@ def batch(rank):
 
 
 def trained(wrapped, inputs, steps=3):
-    """The losses."""
+    """Trains for some steps; returns the losses."""
     optimizer = torch.optim.SGD(wrapped.parameters(), 0.1)
     losses = []
     for _ in range(steps):
@@ -254,13 +254,13 @@ def test_asynchronous_operations_keep_their_order():
             if step == 0:
                 works[0].wait()
                 tensor += 1
-        dist.all_reduce(tensor, OPS.MAX)  # behind all of them
+        dist.all_reduce(tensor, OPS.MAX)  # runs after all of them
         assert tensor[0] == 2.0**49 and all(each.is_completed() for each in works)
         after = dist.all_reduce(torch.ones(4), async_op=True).get_future()
         mine = torch.ones(3)
 
         def further(future):
-            dist.all_reduce(mine)  # in a callback
+            dist.all_reduce(mine)  # called in a callback
             return future.value()[0] + mine[0]
 
         assert after.then(further).wait()[0] == 4
@@ -269,7 +269,7 @@ def test_asynchronous_operations_keep_their_order():
 
 
 class Ending:
-    """The mutex of an operation. As soon as the operation has ended, its future is asked for."""
+    """Replaces an operation's mutex: as soon as the operation has ended, asks for its future."""
 
     def __init__(self, operation):
         self.operation, self.lock, self.futures = operation, threading.Lock(), []
@@ -360,7 +360,7 @@ dist.all_reduce(tensor)
 
 
 def test_without_a_compiler_it_says_once_that_it_is_slower(tmp_path):
-    """The package, in a copy without a built module, and a PATH without compilers."""
+    """Uses a copy of the package without a built module, and a PATH without compilers."""
     import hccl
 
     package = pathlib.Path(hccl.__file__).parent

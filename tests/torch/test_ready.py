@@ -1,4 +1,4 @@
-"""Ready modules, which a wheel brings compiled: one that fits is taken, and no other, where there is no compiler."""
+"""Ready modules, which a wheel contains compiled. Without a compiler, one that fits is used, and no other."""
 
 import pathlib
 import re
@@ -34,7 +34,7 @@ def test_the_ready_module_is_taken(tmp_path):
 
 
 def test_no_other_module_is_taken(tmp_path):
-    """Another version of torch, C++ ABI, Python, and other sources."""
+    """Modules of another version of torch, C++ ABI, Python, or other sources."""
     target, variables = ready.package(tmp_path)
     others = [
         f"torch-1.99-cxx11abi1-{SOABI}-{DIGEST}",

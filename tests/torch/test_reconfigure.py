@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def handles_of(ranks, rank, step):
-    """The handles of these ranks, by the store."""
+    """The handles of these ranks, exchanged through the store."""
     store = dist.distributed_c10d._get_default_store()
     store.set(f"{step}/{rank}", dist.distributed_c10d._get_reconfigure_handle())
     return [store.get(f"{step}/{each}").decode() for each in ranks]
@@ -26,7 +26,7 @@ def reconfigure(uuid, ranks, rank, kind=list):
 
 
 def test_ranks_die_and_come():
-    """Rank 3 comes when rank 0 has died; the order is that of the handles."""
+    """Rank 3 joins when rank 0 has died; the order of ranks is that of the handles."""
     dead = meeting(4)
 
     def work(rank):
@@ -65,7 +65,7 @@ def test_other_threads_ask_for_errors_meanwhile():
             while not over.is_set():
                 try:
                     asked.append(group._get_backend(torch.device("cpu")).get_error())
-                except dist.DistBackendError:  # between the old members and the new ones
+                except dist.DistBackendError:  # the group is between its old and its new members
                     pass
 
         threads = [threading.Thread(target=ask) for _ in range(2)]
@@ -93,6 +93,6 @@ def test_wrong_handles_are_refused():
         ]:
             with pytest.raises(ValueError, match=words):
                 dist.distributed_c10d._reconfigure(uuid, handles)
-        assert members(None) == [0, 1]  # as before
+        assert members(None) == [0, 1]  # the group is as before
 
     on_ranks(2, work, enable_reconfigure=True)

@@ -1,4 +1,4 @@
-"""Gradients combined without DDP, and optimizers that step segment by segment behind them."""
+"""Gradients that are combined without DDP, and optimizers that step each segment once it is reduced."""
 
 import copy
 
@@ -37,7 +37,7 @@ def batch(rank, iteration, dtype=torch.float32):
 def test_combined_gradients_are_those_of_gloo(dtype, to_none):
     def work(rank):
         gloo = dist.new_group(backend="gloo")
-        ours, theirs = Net(seed=rank).to(dtype), Net().to(dtype)  # rank 0's weights count
+        ours, theirs = Net(seed=rank).to(dtype), Net().to(dtype)  # all ranks get rank 0's weights
         combined = hccl.torch.CombinedGradients(ours)
         theirs = DistributedDataParallel(theirs, process_group=gloo, find_unused_parameters=True)
         for iteration in range(4):
@@ -52,7 +52,7 @@ def test_combined_gradients_are_those_of_gloo(dtype, to_none):
         assert combined.gradients[0] == "branches.1.bias"
         places = [p.grad.data_ptr() for p in reversed(list(ours.parameters()))]
         sizes = [p.nbytes for p in reversed(list(ours.parameters()))]
-        assert [b - a for a, b in zip(places, places[1:])] == sizes[:-1]  # one block
+        assert [b - a for a, b in zip(places, places[1:])] == sizes[:-1]  # the gradients are one block
 
     on_ranks(2, work)
 
@@ -89,7 +89,7 @@ def wrap(model):
 
 @pytest.mark.parametrize("make", [combine, wrap])
 def test_segments_are_stepped_as_they_come(make):
-    """The weights are, bit by bit, those of a step behind backward."""
+    """The weights are, bit by bit, those of one step after backward."""
 
     def work(rank):
         set_split_strategy_by_idx([1, 3, 5])
@@ -185,7 +185,7 @@ def test_passes_without_an_end_are_refused():
         output = checkpoint(model, torch.ones(2, 4, requires_grad=True), use_reentrant=True)
         with pytest.raises(RuntimeError, match="use use_reentrant=False"):
             output.sum().backward()
-        model(torch.ones(2, 4)).sum().backward()  # nothing had begun
+        model(torch.ones(2, 4)).sum().backward()  # no segment has begun
         combined.remove()
 
         def fail(gradient):

@@ -16,7 +16,7 @@ SECONDS = 60  # far more than a loss takes, far less than the group's timeout an
 
 
 def ranks_of(group=None):
-    """What torch takes for the global ranks of a group; this rank in it; the global ranks as the members send them."""
+    """torch's global ranks of a group; this rank in the group; and the global ranks as the members send them."""
     return dist.get_process_group_ranks(group), dist.get_rank(group), members(group)
 
 
@@ -27,7 +27,7 @@ def until_failure(group=None):
 
 @pytest.mark.parametrize("dead", [[0], [2], [1, 0], [3, 2]])
 def test_programs_go_on_without_dead_ranks(dead):
-    """Real programs, whose store dies with rank 0."""
+    """Real programs; the store dies with rank 0."""
     port = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).port
     job = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     program = [sys.executable, HERE / "ranks" / "shrinks.py", *map(str, dead)]
@@ -61,7 +61,7 @@ def test_ranks_whose_death_the_caller_does_not_know_are_left_out():
             until.wait(TIMEOUT)
             kill_self()
         failure_of(until_failure)
-        for _ in range(2):  # until the group is of the living: one of the two may die later than the call
+        for _ in range(2):  # until only living ranks are left: one of the two may die after the call
             dist.shrink_group([1] if dist.get_world_size() == 5 else [])
             try:
                 dist.barrier()
@@ -77,7 +77,7 @@ def test_ranks_whose_death_the_caller_does_not_know_are_left_out():
 
 @pytest.mark.parametrize("order", [[1, 2, 3], [3, 1, 2]])
 def test_a_group_shrinks_in_the_global_ranks(order):
-    """Ranks of the group are not those of the default group, which goes on with a group of its own later."""
+    """The group's ranks differ from the default group's; later the default group goes on with a group of its own."""
     dead = 2
 
     def work(rank):
@@ -184,7 +184,7 @@ def test_lists_that_torch_refuses_and_lists_that_differ():
 
 
 def test_torchs_own_function_gives_no_wrong_numbers():
-    """Programs may have it from before this package, or a later torch may lack what the package needs."""
+    """Programs may have imported it before this package, or a later torch may lack functions that the package needs."""
     torchs = dist.shrink_group.__wrapped__
     dying = meeting(2)
 

@@ -1,4 +1,4 @@
-"""Programs as users start them."""
+"""Programs that are started as users start them."""
 
 import concurrent.futures
 import importlib.metadata
@@ -36,7 +36,7 @@ def test_started_by_mpirun(tmp_path):
 
 
 def test_a_restart_after_a_kill(tmp_path):
-    """A rank of the attempt before is refused, and does not disturb."""
+    """A rank of the attempt before is refused, and does no harm."""
     stale = tmp_path / "stale"
     restart = ["--max-restarts", 1, HERE / "ranks" / "restart.py"]
     done = torchrun(2, *restart, STALE=str(stale), HCCL_CONNECT_TIMEOUT="20")
@@ -46,7 +46,7 @@ def test_a_restart_after_a_kill(tmp_path):
 
 
 def test_several_jobs_on_a_host():
-    """Both with workers of DataLoader, forked and spawned, and with threads of OpenMP."""
+    """Both jobs have forked and spawned workers of DataLoader, and threads of OpenMP."""
     with concurrent.futures.ThreadPoolExecutor() as threads:
         program = ["--standalone", HERE / "ranks" / "job.py"]
         jobs = [threads.submit(torchrun, 2, *program, OMP_NUM_THREADS="2", JOB=str(job)) for job in range(2)]
@@ -154,7 +154,8 @@ Module("PyTorch backend", "torch", "module.so", lambda: "torch 1.0", lambda: [],
 
 
 def test_where_the_module_is_kept(tmp_path):
-    """Built once, by one of the ranks that need it, in the first folder that can be written; a disk that is full."""
+    """The module is built once, by one of the ranks that need it, in the first folder that is writable; or the disk is
+    full."""
 
     def builds(*arguments):
         command = [sys.executable, "-c", BUILDS, *map(str, arguments)]

@@ -1,4 +1,4 @@
-"""Types and reductions, against sums computed with Python's own numbers."""
+"""Types and reductions, compared with sums of Python's own numbers."""
 
 import functools
 import math
@@ -27,7 +27,7 @@ OPS = {
     "BOR": functools.partial(functools.reduce, operator.or_),
     "BXOR": functools.partial(functools.reduce, operator.xor),
 }
-# Small numbers, which every type has, as it has their sums, products and halves.
+# Small numbers: every type holds them exactly, and their sums, products and halves, too.
 INPUTS = {2: [[0, 1, 2, 2, 1, 2, 0], [1, 1, 2, 0, 2, 2, 0]]}
 INPUTS[4] = INPUTS[2] + [[2, 1, 0, 1, 1, 1, 1], [1, 1, 2, 1, 0, 1, 1]]
 
@@ -136,7 +136,7 @@ def test_what_has_no_meaning_is_refused_by_name():
                 texts.append("")
             except RuntimeError as error:
                 texts.append(str(error).splitlines()[0])
-        dist.barrier()  # the group goes on
+        dist.barrier()  # the group can still be used
         return texts
 
     for bits, truth, complex_average in on_ranks(2, work):

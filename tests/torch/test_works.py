@@ -16,7 +16,7 @@ def test_order_of_operations_that_nobody_waits_for():
         for _ in range(50):
             dist.all_reduce(tensor, async_op=True)
             tensors = [torch.zeros(1000), torch.zeros(1000)]
-            dist.all_gather(tensors, tensor)  # behind the sum, on whatever thread it runs
+            dist.all_gather(tensors, tensor)  # runs after the sum, on any thread
             assert (tensors[0] == tensor).all() and (tensors[1] == tensor).all()
             tensor /= 2
         return tensor.unique().tolist()
@@ -57,7 +57,7 @@ def test_a_callback_may_end_the_group():
     def work(rank):
         group = dist.new_group()
         tensors = [torch.ones(3), torch.ones(3)]
-        if rank == 1:  # so the callback of rank 0 runs in the background
+        if rank == 1:  # delays rank 1, so rank 0's callback runs in the background
             dist.recv(torch.zeros(1), 0)
         works = [dist.all_reduce(each, group=group, async_op=True) for each in tensors]
         backend = group._get_backend(torch.device("cpu"))
@@ -138,7 +138,7 @@ def test_messages(count):
         into = [torch.zeros(count) for _ in range(4)]
         receives = [dist.irecv(into[tag], peer, tag=tag) for tag in reversed(range(4))]
         mixed = torch.ones(5)
-        dist.all_reduce(mixed)  # beside the messages
+        dist.all_reduce(mixed)  # at the same time as the messages
         for each in [*sends, *receives]:
             each.wait()
         if rank == 0:

@@ -1,4 +1,4 @@
-"""What type checkers see of hccl.torch: checked by mypy beside torch, never run."""
+"""The types of hccl.torch that type checkers see: mypy checks this file beside torch, and it never runs."""
 
 from collections.abc import Sequence
 from typing import assert_type

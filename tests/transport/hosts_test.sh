@@ -41,7 +41,8 @@ for h in 0 1 2 3; do
   ip -n "$host" link set eth0 up
   ip -n "$host" link set lo up
   ip -n "$host" route add default via 10.211.0.254
-  # What many hosts have: Debian's line for the host's own name, and the bridge of containers, with one address on all.
+  # As on many hosts: Debian's line for the host's own name, and a bridge for containers, which has the same address on
+  # all hosts.
   mkdir -p "/etc/netns/$host"
   printf '127.0.0.1 localhost\n%s node0\n' "$( ((h == 0)) && echo 127.0.1.1 || echo 10.211.0.1)" >"/etc/netns/$host/hosts"
   ip -n "$host" link add br-containers type bridge
@@ -52,7 +53,7 @@ for h in 0 1 2 3; do
   ip -n "$host" link set br-containers up
 done
 
-# start RANKS_PER_HOST COMMAND...: four ranks, and their output.
+# start RANKS_PER_HOST COMMAND...: runs four ranks, and prints their output.
 start() {
   local per_host=$1
   for rank in 0 1 2 3; do
@@ -79,7 +80,7 @@ run() {
   echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: right, over $transport"
 }
 
-# sweep RANKS_PER_HOST ALGORITHM [options]: results of all sizes right, the largest by ALGORITHM.
+# sweep RANKS_PER_HOST ALGORITHM [options]: all results must be right, and the largest size must use ALGORITHM.
 sweep() {
   local per_host=$1 algorithm=$2 output wrong
   output=$(start "$per_host" "$perf" -b 4 -e 1M -f 8 -n 3 -w 1 "${@:3}")
@@ -93,7 +94,7 @@ sweep() {
   echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: allreduce right at all sizes, by $algorithm"
 }
 
-# talk RANKS_PER_HOST: messages between all ranks, the limits and the end of communicators.
+# talk RANKS_PER_HOST: tests messages between all ranks, and the limits and the end of communicators.
 talk() {
   local per_host=$1 output
   output=$(start "$per_host" "$messages")
@@ -117,7 +118,7 @@ run 2 auto
 run 1 tcp
 master=node0 run 2 auto
 
-# A rank table whose devices have a network that the hosts lack: the servers are named by their hosts' addresses.
+# The devices of this rank table have a network that the hosts lack: the servers are named by their hosts' addresses.
 servers=''
 for h in 0 1; do
   devices=''
@@ -143,7 +144,7 @@ sweep 2 two_level
 sweep 2 two_level --memory heap
 sweep 1 halving_doubling
 
-# With a file for measured costs, they choose between hosts, too, and all ranks say the same.
+# With a file for measured costs, these also decide between hosts, and all ranks report the same choice.
 tuned=$(HCCL_TUNE_FILE=$table/costs.json start 2 "$perf" -b 1M -e 1M -n 2 -w 1)
 words=$(grep -oE 'allreduce of 1048576 bytes between hosts by .*' <<<"$tuned" | sort | uniq -c)
 if [[ $(wc -l <<<"$words") != 1 || ! $words =~ ^\ *4\ .*predicted.*\(measured\ now\)$ ]]; then
@@ -153,8 +154,8 @@ if [[ $(wc -l <<<"$words") != 1 || ! $words =~ ^\ *4\ .*predicted.*\(measured\ n
 fi
 echo "hosts_test: measured costs choose between hosts"
 
-# One packet of 25 is lost, while ranks join, too: where a random number is below 2^32 / 25. Not by netem, which few
-# kernels for containers have.
+# One packet of 25 is lost, also while ranks join: a packet whose random number is below 2^32 / 25. This does not use
+# netem, which few kernels for containers have.
 lost() {
   local lost=0 host
   for host in "${hosts[@]}"; do
@@ -169,7 +170,7 @@ for h in 0 1 2 3; do
     '4,32 0 0 4294963256,37 0 1 171798691,6 0 0 4294967295,6 0 0 2'
 done
 again=0
-for ((i = 0; i < 50 && again == 0; ++i)); do  # few of a sweep's packets are lost, or none
+for ((i = 0; i < 50 && again == 0; ++i)); do  # a sweep loses few packets, or none
   sweep 1 halving_doubling
   again=$(($(lost) - before))
 done
@@ -204,7 +205,7 @@ if [[ $rows != 1:0 ]]; then
 fi
 echo "hosts_test: results are right after a line was down for 1.5 s"
 
-# For good: both sides of the partition name the other one.
+# The line is cut for good: both sides of the partition name the other side.
 cut_off HCCL_PEER_TIMEOUT=5
 wait "$ranks" || true
 took=$((($(date +%s%N) - cut) / 1000000))
@@ -218,8 +219,8 @@ if ((named != 3 || lonely != 1 || took > 10000)); then
 fi
 echo "hosts_test: both sides of a partition name the other one, all after $took ms at a peer timeout of 5 s"
 
-# broken_path NAME HOST:FILTER...: while four ranks compute, packets between the hosts 1 and 3 get lost, of which rank 0
-# sees nothing. All ranks must name both ends.
+# broken_path NAME HOST:FILTER...: while four ranks compute, packets between hosts 1 and 3 are lost, which rank 0 cannot
+# see. All ranks must name both ends.
 broken_path() {
   local name=$1 filter took named
   local line=/sys/class/net/$tag-v1/statistics/rx_bytes
@@ -245,7 +246,7 @@ broken_path() {
   fi
   echo "hosts_test: a path that is $name is named on all ranks after $took ms, at a peer timeout of 5 s"
 }
-# Drops what goes to 10.211.0.2 (0x0AD30002), to 10.211.0.4, and what goes to the latter in more than 600 bytes.
+# Filters for packets to 10.211.0.2 (0x0AD30002), to 10.211.0.4, and to 10.211.0.4 with more than 600 bytes.
 to_1='4,32 0 0 30,21 0 1 181600258,6 0 0 2,6 0 0 4294967295'
 to_3='4,32 0 0 30,21 0 1 181600260,6 0 0 2,6 0 0 4294967295'
 long_to_3='6,32 0 0 30,21 0 3 181600260,128 0 0 0,37 0 1 600,6 0 0 2,6 0 0 4294967295'
@@ -253,9 +254,9 @@ broken_path cut "1:$to_3" "3:$to_1"
 broken_path 'open in one direction only' "1:$to_3"
 broken_path 'closed for long packets' "1:$long_to_3"
 
-# A line of 100 Mbit/s that lets the first 70 KB pass at once. Four ranks send 1.5 times their gradients, so that
-# 1 s is worth 0.0083 GB, and the automatic plan's probe must not take the first ones for all (it said 0.03 to 0.2
-# GB). Room for a machine whose cores have other work; one that was busy just then may try again.
+# A line of 100 Mbit/s that lets the first 70 KB pass at once. Four ranks send 1.5 times their gradients, so the line's
+# true rate is 0.0083 GB/s. The automatic plan's probe must not extrapolate from the first bytes (it once said 0.03 to
+# 0.2 GB). On a busy machine the test may try again.
 for h in 0 1 2 3; do
   tc -n "$tag-$h" qdisc add dev eth0 root tbf rate 100mbit burst 70000 limit 33554432
 done
@@ -272,7 +273,7 @@ done
 echo "hosts_test: the automatic plan sees what a slow line costs: ${probed#*plan: }"
 for h in 0 1 2 3; do tc -n "$tag-$h" qdisc del dev eth0 root; done
 
-# The last host moves 50 ms away, each way.
+# The last host gets a delay of 50 ms in each direction.
 ip -n "$tag-3" link del eth0
 coproc relay_out { exec "$(dirname "$0")/delayed_line.py" "$tag-v3" "$tag-far" 50; }
 relay=$relay_out_PID
@@ -281,9 +282,9 @@ ip link set "$tag-far" netns "$tag-3" name eth0
 ip link set "$tag-v3" master "$tag-b" up
 ip -n "$tag-3" addr add 10.211.0.4/24 dev eth0
 ip -n "$tag-3" link set eth0 up
-for h in 0 1 2; do ip -n "$tag-$h" neigh flush dev eth0; done  # its old address may be kept for 30 s and more
+for h in 0 1 2; do ip -n "$tag-$h" neigh flush dev eth0; done  # they may keep its old address for 30 s and more
 far=$(HCCL_PEER_TIMEOUT=5 start 1 "$perf" -b 4 -e 256K -f 256 -n 2 -w 1)
-# Of two calls in a row the slower one takes half of the delay at least: a rank may begin before the others.
+# The slower of two calls in a row takes at least half of the delay: a rank may begin before the others.
 rows=$(awk '/^ *[0-9]+ +[0-9]+ / { rows++; if ($NF != 0 || $3 < 10000) wrong++ } END { print rows + 0 ":" wrong + 0 }' <<<"$far")
 if [[ $rows != 3:0 ]]; then
   echo "hosts_test: on a line that takes 50 ms, rows and those that are wrong or too fast $rows, expected 3:0"

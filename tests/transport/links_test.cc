@@ -1,5 +1,5 @@
-// Links on demand: a link gets its connection with the first message, made by either end or by both
-// at once.
+// Links on demand: the first message of a link, sent by either end or by both at once, opens its
+// connection.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -92,15 +92,15 @@ TEST(TcpLinks, MeshesOfARankShareADoor) {
       meshes.push_back(std::move(*mesh));
     }
     rank.barrier();
-    EXPECT_EQ(threads(), before + 3);  // the doors of three ranks
+    EXPECT_EQ(threads(), before + 3);  // three ranks have a door thread each
     rank.barrier();
     for (const auto& mesh : meshes) pass_around_ring(*mesh);
     rank.barrier();
   });
 }
 
-// Each pair begins with messages in one direction, in both, or with none, in an order by chance;
-// with all wires.
+// Each pair begins with messages in one direction, in both, or in none, in random order; with every
+// wire.
 TEST(TcpLinks, AnyFirstUsersConnect) {
   constexpr int kRanks = 6;  // 30 directions, about 60 % of them used
   const char* const wanted = std::getenv("HCCL_TEST_ROUNDS");
@@ -153,7 +153,7 @@ TEST(TcpLinks, AnyFirstUsersConnect) {
   }
 }
 
-// No message has passed between the two ranks, so no connection shows the end.
+// No message has passed between the two ranks, so no connection can show the end.
 TEST(TcpLinks, AnEndedPeerIsNamedWithoutAConnection) {
   for (const bool sends : {true, false}) {
     run_ranks(3, [sends](Rank& rank) {
@@ -171,7 +171,7 @@ TEST(TcpLinks, AnEndedPeerIsNamedWithoutAConnection) {
         EXPECT_EQ(status.culprit(), 1) << status.message();
       }
       rank.barrier();
-      if (rank.rank() == 0) {  // the other pair is not concerned
+      if (rank.rank() == 0) {  // the other pair is not affected
         Bytes bytes(100);
         Request request;
         (*mesh)->send(request, 2, 0, bytes);
@@ -187,8 +187,8 @@ TEST(TcpLinks, AnEndedPeerIsNamedWithoutAConnection) {
   }
 }
 
-// The rank of the ended mesh lives on, and says at its door that the mesh has ended. A rank that
-// has to conclude this from closed connections tries again for a second, and adds the reason.
+// The rank of the ended mesh lives on, and its door reports that the mesh has ended. Without the
+// report, a rank would retry closed connections for a second, and add that reason.
 TEST(TcpLinks, TheDoorSaysThatAMeshHasEnded) {
   for (const Wire wire : {Wire::kPlain, Wire::kTls}) {
     run_ranks(2, [wire](Rank& rank) {
@@ -223,7 +223,7 @@ TEST(TcpLinks, TheDoorSaysThatAMeshHasEnded) {
   }
 }
 
-/// A port whose kernel answers no new connection, as behind a firewall that drops packets.
+/// A port that answers no new connection, as behind a firewall that drops packets.
 struct DeadPort {
   DeadPort() {
     fd = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -235,7 +235,7 @@ struct DeadPort {
     EXPECT_EQ(::listen(fd.get(), 0), 0);
     EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
     port = ntohs(address.sin_port);
-    for (int i = 0; i < 3; ++i) {  // its queue is full then
+    for (int i = 0; i < 3; ++i) {  // then its queue is full
       fill.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       const int begun = ::connect(fill.back().get(), reinterpret_cast<sockaddr*>(&address), size);
       EXPECT_TRUE(begun == 0 || errno == EINPROGRESS) << errno;
@@ -246,7 +246,7 @@ struct DeadPort {
   std::uint16_t port = 0;
 };
 
-/// Opens a mesh in which rank `blind` connects to rank `hidden` in vain.
+/// Opens a mesh in which rank `blind` cannot connect to rank `hidden`.
 Result<std::unique_ptr<Mesh>> open_one_way(Rank& rank, int blind, int hidden,
                                            const DeadPort& dead) {
   OpenArgs args = rank.open_args(soon());
@@ -267,7 +267,7 @@ Result<std::unique_ptr<Mesh>> open_one_way(Rank& rank, int blind, int hidden,
 TEST(TcpLinks, OneDirectionOfConnectingIsEnough) {
   const DeadPort dead;
   for (const int blind : {0, 1}) {
-    for (const int sender : {0, 1, 2}) {  // 2: both send at once
+    for (const int sender : {0, 1, 2}) {  // 2: both ranks send at once
       run_ranks(2, [&](Rank& rank) {
         const int other = 1 - rank.rank();
         auto mesh = open_one_way(rank, blind, 1 - blind, dead);

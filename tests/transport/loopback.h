@@ -1,4 +1,4 @@
-// Connections of a test with itself.
+// A connection of a test program to itself.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Loading transport plugins: plugins that are found, those that are refused and why, and one that
+// Loading transport plugins: which plugins are found, which are refused and why, and a plugin that
 // is written in C.
 #include "transport/plugin.h"
 
@@ -133,7 +133,7 @@ TEST(PluginInC, SaysAtOnceWhatItFinishesOrRefusesAtOnce) {
     EXPECT_EQ(request.status().code(), Code::kRemote);
     EXPECT_EQ(request.status().culprit(), 1);
     EXPECT_EQ(request.status().message(), "13 brings bad luck");
-    (*mesh)->send(request, 2, 0, bytes);  // the host refuses: there is no rank 2
+    (*mesh)->send(request, 2, 0, bytes);  // the host refuses this: there is no rank 2
     EXPECT_EQ(request.status().code(), Code::kPara);
     (*mesh)->recv(request, 0, Mesh::kLanes, bytes);
     EXPECT_EQ(request.status().code(), Code::kPara);

@@ -1,4 +1,4 @@
-// The transport "auto": which way bytes take, and that one wait covers both ways.
+// The transport "auto": which transport carries bytes, and that one wait covers both transports.
 #include "transport/routed.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ OpenArgs args_of(const Rank& rank, std::vector<int> hosts) {
   return args;
 }
 
-/// Opens with these hosts, exchanges data between all pairs, and gives the names of the meshes.
+/// Opens a mesh with these hosts, exchanges data between all pairs, and returns the names of the
+/// meshes.
 std::vector<std::string> names(const std::vector<int>& hosts) {
   std::vector<std::string> names(hosts.size());
   run_ranks(static_cast<int>(hosts.size()), [&](Rank& rank) {
@@ -51,8 +52,8 @@ TEST(Routed, TakesTheWayThatTheHostsCallFor) {
   EXPECT_EQ(names({5}).size(), 1u);
 }
 
-/// Opens a mesh with these hosts, of which kAbsent ones take no part; one message between each pair
-/// of the others arrives, and one to an absent rank fails.
+/// Opens a mesh with these hosts; ranks whose host is kAbsent take no part. A message between each
+/// pair of the others arrives, and a message to an absent rank fails.
 void lacks(const std::vector<int>& hosts, std::string_view name) {
   std::vector<int> here;
   for (int rank = 0; rank < static_cast<int>(hosts.size()); ++rank) {
@@ -102,7 +103,7 @@ TEST(Routed, ConnectsTheRanksThatAreThere) {
   lacks({kAbsent, 0}, "shm");
 }
 
-// Sleeps as soon as nothing moves: rank 0 awaits a message through shared memory and one through a
+// Rank 0 sleeps as soon as nothing moves. It awaits messages through shared memory and through a
 // socket in turn, and either must wake it.
 TEST(Routed, OneSleepCoversBothWays) {
   run_ranks(3, [](Rank& rank) {
@@ -163,7 +164,7 @@ TEST(Routed, HostWithoutSharedMemoryFallsBackToTcpWithOneWarning) {
   EXPECT_NE(warnings[0].find("tcp"), std::string::npos);
 }
 
-// If the opening was aborted in the first try. A process's own reason goes before the abort's.
+// The first attempt to open was aborted. A process's own reason takes precedence over the abort's.
 TEST(Routed, AnAbortedOpeningTriesNoSecondTransport) {
   run_ranks(1, [](Rank& rank) {
     RouteParts parts;

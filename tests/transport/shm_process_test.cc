@@ -1,4 +1,4 @@
-// Shared memory between ranks that are processes, and its remains when one is killed.
+// Shared memory between ranks that are processes, and what remains when one is killed.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -44,17 +44,17 @@ void expect_no_named_memory() {
     EXPECT_FALSE(shared && line.find("/dev/shm/") != std::string::npos) << line;
   }
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the directory's own descriptor
+    std::error_code gone;  // the directory's own descriptor is gone
     EXPECT_NE(fs::read_symlink(entry, gone).parent_path(), "/dev/shm") << entry;
   }
 }
 
-/// Forked ranks; this process passes their exchanges on.
+/// Forked ranks; this process distributes the data that they exchange.
 class Family {
  public:
   using Body = std::function<void(OpenArgs&)>;
 
-  /// Ranks that meet in a place of their own.
+  /// Starts ranks that meet in the folder `place`.
   Family(const testing::Folder& place, int size, const Body& body) {
     for (int r = 0; r < size; ++r) {
       int ends[2];
@@ -179,7 +179,7 @@ TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
     (*mesh)->recv(receive, 1 - args.rank, 0, got);
     ASSERT_TRUE(wait_all(**mesh, {&send, &receive}).ok());
     ASSERT_EQ(got, pattern(1 << 20, static_cast<std::uint64_t>(1 - args.rank)));
-    // Requests that wait for the dead one end by abort, which the communicator calls.
+    // Requests for the dead rank end by abort, which the communicator calls.
     (*mesh)->recv(receive, 2, 0, got);
     (*mesh)->abort(Status(Code::kRemote, "rank 2 died", 2));
     EXPECT_EQ(wait_one(**mesh, receive).culprit(), 2);
@@ -193,8 +193,8 @@ TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
   EXPECT_TRUE(count_left() == 0);
 }
 
-// A leader that is killed between the exchanges leaves its directory to the next leader. That of a
-// living leader stays.
+// A leader that is killed between the exchanges leaves its directory, which the next leader
+// removes. A living leader's directory stays.
 TEST_F(ShmProcesses, LeaveNothingBehindWhenALeaderIsKilledWhileItOpens) {
   const auto alone = [](OpenArgs& args) { EXPECT_FALSE(open_shm(args).ok()); };
   Family living(folder_, 2, alone), killed(folder_, 2, alone);
@@ -222,7 +222,7 @@ TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
   EXPECT_TRUE(count_left() == 0);
 }
 
-// No socket can be in the first place: its name has at most 107 characters.
+// A socket in the first place would have too long a name: a name has at most 107 characters.
 TEST_F(ShmProcesses, OpenInTheNextPlace) {
   Family family(folder_, 2, [](OpenArgs& args) {
     Config config = *args.config;
@@ -235,17 +235,17 @@ TEST_F(ShmProcesses, OpenInTheNextPlace) {
   family.pass_rounds(shm::kRounds);
 }
 
-// The device heaps of the others stay mapped without their descriptors.
+// Other ranks' device heaps stay mapped, but their descriptors are closed.
 TEST_F(ShmProcesses, KeepNoDescriptorOfAnotherRanksHeap) {
   Family family(folder_, 3, [](OpenArgs& args) {
     args.heap = memory::Heap::create(std::size_t{64} << 20).value();
-    args.area_bytes = [](int) { return std::size_t{4096}; };  // else no rank reaches a heap
+    args.area_bytes = [](int) { return std::size_t{4096}; };  // without an area no rank maps a heap
     auto mesh = open_shm(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     ASSERT_TRUE((*mesh)->host_memory()->heaps_shared());
     int heaps = 0;
     for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
-      std::error_code gone;  // the directory's own descriptor
+      std::error_code gone;  // the directory's own descriptor is gone
       if (fs::read_symlink(entry, gone).string().starts_with("/memfd:hccl-heap")) ++heaps;
     }
     EXPECT_EQ(heaps, 1) << "this rank's own";
@@ -254,7 +254,7 @@ TEST_F(ShmProcesses, KeepNoDescriptorOfAnotherRanksHeap) {
   family.pass_rounds(shm::kRounds + 1);
 }
 
-// Rank 1 has the segment, and does not answer before rank 2 has the segment, too.
+// Rank 1 has the segment, and answers only after rank 2 has the segment, too.
 TEST_F(ShmProcesses, GetTheSegmentBeforeTheFirstHasAnswered) {
   static std::atomic<int>* served = nullptr;
   static int own_rank = -1;
@@ -281,8 +281,8 @@ TEST_F(ShmProcesses, GetTheSegmentBeforeTheFirstHasAnswered) {
   ::munmap(page, sizeof *served);
 }
 
-/// Runs the body for `number` ranks of a process, as threads. Thread 0 speaks for the process in
-/// each exchange.
+/// Runs the body for `number` ranks of a process, as threads. Thread 0 exchanges data for the
+/// process.
 void run_threads(const OpenArgs& process, int number,
                  const std::function<void(OpenArgs&, int)>& body) {
   struct Round {
@@ -362,8 +362,8 @@ TEST_F(ShmProcesses, MixWithThreads) {
   family.pass_rounds(shm::kRounds + 1);
 }
 
-// Also the ranks of a process without the leader share one mapping, and one descriptor to wake each
-// rank. The ranks have two meshes at a time.
+// Ranks of a process share one mapping, and one descriptor to wake each rank, also if the process
+// is not the leader's. The ranks have two meshes at a time.
 TEST_F(ShmProcesses, RanksOfAProcessShareWhatTheyMapAndKeepOpen) {
   static constexpr int kThreads = 8;
   Family family(folder_, 2, [](OpenArgs& process) {
@@ -377,7 +377,7 @@ TEST_F(ShmProcesses, RanksOfAProcessShareWhatTheyMapAndKeepOpen) {
         EXPECT_EQ(count_mapped(), 2);
         int wakes = 0;
         for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
-          std::error_code gone;  // the directory's own descriptor
+          std::error_code gone;  // the directory's own descriptor is gone
           if (fs::read_symlink(entry, gone) == "anon_inode:[eventfd]") ++wakes;
         }
         EXPECT_LE(wakes, 2 * (kThreads + args.size)) << "each rank's own, and one to wake each";
@@ -392,7 +392,8 @@ TEST_F(ShmProcesses, RanksOfAProcessShareWhatTheyMapAndKeepOpen) {
   family.pass_rounds(2 * shm::kRounds + 3);
 }
 
-// The first rank of a process cannot map the segment, so no rank has one. The next mesh opens.
+// The first rank of a process cannot map the segment, so no rank of the process gets it. The next
+// mesh opens.
 TEST_F(ShmProcesses, ShareNothingIfTheFirstOfThemCannotMapIt) {
   Family family(folder_, 2, [](OpenArgs& process) {
     run_threads(process, 3, [&process](OpenArgs& args, int thread) {

@@ -1,4 +1,4 @@
-// The ring by itself, the link against a peer that writes nonsense, and the checks of a segment.
+// The ring alone, a link against a peer that writes nonsense, and the checks of a segment.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -133,7 +133,7 @@ class BadPeer : public ::testing::Test {
   }
   void put(Frame frame) { peer_.put(frame, payload_.data()); }
 
-  /// The posted receive failed for corruption, and so does everything later.
+  /// The posted receive failed because of corruption, and all later requests fail, too.
   void expect_corrupt() {
     for (int i = 0; i < 10; ++i) link_->progress();
     ASSERT_TRUE(receive_.done());
@@ -147,7 +147,7 @@ class BadPeer : public ::testing::Test {
     EXPECT_EQ(later.status().code(), Code::kTcpTransfer);
   }
 
-  /// Unasked messages of this length; each takes `taken` of the staging.
+  /// Sends unrequested messages of this length; each takes `taken` bytes of the staging.
   void flood(std::uint32_t bytes, std::uint64_t taken) {
     post(buffer_);
     const std::uint64_t most = Limits(segment_->layout().ring_bytes).staging / taken;

@@ -1,5 +1,5 @@
-// Shared memory between ranks that are threads: rules that the contract tests do not ask of every
-// transport.
+// Shared memory between ranks that are threads: rules that the contract tests do not require of
+// every transport.
 #include "transport/shm/shm.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST(ShmWakeUp, IsNeverLostWaitingForRoomOrForAReceive) {
   });
 }
 
-// The receiver asks for the lanes in the opposite order, for more small messages than may be
+// The receiver asks for the lanes in reverse order; there are more small messages than may be
 // staged.
 TEST(Shm, LanesDoNotWaitForEachOther) {
   constexpr std::uint32_t kLanes = 40;
@@ -164,7 +164,7 @@ TEST(Shm, ARankThatLeavesIsNamedOnceItsMessagesAreRead) {
         mesh->send(request, peer, 4, sent);
         ASSERT_TRUE(wait_one(*mesh, request).ok());
       }
-      rank.barrier();  // rank 0 has posted, rank 1 has not
+      rank.barrier();  // rank 0 has posted its requests, rank 1 has not
       mesh.reset();
       rank.barrier();
       return;
@@ -193,7 +193,7 @@ TEST(Shm, ARankThatLeavesIsNamedOnceItsMessagesAreRead) {
     mesh->send(send, 2, 0, sent);
     status = wait_one(*mesh, send);
     EXPECT_EQ(status.code(), Code::kRemote);
-    // The others go on.
+    // The other ranks go on.
     const int peer = 1 - rank.rank();
     mesh->send(send, peer, 0, sent);
     mesh->recv(first, peer, 0, more);
@@ -247,7 +247,8 @@ TEST(Shm, RankWithAnotherKeyFailsAllOfThemSoon) {
   });
 }
 
-// A stranger of the same user finds the socket while the ranks meet, and talks nonsense to it.
+// A stranger with the same user id connects to the socket while the ranks meet, and writes
+// nonsense.
 TEST(Shm, StrangerAtTheSocketIsIgnored) {
   const testing::Folder folder;
   Config config;
@@ -303,7 +304,8 @@ TEST(Shm, ManyRanksOfOneProcessFitInto1024Descriptors) {
   });
 }
 
-// Threads must see one set of addresses, or the thread sanitizer cannot follow what they hand over.
+// Threads must use the same addresses, or the thread sanitizer cannot follow the data that they
+// share.
 TEST(Shm, RanksOfOneProcessShareOneMapping) {
   run_ranks(4, [](Rank& rank) {
     const auto mesh = open(rank);

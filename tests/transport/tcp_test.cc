@@ -87,7 +87,8 @@ std::string hello(std::uint32_t from, std::uint32_t to) {
       .take();
 }
 
-/// Joins as a peer that holds the key, up to `bytes` bytes of a client's messages.
+/// Joins like a peer that holds the key, but sends only the first `bytes` bytes of a client's
+/// messages.
 void join_partly(int fd, Handshake handshake, const std::string& last_words, std::size_t bytes) {
   const auto send = [&](std::string text) {
     text.resize(std::min(text.size(), bytes));
@@ -102,8 +103,8 @@ void join_partly(int fd, Handshake handshake, const std::string& last_words, std
   if (send(*proof)) send(last_words);
 }
 
-/// Opens a mesh on `size` ranks while `strangers` is at work: it runs on rank 0 with the port of
-/// rank 0 and ends before rank `size` - 1 begins to connect. Then checks that messages pass.
+/// Opens a mesh on `size` ranks. `strangers` runs on rank 0, gets rank 0's port, and ends before
+/// the last rank begins to connect. Then checks that messages pass.
 void join_among(int size,
                 const std::function<void(std::uint16_t port, const Key& key)>& strangers) {
   const testing::Load load;
@@ -130,7 +131,7 @@ void join_among(int size,
     auto mesh = open_tcp(args);
     const auto took = Deadline::Clock::now() - start;
     if (busy.joinable()) busy.join();
-    // The last rank begins when the strangers have done their work: they must not hold it up.
+    // The last rank begins after the strangers, which must not delay it.
     if (rank.rank() == size - 1) {
       EXPECT_LT(took, load.allows(3s));
     }
@@ -148,8 +149,8 @@ void join_among(int size,
   });
 }
 
-/// Whether an open connection to the port has sent all bytes with which a rank joins, and these
-/// bytes have been read.
+/// Whether an open connection to the port has sent all bytes with which a rank joins, and the
+/// port's owner has read them.
 bool has_joined(std::uint16_t port, const Key& key) {
   std::size_t sent = 0, unread = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -173,7 +174,7 @@ bool has_joined(std::uint16_t port, const Key& key) {
   return sent >= client_handshake(key, 0).first().size() + 32 + hello(1, 0).size() && unread == 0;
 }
 
-/// Until rank 0 has read the bytes with which rank 1 joins.
+/// Waits until rank 0 has read the bytes with which rank 1 joins.
 void await_join(std::uint16_t port, const Key& key) {
   const Deadline deadline = soon();
   while (!has_joined(port, key) && !deadline.expired()) std::this_thread::sleep_for(1ms);
@@ -184,7 +185,7 @@ TEST(TcpJoin, GarbageIsDropped) {
     for (unsigned seed = 0; seed < 20; ++seed) {
       const Bytes bytes = pattern(1 + 300 * seed, seed);
       const Fd fd = connect_to(port);
-      // The rank may hang up in the middle of it.
+      // The rank may close the connection before all bytes are sent.
       static_cast<void>(
           send_all(fd.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, soon()));
       if (bytes.size() > 300) {
@@ -215,7 +216,7 @@ TEST(TcpJoin, DisconnectingAtAnyByteDoesNotDisturb) {
 
 TEST(TcpJoin, RanksThatAreNotAwaitedAreRefused) {
   join_among(3, [](std::uint16_t port, const Key& key) {
-    // Out of range, the rank itself, meant for another rank.
+    // A number out of range, the rank's own number, and a connection for another rank.
     const std::pair<std::uint32_t, std::uint32_t> wrong[] = {
         {3, 0}, {0xffffffff, 0}, {0, 0}, {2, 1}};
     for (const auto& [from, to] : wrong) {
@@ -223,7 +224,7 @@ TEST(TcpJoin, RanksThatAreNotAwaitedAreRefused) {
       join_partly(fd.get(), client_handshake(key, 0), hello(from, to), 1000);
       EXPECT_TRUE(gets_closed(fd.get())) << from << " to " << to;
     }
-    // Rank 1 joins at once; a stranger that claims its number after that is refused.
+    // Rank 1 joins at once; a stranger that then claims rank 1's number is refused.
     await_join(port, key);
     const Fd fd = connect_to(port);
     join_partly(fd.get(), client_handshake(key, 0), hello(1, 0), 1000);
@@ -255,7 +256,7 @@ TEST(TcpJoin, ManagesWithoutFreeDescriptors) {
   join_among(2, [&](std::uint16_t port, const Key&) {
     for (int i = 0; i < 60; ++i) idle.push_back(connect_to(port));
     std::this_thread::sleep_for(50ms);  // the rank accepts them
-    // One descriptor is left: for the end of rank 1, and none for the end of rank 0.
+    // One descriptor is left: rank 1's end of the connection takes it, and rank 0 has none.
     const int lowest = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
     ASSERT_GE(lowest, 0);
     ::close(lowest);
@@ -350,7 +351,7 @@ TEST(TcpLink, OnlyHostsApartPaceWhatTheySend) {
   }
 }
 
-// A host that answers the kernel's packets has a path, however long its rank reads nothing.
+// A host that acknowledges packets has a working path, even if its rank reads nothing for long.
 TEST(TcpLink, ABusyPeerIsNoBrokenPath) {
   run_ranks(2, [](Rank& rank) {
     OpenArgs args = rank.open_args(soon());
@@ -360,7 +361,7 @@ TEST(TcpLink, ABusyPeerIsNoBrokenPath) {
     args.hosts = {0, 1};
     auto mesh = open_tcp(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
-    // One message is far longer than the buffers of the sockets; the others fill the window.
+    // One message is much longer than the sockets' buffers; the others fill the window.
     std::vector<Bytes> all(65, Bytes(1000));
     all.front().resize(64 << 20);
     std::vector<Request> requests(all.size());
@@ -380,7 +381,7 @@ TEST(TcpLink, ABusyPeerIsNoBrokenPath) {
   });
 }
 
-// Between prepare() and sleep() a rank looks once more, and may post new requests.
+// A rank may post new requests between prepare() and sleep(), when it looks once more.
 TEST(TcpLink, WhatIsPostedOnTheWayToSleepIsSent) {
   run_ranks(2, [](Rank& rank) {
     OpenArgs args = rank.open_args(soon());
@@ -415,7 +416,7 @@ TEST(TcpLink, WhatBlocksOnTheWayToSleepWakes) {
     Request request;
     if (rank.rank() == 1) {
       (*mesh)->recv(request, 0, 0, bytes);
-      (*mesh)->progress();  // says that it is ready, and reads nothing
+      (*mesh)->progress();  // tells the peer that a receive is posted, and reads nothing
       rank.barrier();
       rank.barrier();
       EXPECT_TRUE(wait_one(**mesh, request).ok());
@@ -426,7 +427,7 @@ TEST(TcpLink, WhatBlocksOnTheWayToSleepWakes) {
     rank.barrier();
     Sleeper& sleeper = (*mesh)->sleeper();
     const auto ticket = sleeper.prepare();
-    // Begins to stream; the socket has room for more than a turn's bytes.
+    // Begins to stream: the socket has room for more bytes than one turn sends.
     while (!(*mesh)->progress()) {
     }
     const auto begin = std::chrono::steady_clock::now();
@@ -475,7 +476,7 @@ TEST(TcpLink, HoldsBackWhatNobodyReceives) {
   });
 }
 
-// Rank 0 receives nothing, and all others send: the memory for them does not grow with their
+// Rank 0 posts no receive, and all other ranks send: rank 0's memory does not grow with their
 // number.
 TEST(TcpLink, HoldsBackWhatManySendTogether) {
   constexpr int kRanks = 14;
@@ -568,7 +569,7 @@ TEST(TcpLink, WhatArrivedBeforeTheCloseIsStillDelivered) {
   });
 }
 
-/// A mesh of rank 0 whose rank 1 is played by the test, over a bare authenticated socket.
+/// A mesh of rank 0; the test plays rank 1 over a bare authenticated socket.
 struct Played {
   std::unique_ptr<Mesh> mesh;
   Fd peer;
@@ -608,7 +609,7 @@ TEST(TcpLink, FramesThatBreakTheRulesEndTheLink) {
   for (std::uint32_t i = 0; i <= tcp::kAskWindow; ++i) {
     questions += frame(FrameType::kAsk, 0, 10 + i, 1 << 30);
   }
-  // On all lanes together.
+  // The limit counts all lanes together.
   std::string receives;
   for (std::uint32_t i = 0; i <= tcp::kReadyCap; ++i) {
     receives += frame(FrameType::kReady, static_cast<std::uint8_t>(i % 256), 10 + i / 256, 1);
@@ -640,7 +641,7 @@ TEST(TcpLink, FramesThatBreakTheRulesEndTheLink) {
     Request second;
     played.mesh->recv(first, 1, 0, small);
     played.mesh->recv(second, 1, 5, large);
-    // More than the socket takes at once.
+    // More bytes than the socket takes at once.
     std::jthread writer([&] { static_cast<void>(send_all(played.peer.get(), bytes, soon())); });
     EXPECT_EQ(wait_all(*played.mesh, {&first, &second}).code(), Code::kTcpTransfer);
     writer.join();
@@ -655,7 +656,7 @@ TEST(TcpLink, RandomFramesNeverWriteOutsideTheBuffers) {
     Played played = play_rank_1();
     ASSERT_NE(played.mesh, nullptr);
     std::mt19937 random(seed);
-    // Guards around the memory that may be written.
+    // Guard bytes surround the memory that may be written.
     Bytes memory(3000, std::byte{0xAB});
     std::vector<Request> receives(4);
     std::vector<Request> sends(4);

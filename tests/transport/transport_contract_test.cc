@@ -1,5 +1,5 @@
-// The promises of every transport (transport/transport.h), as cases that run unchanged over all of
-// them, with threads as ranks (transport_contract_test) and with processes
+// The promises of every transport (transport/transport.h), as cases that run unchanged over all
+// transports, with threads as ranks (transport_contract_test) and with processes
 // (transport_contract_mpi_test).
 #include <gtest/gtest.h>
 #include <time.h>
@@ -50,7 +50,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-/// And what protects data on the way, with few and with many links.
+/// The same cases with each protection of data, and with few and with many links.
 std::vector<Case> data_cases() {
   std::vector<Case> all = cases();
   const auto sizes = testing::possible_sizes();
@@ -64,7 +64,7 @@ std::vector<Case> data_cases() {
 
 class TransportContract : public ::testing::TestWithParam<Case> {
  protected:
-  /// Runs `body` on every rank with an open mesh; closes the meshes when all ranks are through.
+  /// Runs `body` on every rank with an open mesh; closes the meshes when all ranks have finished.
   static void with_meshes(const std::function<void(Rank&, Mesh&)>& body) {
     run_ranks(GetParam().ranks, [&](Rank& rank) {
       auto mesh = rank.open(GetParam().transport, GetParam().wire);
@@ -75,7 +75,7 @@ class TransportContract : public ::testing::TestWithParam<Case> {
   }
 };
 
-/// The part that depends on what data passes through.
+/// Tests that depend on what carries the data.
 class TransportData : public TransportContract {};
 
 /// The bytes of message `number` from `from` to `to` on a lane: no two messages of a test are
@@ -104,7 +104,7 @@ struct Traffic {
     item.bytes.resize(item.expected.size(), std::byte{0xEE});
     mesh.recv(item.request, peer, lane, item.bytes);
   }
-  /// Waits for all of it and compares it.
+  /// Waits for all requests, and compares the bytes received.
   void finish(Mesh& mesh) {
     std::vector<Request*> requests;
     for (Item& item : items) requests.push_back(&item.request);
@@ -112,12 +112,13 @@ struct Traffic {
     EXPECT_TRUE(status.ok()) << "rank " << mesh.rank() << ": " << status.message();
     for (const Item& item : items) {
       if (!item.expected.empty()) {
-        // Both have the same size. Unlike ==, this is no loop, whose loads the sanitizers follow.
+        // The sizes are equal. Unlike ==, memcmp is not a loop, whose loads the sanitizers would
+        // follow.
         EXPECT_EQ(std::memcmp(item.bytes.data(), item.expected.data(), item.bytes.size()), 0)
             << "rank " << mesh.rank() << " got wrong bytes from rank " << item.request.peer_
             << " on lane " << item.request.lane_;
       }
-      // A request that is not done may not go away: better stop here than crash later.
+      // A pending request must not be destroyed: it is better to stop here than to crash later.
       ASSERT_TRUE(item.request.done());
     }
     items.clear();
@@ -191,7 +192,7 @@ TEST_P(TransportData, KeepsTheOrderOfALane) {
         traffic.send(mesh, right, lane, message(rank.rank(), right, lane, i, size(i)));
       }
     }
-    // Lane after lane, and not in the order of sending.
+    // Receives lane after lane, in another order than that of the sends.
     for (const std::uint32_t lane : {255u, 0u, 1u}) {
       for (std::uint64_t i = 0; i < 60; ++i) {
         traffic.recv(mesh, left, lane, message(left, rank.rank(), lane, i, size(i)));
@@ -220,7 +221,7 @@ TEST_P(TransportContract, ALaneDoesNotWaitForAnother) {
           quick.send(mesh, 1, 1, message(0, 1, 1, 0, size));
         } else {
           quick.recv(mesh, 0, 1, message(0, 1, 1, 0, size));
-          quick.finish(mesh);  // while nobody has asked for lane 0
+          quick.finish(mesh);  // lane 0 has no receive yet
           for (std::uint64_t i = 0; i < load.messages; ++i) {
             held.recv(mesh, 0, 0, message(0, 1, 0, i, load.size));
           }
@@ -289,7 +290,7 @@ TEST_P(TransportData, AnotherSizeIsAnErrorThatNamesBoth) {
       std::size_t sent;
     };
     constexpr std::size_t kLarge = kMiB + 1;
-    // Over the wire, and once more to itself.
+    // Sends over the wire, and then to itself.
     for (const Sizes sizes : {Sizes{10, 20}, Sizes{20, 10}, Sizes{11, kLarge}, Sizes{kLarge, 12},
                               Sizes{kLarge, 2 * kMiB}, Sizes{2 * kMiB, kLarge}, Sizes{0, 17},
                               Sizes{18, 0}, Sizes{0, kLarge}}) {
@@ -366,7 +367,7 @@ TEST_P(TransportContract, AbortWakesASleeperAndFailsWhatComesLater) {
       mesh.abort(Status(Code::kRemote, "the operator said stop", 1));
       mesh.abort(Status(Code::kInternal, "too late", 0));
     });
-    // A wait that relies on being woken: nothing else would end its sleep.
+    // This wait relies on a wake-up: nothing else would end its sleep in time.
     constexpr auto kForever = 60s;
     const auto begin = std::chrono::steady_clock::now();
     Sleeper& sleeper = mesh.sleeper();
@@ -381,7 +382,8 @@ TEST_P(TransportContract, AbortWakesASleeperAndFailsWhatComesLater) {
     aborter.join();
     for (const Request* request : {&recv, &from_self, &send}) {
       EXPECT_FALSE(request->status().ok());
-      // The peer, aborted a moment earlier, may have ended the link: then that is the reason.
+      // The peer, which aborted a moment earlier, may have closed the link: then that is the
+      // reason.
       if (request->peer_ != rank.rank() && request->status().culprit() == peer) continue;
       EXPECT_EQ(request->status().message(), "the operator said stop");
       EXPECT_EQ(request->status().culprit(), 1);
@@ -431,7 +433,7 @@ TEST_P(TransportData, AClosedPeerFailsItsRequestsOnly) {
     EXPECT_EQ(wait_one(*mesh, later).culprit(), leaver);
     mesh->send(later, leaver, 5, in);
     EXPECT_EQ(wait_one(*mesh, later).culprit(), leaver);
-    // The others go on.
+    // The other ranks go on.
     if (leaver >= 2) {
       const int right = (me + 1) % leaver;
       const int left = (me + leaver - 1) % leaver;
@@ -473,7 +475,7 @@ TEST_P(TransportData, SurvivesRandomTraffic) {
       const int me = rank.rank();
       constexpr std::uint32_t kLanesUsed = 4;
       const auto per_lane = static_cast<std::uint64_t>(80 / n);
-      // Both ends of a message compute its size alike.
+      // Both ends of a message compute the same size.
       const auto size = [&](int from, int to, std::uint32_t lane, std::uint64_t i) {
         std::mt19937 random(seed * 1'000'003u + static_cast<unsigned>(from * 64 + to) * 1009u +
                             lane * 97u + static_cast<unsigned>(i));

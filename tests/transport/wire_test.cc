@@ -1,5 +1,5 @@
-// Data that is altered on the way: two ranks whose connection leads through a proxy of the test,
-// which knows where frames (and the records of TLS) begin and end.
+// Data that is changed on its way: the connection of two ranks passes through a proxy of the test,
+// which knows where frames (and records of TLS) begin and end.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -33,8 +33,8 @@ using testing::wait_all;
 using namespace std::chrono_literals;
 using Bytes = std::vector<std::byte>;
 
-/// The output in place of a unit (a frame, or a record of TLS). `from` is the rank that sent the
-/// unit.
+/// Returns the bytes that replace a unit (a frame, or a record of TLS). `from` is the rank that
+/// sent the unit.
 using Edit = std::function<std::string(int from, std::string unit)>;
 
 std::size_t head_size(Wire wire) {
@@ -47,7 +47,7 @@ FrameHeader header_of(const std::string& unit) {
   return header;
 }
 
-/// The length of the unit that begins here; more than there is if it has not come whole.
+/// The length of the unit that begins here; if the unit is incomplete, more than bytes.size().
 std::size_t unit_size(Wire wire, const std::string& bytes) {
   if (bytes.size() < head_size(wire)) return head_size(wire);
   if (wire == Wire::kTls) {
@@ -59,9 +59,9 @@ std::size_t unit_size(Wire wire, const std::string& bytes) {
   return head_size(wire) + (has_payload ? header.length : 0);
 }
 
-/// Between rank 1, which connects, and rank 0. Passes bytes on as they are until arm(); units from
-/// then on, each after `edit`. Cuts the connection when the edit asks for it, or when nothing has
-/// passed for a while.
+/// Stands between rank 1, which connects, and rank 0. Passes bytes on unchanged until arm(), and
+/// from then on units, each changed by `edit`. Cuts the connection when the edit asks for it, or
+/// when nothing has passed for a while.
 class Proxy {
  public:
   Proxy(Wire wire, Edit edit) : wire_(wire), edit_(std::move(edit)) {
@@ -76,7 +76,7 @@ class Proxy {
     thread_ = std::jthread([this, port] { run(port); });
   }
   void arm() { armed_ = true; }
-  /// Whether nothing passed for a while, and it cut the connection.
+  /// Whether the proxy has cut the connection because nothing passed for a while.
   bool cut() const { return cut_; }
 
  private:
@@ -103,7 +103,7 @@ class Proxy {
     cut_ = (open[0] || open[1]) && !stop_;
   }
 
-  /// False once this direction has ended.
+  /// Passes one read on; returns false once this direction has ended.
   bool pass(int from, int in, int out) {
     std::array<char, 65536> bytes;
     const ssize_t got = ::recv(in, bytes.data(), bytes.size(), 0);
@@ -152,12 +152,13 @@ std::string with_port(std::uint16_t port) {
 
 /// The results of the two ranks.
 struct Outcome {
-  int wrong = 0;  ///< messages with other bytes than were sent, and success
+  int wrong = 0;  /// messages that succeeded with other bytes than were sent
   std::array<Status, 2> end;
-  bool cut = false;  ///< by the proxy, as nothing passed
+  bool cut = false;  /// the proxy cut the connection, as nothing passed
 };
 
-/// Messages of all kinds both ways, and one on each rank that never comes: it ends with the link.
+/// Exchanges messages of all kinds both ways. On each rank one more message never comes, and ends
+/// with the link.
 void exchange(Mesh& mesh, Rank& rank, int& wrong, Status& end) {
   const std::array<std::size_t, 9> sizes{0, 10, 1000, 60'000, 65'537, 300'000, 7, 600'000, 40'000};
   const int peer = 1 - rank.rank();
@@ -226,7 +227,7 @@ Outcome through_proxy(Wire wire, Edit edit) {
   return outcome;
 }
 
-/// Flips a bit of the first unit that is chosen.
+/// Flips a bit of the first unit that the condition selects.
 struct Flip {
   std::function<bool(int from, const std::string& unit)> chosen;
   std::size_t at;  ///< which byte
@@ -258,11 +259,11 @@ constexpr std::array kTypes{FrameType::kEager, FrameType::kAsk, FrameType::kRead
 TEST(WireCrc, WhatIsNotAlteredPasses) {
   for (const Wire wire : {Wire::kPlain, Wire::kCrc, Wire::kTls}) {
     const Outcome outcome = through_proxy(wire, [](int, std::string unit) { return unit; });
-    expect_both(outcome, "closed its connection");  // the proxy does, in the end
+    expect_both(outcome, "closed its connection");  // in the end the proxy closes it
   }
 }
 
-// Without protection a bit of the payload passes: so the proxy works.
+// Without protection a changed bit of the payload passes, which shows that the proxy works.
 TEST(WireCrc, PlainDoesNotNotice) {
   bool done = false;
   const auto chosen = [](int, const std::string& unit) {
@@ -288,7 +289,7 @@ TEST(WireCrc, ABitOfEachFieldOfEachFrameIsFound) {
         };
         const Outcome outcome =
             through_proxy(Wire::kCrc, Flip{chosen, at, static_cast<int>(at) % 8, &done});
-        // A rank that receives first does not need to ask.
+        // A rank that posts its receive first does not need to ask.
         if (!done && (type == FrameType::kAsk || type == FrameType::kCredit)) continue;
         EXPECT_TRUE(done);
         expect_both(outcome, "corrupted");
@@ -297,11 +298,12 @@ TEST(WireCrc, ABitOfEachFieldOfEachFrameIsFound) {
   }
 }
 
-/// Does one of many things to the unit of some number and direction; the others pass.
+/// Makes one of many changes to the unit with the chosen number and direction; the other units
+/// pass.
 struct Attack {
   unsigned seed;
   Wire wire;
-  bool sums = false;  ///< make the checksums right again, as far as a stranger can
+  bool sums = false;  /// correct the checksums, as far as a stranger can
   int from = 0;
   int number = 0;
   int seen = 0;
@@ -321,8 +323,8 @@ struct Attack {
     std::memcpy(&frame, unit.data(), sizeof frame);
     frame.sums.payload =
         crc32c(0, std::as_bytes(std::span(unit)).subspan(sizeof frame, unit.size() - sizeof frame));
-    // A repeated or swapped frame adds up as it is. An altered one needs the number of the frame,
-    // which a proxy that has not counted does not know.
+    // A repeated or swapped frame keeps its checksum. A changed frame needs one that includes the
+    // frame's number, which a proxy that has not counted frames does not know.
     frame.sums.header = tcp::header_sum(frame, 1000);
     std::memcpy(unit.data(), &frame, sizeof frame);
   }
@@ -377,8 +379,8 @@ void attack(Wire wire, bool sums, unsigned seeds) {
       return outcome.end[rank].message().find("corrupted") != std::string::npos;
     };
     noticed += says(0) || says(1) ? 1 : 0;
-    // Without bytes after it a gap cannot be seen: then the proxy has cut the connection. On a busy
-    // machine it does so before the rank that notices has informed the other one.
+    // A gap shows only when more bytes follow: otherwise the proxy has cut the connection. On a
+    // busy machine it may do so before the rank that notices the gap has informed the other one.
     if (!outcome.cut || (says(0) && says(1))) {
       expect_both(outcome, "corrupted");
     } else {

@@ -1,9 +1,9 @@
-"""Generates tokens with vLLM from a Llama whose weights are made up, and prints them and the time as JSON:
-generate.py small|llama-1b --tensor-parallel-size N [--tokens T] [--prompts P]. VLLM_PLUGINS=hccl for hccl.
-With torchrun's variables it is one rank, and each rank prints the tokens; without, it starts the ranks.
+"""Generates tokens with vLLM from a Llama with made-up weights, and prints them and the time as JSON:
+generate.py small|llama-1b --tensor-parallel-size N [--tokens T] [--prompts P]. VLLM_PLUGINS=hccl for hccl. With
+torchrun's variables it is one rank, and each rank prints the tokens; without them it starts the ranks.
 
-The weights of the small one are random enough that each token depends on all layers. Those of llama-1b are vLLM's
-dummies, which load at once.
+The small model's weights are so random that each token depends on all layers. Those of llama-1b are vLLM's dummies,
+which load at once.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def make_weights(folder: str) -> None:
 
 
 def load(folder: str, size: str, ranks: int) -> Any:
-    """The engine; with torchrun's variables that of one rank. The folder gets the model."""
+    """The engine; with torchrun's variables, the engine of one rank. The model is written to the folder."""
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     # vLLM refuses more ranks than the host has NUMA nodes unless each rank's cores are named.
     cores = sorted(os.sched_getaffinity(0))
@@ -71,7 +71,7 @@ def load(folder: str, size: str, ranks: int) -> Any:
 
 
 def generate(llm: Any, size: str, prompts: int, tokens: int) -> tuple[list[list[int]], float]:
-    """The tokens of each prompt, and seconds."""
+    """The tokens of each prompt, and the seconds taken."""
     from vllm import SamplingParams
 
     vocabulary = SIZES[size]["vocab_size"]
@@ -94,9 +94,9 @@ def main() -> None:
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         llm = load(folder, a.size, a.tensor_parallel_size)
-        generate(llm, a.size, a.prompts, a.tokens)  # warm
+        generate(llm, a.size, a.prompts, a.tokens)  # a first run to warm up
         tokens, seconds = generate(llm, a.size, a.prompts, a.tokens)
-    # Python's exit would wait for the engine's process, which ends only when the engine is told.
+    # Python's exit would wait for the engine's process, which ends only on this request.
     llm.llm_engine.engine_core.shutdown()
     print("said:", json.dumps({"tokens": tokens, "seconds": seconds}), flush=True)
 

@@ -1,4 +1,4 @@
-"""vLLM as its package has it generates the same tokens over hccl as over its own communicator."""
+"""The unchanged vLLM package generates the same tokens over hccl as over its own communicator."""
 
 import functools
 import json
@@ -29,7 +29,7 @@ def answer(returncode, output):
 
 @functools.cache
 def generate(ranks, **variables):
-    """The tokens, and all that the program printed."""
+    """The tokens, and all output of the program."""
     ran = subprocess.run(
         [sys.executable, PROGRAM, "small", "--tensor-parallel-size", str(ranks)],
         env=environment(**variables),
@@ -44,7 +44,7 @@ def generate(ranks, **variables):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_tokens_of_its_own_communicator(ranks):
     own, output = generate(ranks)
-    assert "backend=gloo" in output  # the installed package alone changes nothing
+    assert "backend=gloo" in output  # the installed package changes nothing by itself
     ours, output = generate(ranks, VLLM_PLUGINS="hccl")
     assert "backend=hccl" in output
     assert ours == own

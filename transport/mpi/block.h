@@ -1,4 +1,4 @@
-// Bytes as an int of elements, for MPI. A message of any size stays one MPI message.
+// Describes bytes to MPI, whose counts are ints: a message of any size stays one MPI message.
 #pragma once
 
 #include <mpi.h>
@@ -8,8 +8,8 @@
 
 namespace hccl::transport::mpi {
 
-/// `count()` elements of `type()` are exactly `size` bytes. Must live until the call that posts the
-/// message returns.
+/// `count()` elements of `type()` are exactly `size` bytes. A Block must live until the call that
+/// posts the message returns.
 class Block {
  public:
   static constexpr std::size_t kPiece = std::size_t{1} << 30;

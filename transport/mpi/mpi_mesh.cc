@@ -11,9 +11,9 @@
 namespace hccl::transport::mpi {
 namespace {
 
-// The time that a half-received message has to end after an abort.
+// After an abort, a half-received message has this long to end.
 constexpr std::chrono::seconds kLetGo{1};
-// The time that closing a mesh has to notify the peers.
+// Closing a mesh takes at most this long to notify the peers.
 constexpr std::chrono::milliseconds kGoodbyeLimit{300};
 
 std::string about_rank(std::string_view before, int peer, std::string_view after) {
@@ -267,9 +267,9 @@ bool MpiMesh::hear_goodbye(int peer) {
   return true;
 }
 
-/// After an abort, sends and receives without a message fail at once. A half-received message is
-/// still written to its buffer, so its receive ends when MPI has finished, or after kLetGo if the
-/// sender has stopped.
+/// After an abort, sends fail at once, and so do receives that MPI does not have yet. MPI still
+/// writes a half-received message to its buffer, so that receive ends when MPI has finished, or
+/// after kLetGo if the sender has stopped.
 bool MpiMesh::wind_up() {
   if (winding_up_ && active_.empty()) return false;
   const Status why = aborted_.reason();

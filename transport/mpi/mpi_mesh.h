@@ -1,9 +1,10 @@
 // Messages over MPI point to point. MPI's collectives are not used.
 //
-// A receive is posted in MPI only when a probe has seen its message. So both sizes are known, and
-// an aborted receive leaves nothing inside MPI. No other receive can take the message in between,
-// because a tag names one sender, one receiver and one lane. (Matched probes would do the same more
-// simply, but Open MPI 4.1 crashes when it receives a large matched message.)
+// A receive is posted in MPI only when a probe has seen its message. So the sizes of the message
+// and of the receive are known, and an aborted receive leaves nothing inside MPI. No other receive
+// can take the message in between, because a tag names one sender, one receiver and one lane.
+// (Matched probes would do the same more simply, but Open MPI 4.1 crashes when it receives a large
+// matched message.)
 #pragma once
 
 #include <mpi.h>

@@ -10,8 +10,8 @@
 namespace hccl::transport::mpi {
 namespace {
 
-/// A communicator of exactly the processes of the mesh. Blocks until each of them has called this.
-/// A duplicate of MPI_COMM_WORLD would wait for processes that are not in the mesh.
+/// Makes a communicator of exactly the processes of the mesh. Blocks until each of them has called
+/// this function. A duplicate of MPI_COMM_WORLD would wait for processes that are not in the mesh.
 Result<std::shared_ptr<Group>> make_group(Process& process, const RankMap& rank_map, int tag) {
   process.sweep();
   const Process::Stay stay(process);
@@ -47,7 +47,7 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
   };
   HCCL_ASSIGN_OR_RETURN(std::vector<std::string> parts, agree(args, introduce()));
   std::vector<Seat> seats;
-  std::uint32_t number = 0;  // of rank 0, so that meshes that open at the same time do not mix
+  std::uint32_t number = 0;  // rank 0's random number; keeps concurrent calls of open() apart
   for (std::size_t r = 0; r < parts.size(); ++r) {
     ByteReader reader(parts[r]);
     seats.push_back(reader.get<Seat>());

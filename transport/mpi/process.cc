@@ -64,8 +64,8 @@ Status Process::start() {
       return mpi_error(Code::kUnavail, "MPI cannot be initialised", r);
     }
     starter_pid_ = getpid();
-    // Runs before the handlers that MPI's libraries have just registered, and after all handlers
-    // that the program registers later.
+    // This handler runs before the handlers that MPI's libraries have just registered, and after
+    // all handlers that the program registers later.
     std::atexit(&Process::finalize_at_exit);
   }
   MPI_Query_thread(&level);

@@ -1,5 +1,5 @@
-// MPI in this process: started if the program did not start it, called only as its thread level
-// allows, and not called after it is finalised.
+// Starts MPI if the program has not, calls MPI only as MPI's thread level allows, and never calls
+// MPI after it is finalised.
 #pragma once
 
 #include <mpi.h>
@@ -17,12 +17,12 @@
 
 namespace hccl::transport::mpi {
 
-/// "why (MPI's error text)".
+/// A status with the text "`what` (MPI's error text)".
 Status mpi_error(Code code, std::string_view what, int error, int culprit = Status::kNobody);
 
 class Process;
 
-/// A message that will still come on an unused communicator.
+/// A message that will still come on a communicator that no rank uses any more.
 struct Farewell {
   int process;
   int tag;
@@ -37,7 +37,8 @@ class Group {
   Group& operator=(const Group&) = delete;
   ~Group();
   MPI_Comm comm() const { return comm_; }
-  /// The communicator is never freed, because MPI may still work on it. Any thread may call.
+  /// Keeps the communicator from being freed, because MPI may still work on it. Any thread may
+  /// call.
   void keep_for_ever();
   /// Ends a rank's use of the communicator. `outstanding`: the messages that will still come to
   /// that rank. Any thread may call.
@@ -53,8 +54,8 @@ class Group {
 
 class Process {
  public:
-  /// The object of this process. Calls MPI_Init_thread if MPI is not initialised. kUnavail once MPI
-  /// is finalised.
+  /// Returns the object of this process. Calls MPI_Init_thread if MPI is not initialised. Fails
+  /// with kUnavail once MPI is finalised.
   static Result<Process*> get();
 
   /// A period of calls to MPI. With MPI_THREAD_MULTIPLE several threads may be in such a period at
@@ -84,12 +85,14 @@ class Process {
   void take_back(std::uint64_t number);
 
   /// Frees a communicator once its last messages have come. Otherwise MPI would give its number to
-  /// a later communicator, and Open MPI would take a late message for one of that communicator.
+  /// a later communicator, and Open MPI would take a late message for a message of that
+  /// communicator.
   void retire(MPI_Comm comm, std::vector<Farewell> outstanding);
   /// Frees the communicators that can be freed now. Called before a communicator is made.
   void sweep();
 
-  /// A mesh has failed: this process must not wait for other processes when it ends.
+  /// Notes that a mesh has failed. Then this process does not wait for other processes when it
+  /// ends.
   void note_failure() { failed_.store(true, std::memory_order_relaxed); }
 
  private:

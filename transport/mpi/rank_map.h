@@ -1,4 +1,5 @@
-// The process and the tag of each rank. Several ranks of a mesh may be threads of one process.
+// Gives the process of each rank and the tag of each message. Several ranks of a mesh may be
+// threads of one process.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +71,7 @@ class RankMap {
   /// The lowest rank in the process of `rank`.
   int leader_of(int rank) const { return leaders_[static_cast<std::size_t>(process_of(rank))]; }
   int ranks_beside(int rank) const { return ranks_in_[static_cast<std::size_t>(process_of(rank))]; }
-  /// An internal lane: the sender closes its mesh.
+  /// The internal lane of the message that says that the sender closes its mesh.
   static constexpr std::uint32_t kGoodbye = Mesh::kLanes;
   /// One tag for each sending thread, receiving thread and lane.
   int tag(int from, int to, std::uint32_t lane) const {
@@ -81,7 +82,7 @@ class RankMap {
 
  private:
   static constexpr int kTagsPerPair = static_cast<int>(Mesh::kLanes) + 1;
-  int threads_ = 0;  ///< most ranks in one process
+  int threads_ = 0;  ///< number of ranks in the process that has the most
   std::vector<int> world_ranks_;
   std::vector<int> leaders_;
   std::vector<int> ranks_in_;

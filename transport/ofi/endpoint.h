@@ -27,12 +27,12 @@ struct Endpoint {
   Result<std::string> name() const;
   /// Adds peers, given the name() of each. Returns their handles in the same order.
   Result<std::vector<fi_addr_t>> insert(std::span<const std::string> names) const;
-  /// Every buffer must be registered before it is used.
+  /// Whether every buffer must be registered before it is used.
   bool registers_memory() const { return (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
   Result<Fid<fid_mr>> register_memory(std::span<std::byte> bytes);
   std::string_view provider() const { return info->fabric_attr->prov_name; }
 
-  // Destroyed from the last to the first.
+  // C++ destroys the last member first, so the endpoint closes before its fabric.
   Info info;
   Fid<fid_fabric> fabric;
   Fid<fid_domain> domain;

@@ -1,5 +1,5 @@
-// Messages over libfabric: one reliable-datagram endpoint a mesh, tagged messages, one completion
-// queue.
+// Messages over libfabric: one reliable-datagram endpoint for each mesh, tagged messages, one
+// completion queue.
 #pragma once
 
 #include <cstdint>
@@ -50,9 +50,9 @@ class OfiMesh final : public Mesh {
     std::uint64_t tag = 0;
     std::byte* bytes = nullptr;
     std::size_t size = 0;
-    bool posted = false;                   ///< libfabric has it
+    bool posted = false;                   ///< libfabric has the operation
     Status verdict;                        ///< set if its message has another size
-    std::size_t sent = 0;                  ///< that other size
+    std::size_t sent = 0;                  ///< the size of its message, if different
     Fid<fid_mr> region;                    ///< memory registered for this one operation
     std::size_t place = 0;                 ///< index in busy_
     std::unique_ptr<std::byte[]> scratch;  ///< takes a message of another size
@@ -117,12 +117,12 @@ class OfiMesh final : public Mesh {
   SelfLink self_;
   std::vector<PeerState> peers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;
-  std::vector<std::unique_ptr<Op>> ops_;  ///< as many as were ever needed at once
+  std::vector<std::unique_ptr<Op>> ops_;  ///< all that were ever needed at once
   std::vector<Op*> free_;
   std::vector<Op*> busy_;
   std::deque<Op*> waiting_receives_;
   std::vector<int> waiting_peers_;  ///< peers whose `waiting` is not empty
-  std::size_t receives_ = 0;        ///< not finished
+  std::size_t receives_ = 0;        ///< number of unfinished receives
   Deadline next_inspection_ = Deadline::after(kInspection);
   std::byte nothing_{};  ///< the buffer of 0-byte messages
   Ticket goodbye_;       ///< the receive for any peer's goodbye

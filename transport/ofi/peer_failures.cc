@@ -10,7 +10,7 @@
 namespace hccl::transport::ofi {
 namespace {
 
-// The time that closing a mesh has to notify the peers.
+// Closing a mesh takes at most this long to notify the peers.
 constexpr std::chrono::milliseconds kGoodbyeLimit{300};
 
 }  // namespace
@@ -48,9 +48,9 @@ void OfiMesh::peeked(Channel& channel, std::size_t size) {
   cancel(op);
 }
 
-/// After the receive was cancelled: receives its message into scratch memory, because the sender is
-/// done only when a receive takes the message. The request ends only then, because after its end
-/// the caller need not call progress().
+/// Receives the message of a cancelled receive into scratch memory, because the sender's request
+/// completes only when a receive takes the message. The receive's own request fails only after
+/// that, because without a pending request the caller need not call progress().
 void OfiMesh::take_aside(Op& op) {
   op.scratch.reset(new (std::nothrow) std::byte[std::max<std::size_t>(op.sent, 1)]);
   if (op.scratch == nullptr) return finish(op, op.verdict);

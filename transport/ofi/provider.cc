@@ -43,7 +43,8 @@ bool has_ip_address(const fi_info& info) {
          info.addr_format == FI_SOCKADDR_IN6;
 }
 
-/// The best of a list, or nothing. Only preferences better than `limit` count.
+/// Returns the best provider of a list that is better than `limit`, or null. Lowers `limit` to the
+/// preference of the result.
 Info best_of(const Info& list, bool bound, bool any, std::size_t& limit) {
   const fi_info* best = nullptr;
   for (const fi_info* info = list.get(); info != nullptr; info = info->next) {
@@ -82,8 +83,8 @@ Result<Info> choose_provider(const std::string& address, const std::string& want
   Info best;
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   int last_error = FI_ENODATA;
-  // First the providers that register memory themselves, then those that need registered memory:
-  // of equally good providers, the earlier wins.
+  // Tries providers that register memory themselves before those that need registered memory: of
+  // equally good providers, the first one wins.
   for (const bool register_memory : {false, true}) {
     for (const bool bound : {true, false}) {
       if (bound && address.empty()) continue;

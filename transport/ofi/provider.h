@@ -19,17 +19,17 @@ struct InfoFree {
 };
 using Info = std::unique_ptr<fi_info, InfoFree>;
 
-/// The reason not to use a provider, or empty. Some providers never work here, even if the user
-/// names them.
+/// Returns why this library never uses a provider, even if the user names it; empty if it can be
+/// used.
 std::string_view unfit(std::string_view provider);
 
-/// A provider of reliable datagrams with tagged, ordered messages. A provider with IP addresses is
-/// bound to `address`; fabrics with their own addresses are not. `wanted` is a provider's name
-/// ("tcp", "verbs;ofi_rxm"). If it is empty, the best provider here is taken: a fast fabric if
-/// there is one, else TCP. kNotSupport, with the reason: no provider fits.
+/// Returns a provider of reliable datagrams with tagged, ordered messages. A provider with IP
+/// addresses is bound to `address`; fabrics with their own addresses are not. `wanted` is a
+/// provider's name ("tcp", "verbs;ofi_rxm"). If it is empty, the best provider here is taken: a
+/// fast fabric if there is one, else TCP. kNotSupport, with the reason: no provider fits.
 Result<Info> choose_provider(const std::string& address, const std::string& wanted);
 
-/// "why (libfabric's error text)".
+/// A status with the text "`what` (libfabric's error text)".
 Status fabric_error(Code code, std::string_view what, ssize_t error, int culprit = Status::kNobody);
 
 }  // namespace hccl::transport::ofi

@@ -10,11 +10,11 @@
 
 namespace hccl::transport::ofi {
 
-/// The tag contains a hash of the size, so a message meets a receive of another size in 1 of 8,192
-/// cases only: at such a pair libfabric's TCP provider ends the connection. The tag contains the
-/// number of the message,
-/// so the next message does not take the place of a message with a wrong size. The upper bits are a
-/// number that only the ranks of the mesh know, so a stranger's message matches no receive.
+/// If libfabric's TCP provider matches a message with a receive of another size, it ends the
+/// connection. The tag contains a hash of the size, so this happens in only 1 of 8,192 cases. The
+/// tag contains the number of the message, so the next message does not take the place of a message
+/// with a wrong size. The upper bits are a number that only the ranks of the mesh know, so a
+/// stranger's message matches no receive.
 class Tags {
  public:
   static constexpr int kLaneBits = 9;
@@ -22,7 +22,7 @@ class Tags {
   static constexpr int kNumberBits = 6;
   static constexpr int kSizeBits = 13;
   static constexpr int kLeastBits = kLaneBits + kRankBits + kNumberBits + kSizeBits;
-  /// An internal lane: the sender closes its mesh.
+  /// The internal lane of the message that says that the sender closes its mesh.
   static constexpr std::uint32_t kGoodbye = 256;
 
   /// The number of bits that a provider leaves to its user: those up to the highest set bit of its
@@ -31,7 +31,7 @@ class Tags {
     return mem_tag_format == 0 ? 64 : 64 - std::countl_zero(mem_tag_format);
   }
 
-  /// `key`: used for nothing else, because a part of it travels in clear. `bits` is at least
+  /// `key` must serve no other purpose, because a part of it travels in clear. `bits` is at least
   /// kLeastBits.
   Tags(const Key& key, int bits) {
     std::uint64_t secret = 0;

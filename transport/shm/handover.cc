@@ -28,14 +28,14 @@ namespace hccl::transport::shm {
 namespace {
 
 constexpr std::size_t kReasonCap = 1024;
-constexpr std::size_t kOfferCap = 64;  // the most bytes, without the bytes for each rank
+constexpr std::size_t kOfferCap = 64;  // the largest offer, without its bytes for each rank
 // The hand-over happens inside one host between ranks that are all present. If it takes longer, a
 // rank is stuck, and the caller needs the rest of its time for another transport.
 constexpr std::chrono::seconds kHandOverLimit{10};
 constexpr std::chrono::seconds kGreetingLimit{5};
 
-/// A rank's message in a round: its part, or the reason for which it has none. Ranks of other hosts
-/// must not fail because of this reason, so the exchange itself succeeds.
+/// A rank's message in a round: its part, or the reason why it has none. For agree() the message is
+/// a success, because ranks of other hosts must not fail for this reason.
 std::string say(const Result<std::string>& part) {
   ByteWriter writer;
   writer.put(static_cast<std::int32_t>(part.status().code()));
@@ -44,11 +44,13 @@ std::string say(const Result<std::string>& part) {
   return writer.take();
 }
 
-/// Whether a process lacks something. Other failures may be consequences of a peer's lack.
+/// Whether this code means that a process lacks memory or descriptors. Other failures may follow
+/// from such a lack in another process.
 bool is_lack(Code code) { return code == Code::kSyscall || code == Code::kOom; }
 
-/// One round. Returns the first part that is not empty, or a failure: that of the first member with
-/// a lack, else the first. If the exchange fails, this rank knows only its own failure.
+/// Runs one round. Returns the first part that is not empty. If members failed, returns the failure
+/// of the first member with a lack, or without one the first failure. If the exchange fails,
+/// returns this rank's own failure or, without one, that of the exchange.
 Result<std::string> round(const OpenArgs& args, const std::vector<int>& members,
                           const Result<std::string>& mine) {
   const Result<std::vector<std::string>> parts = agree(args, say(mine));
@@ -186,8 +188,8 @@ Status serve(const Fd& guest, const Segment& segment, Deadline deadline) {
   return send_fds(guest.get(), fds, deadline);
 }
 
-/// The number of members to serve before the first of them has answered. Descriptors in transit
-/// count against the user's limit, of which other jobs take a part.
+/// The number of members to serve at once, that is, before the first of them has answered.
+/// Descriptors in transit count against the user's limit, and other jobs use a part of that limit.
 std::size_t served_at_once(const Segment& segment) {
   constexpr std::size_t kMost = 16;
   rlimit limit{};
@@ -349,7 +351,7 @@ Result<HandedOver> hand_over(const OpenArgs& args, const std::vector<int>& membe
                      : follow(args, members, wake.value(), socket, id, limit());
     status = segment.status();
   }
-  if (!status.ok()) {  // no rank need wait for this rank
+  if (!status.ok()) {  // closes the sockets, so that no rank waits for this rank
     meeting.listener.reset();
     socket.reset();
   }

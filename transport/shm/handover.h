@@ -16,20 +16,20 @@ namespace hccl::transport::shm {
 
 struct HandedOver {
   std::shared_ptr<Segment> segment;  ///< null with one member
-  /// Why the members do not share their device memory; empty if they do. The same on all of them.
+  /// The reason why the members do not share their device memory, the same text on all members;
+  /// empty if they share it.
   std::string apart;
 };
 
-/// Prepares this rank alone. Gives the reason for which this rank cannot share device memory, or no
-/// text. Null segment: this rank is the only one.
+/// Does the steps that may fail on one rank alone. Returns the reason why this rank cannot share
+/// device memory, or an empty text. The segment is null if this rank is the only member.
 using Prepare = std::function<Result<std::string>(const Segment*)>;
 
-/// Returns the segment of `members`: the ranks of args that share this host, ascending, with
-/// args.rank. A rank's place in the segment is its place in `members`. `wake` is this rank's
-/// wake-up descriptor, or the reason for which it has none. Calls args.exchange exactly kRounds
-/// times on every path, unless the exchange itself fails, and `prepare` before the last time: steps
-/// that may fail on one rank alone belong there. Either all members succeed, or all fail with the
-/// reason of one failure.
+/// Returns the segment that `members` share. `members` lists the ranks on this host, args.rank
+/// included, in ascending order; a rank has the same place in the segment as in the list. `wake` is
+/// this rank's wake-up descriptor, or the reason why it has none. Calls args.exchange exactly
+/// kRounds times on every path, unless an exchange fails, and calls `prepare` before the last
+/// exchange. Either all members succeed, or all fail with the reason of one failure.
 Result<HandedOver> hand_over(const OpenArgs& args, const std::vector<int>& members,
                              const Result<int>& wake, const Prepare& prepare);
 

@@ -10,7 +10,7 @@ namespace {
 // A staged message costs this much beyond its bytes, so that the number of empty messages is
 // bounded, too.
 constexpr std::uint64_t kMessageCost = kLine;
-// The writer waits for room and does not send smaller pieces.
+// The smallest piece of a long message, except the last one. With less room the writer waits.
 constexpr std::uint64_t kLeastPiece = 2048;
 
 std::uint64_t cost_of(std::uint64_t bytes) { return bytes + kMessageCost; }
@@ -54,8 +54,8 @@ void BasicLink<Atomics>::wake() {
   Atomics::notify(wake_fd_);
 }
 
-// Called after this rank gave the peer room, credit or a grant. Wakes the peer only if it waits for
-// these.
+// Called after this rank gave the peer room, credit or a grant. Wakes the peer only if the peer
+// waits for one of these.
 template <class Atomics>
 void BasicLink<Atomics>::wake_writer() {
   if (in_.control().waiting.load(std::memory_order_seq_cst) != 0) wake();
@@ -149,7 +149,7 @@ bool BasicLink<Atomics>::push_active() {
     }
     if (pushed == Pushed::kFull || out_.position() >= stop) break;
   }
-  // Lets the next lane send.
+  // The next call begins with the next lane.
   if (active_.size() > 1) std::rotate(active_.begin(), active_.begin() + 1, active_.end());
   return moved;
 }
@@ -237,7 +237,7 @@ void BasicLink<Atomics>::recv(Request& request) {
 
 template <class Atomics>
 bool BasicLink<Atomics>::drain() {
-  const bool closed = in_.closed();  // read first: frames sent before the end still count
+  const bool closed = in_.closed();  // read first, so that frames sent before the end count
   const std::uint64_t start = in_.position();
   Frame frame;
   Peek next = Peek::kEmpty;

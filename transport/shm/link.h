@@ -2,13 +2,13 @@
 //
 // All lanes of a pair share the ring, so no message may stop in it. A message enters the ring only
 // if it can leave the ring no matter how the receiver acts:
-//   granted  its receive is posted. The receiver counts the receives that it posts on each lane
-//            in shared memory; message k of a lane is granted once that count exceeds k. It passes
-//            through the ring in pieces, directly into the posted buffer.
-//   eager    a small message, in one frame, sent without looking at that count. If no receive is
-//            posted, the message is staged in the receiver's memory. The sender sends only as many
-//            as fit into the staging space; eager_taken, the cost of all eager messages that met
-//            their receive, tells how much of it is free.
+//   granted  The message's receive is posted. The receiver counts the receives that it posts on
+//            each lane in shared memory; message k of a lane is granted once that count exceeds k.
+//            The message passes through the ring in pieces, directly into the posted buffer.
+//   eager    The message is small. The sender does not look at that count and sends one frame. If
+//            no receive is posted, the message is staged in the receiver's memory. The sender never
+//            sends more than the staging space can hold; eager_taken, the cost of all eager
+//            messages that met their receive, tells how much of the space is free.
 // So staging is bounded, the reader never stops reading, and a sender waits only for a posted
 // receive or for the reader to run.
 //
@@ -37,11 +37,11 @@ struct Limits {
   std::uint64_t eager;    ///< largest eager message
   std::uint64_t staging;  ///< cost of eager messages that may wait for receives
   std::uint64_t piece;    ///< largest piece of a long message
-  std::uint64_t burst;    ///< bytes to move in one direction before the other
+  std::uint64_t burst;    ///< bytes to move in one direction before a turn of the other
 };
 
-/// Only the mesh's thread uses it. Over the atomics policy, like the rings: link.cc has the code
-/// and instantiates it for StdAtomics.
+/// Only the mesh's thread uses a link. `Atomics` is the policy for atomics, as for the rings.
+/// link.cc has the code and instantiates it for StdAtomics.
 template <class Atomics = StdAtomics>
 class BasicLink {
  public:
@@ -49,8 +49,8 @@ class BasicLink {
   using RingReader = BasicRingReader<Atomics>;
   using RingWriter = BasicRingWriter<Atomics>;
 
-  /// The segment contains `peer_state` and the rings and must outlive the link. The caller keeps
-  /// `wake_fd`.
+  /// The segment contains `peer_state` and the rings and must outlive the link. The caller still
+  /// owns `wake_fd`.
   BasicLink(int rank, int peer, RingWriter out, RingReader in, RankState* peer_state, int wake_fd);
 
   void send(Request& request);
@@ -71,7 +71,7 @@ class BasicLink {
   struct LaneState {
     std::uint32_t number = 0;
     RequestQueue sends;
-    std::uint32_t sent = 0;  // messages sent completely: the number of the first in `sends`
+    std::uint32_t sent = 0;  // messages sent completely; number of the first of `sends`
     bool sending = false;    // the first of `sends` has pieces in the ring
     bool listed = false;     // in active_
     RequestQueue receives;
@@ -100,7 +100,7 @@ class BasicLink {
   RingReader in_;
   RingWriter out_;
   RankState* peer_state_;
-  std::vector<LaneState*> active_;  // lanes with sends, the next to be served first
+  std::vector<LaneState*> active_;  // lanes with sends; the first one is served next
   bool waiting_ = false;            // sends are blocked; copy of the ring's `waiting`
   Limits limits_;
   std::uint64_t eager_sent_ = 0;        // cost of all eager messages sent

@@ -17,7 +17,7 @@ namespace hccl::transport::shm {
 namespace {
 
 constexpr std::string_view kPrefix = "shm-";
-// After this many seconds a directory without a lock and a socket belongs to nobody.
+// A directory that has neither a lock nor a socket counts as left behind after this many seconds.
 constexpr std::time_t kUnlocked = 60;
 
 Fd open_directory(int at, const char* name) {

@@ -13,7 +13,7 @@ namespace hccl::transport::shm {
 /// removes the directories and sockets of killed processes.
 class Meeting {
  public:
-  static constexpr std::size_t kPathCap = 107;  // of a socket's name
+  static constexpr std::size_t kPathCap = 107;  // bytes of a socket's longest name
   static Result<Meeting> create(const OpenArgs& args);
 
   Meeting() = default;
@@ -22,7 +22,7 @@ class Meeting {
   ~Meeting() { remove(); }
 
   std::string path() const { return directory_ + "/s"; }
-  /// Existing connections stay open.
+  /// Removes the socket and its directory. Existing connections stay open.
   void remove();
 
   Fd listener;

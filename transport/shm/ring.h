@@ -59,7 +59,7 @@ struct Frame {
   }
 };
 
-/// Size of a ring in bytes: a power of two, at least one line.
+/// The memory of a ring. `size` is in bytes: a power of two, at least one line.
 struct RingBytes {
   std::byte* data = nullptr;
   std::uint64_t size = 0;
@@ -85,8 +85,8 @@ class BasicRingWriter {
   BasicRingWriter(RingControl* control, RingBytes bytes) : control_(control), bytes_(bytes) {}
 
   /// The largest payload that fits now, or -1 if the ring is full. Reads the reader's position only
-  /// if the last known position gives less room than `wanted`. Sets corrupt() if that position is
-  /// impossible.
+  /// if the last known position gives less room than `wanted`. Sets corrupt() if the position that
+  /// it read is impossible.
   std::int64_t room(std::uint64_t wanted) {
     std::uint64_t free = bytes_.size - (head_ - tail_);
     if (free < Frame::span(wanted)) {
@@ -117,7 +117,7 @@ class BasicRingWriter {
     }
     head_ += Frame::span(frame.piece);
     control_->head.store(head_, std::memory_order_seq_cst);
-    // The next frame's line comes back from the reader's cache meanwhile.
+    // Meanwhile the processor fetches the next frame's line from the reader's cache.
     __builtin_prefetch(bytes_.at(head_), 1);
   }
 
@@ -175,13 +175,15 @@ class BasicRingReader {
     }
   }
 
-  /// Moves behind the frame. release() then gives the frame's room back to the writer.
+  /// Moves the position behind the frame. release() gives the room up to that position back to the
+  /// writer.
   void pop(const Frame& frame) { tail_ += Frame::span(frame.piece); }
   void release() { control_->tail.store(tail_, std::memory_order_seq_cst); }
 
   std::uint64_t position() const { return tail_; }
   std::uint64_t size() const { return bytes_.size; }
-  /// Whether the writer has left. Frames may still lie in the ring: call closed() before peek().
+  /// Whether the writer has left. Frames may still lie in the ring. Call closed() before peek(): a
+  /// ring that is empty after that stays empty.
   bool closed() const { return control_->closed.load(std::memory_order_seq_cst) != 0; }
   RingControl& control() const { return *control_; }
 

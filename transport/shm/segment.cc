@@ -40,8 +40,8 @@ Result<std::byte*> map(int memfd, std::uint64_t size) {
   void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
   if (base == MAP_FAILED) return failure("mmap");
   ::madvise(base, size, MADV_DONTFORK);  // a forked child is no rank of this mesh
-  // Faults pages in now rather than in the first operations, except with many ranks, whose rings
-  // may never be used.
+  // Touches the pages now, so that the first operations need not. With many ranks this does not
+  // happen, because most rings may never be used.
   if (size <= kPopulated) fault_in(base, size);
   return static_cast<std::byte*>(base);
 }
@@ -51,9 +51,9 @@ Result<std::byte*> map(int memfd, std::uint64_t size) {
 Layout Layout::of(int ranks, std::size_t area_bytes) {
   const auto n = static_cast<std::uint64_t>(ranks);
   Layout layout;
-  // For a pair, about twice the second-level cache: in a much smaller ring the reader's cache still
-  // has each line that is written. With many ranks the whole segment must stay small: 4 MiB per
-  // rank.
+  // With two ranks a ring has 2 MiB, about twice the second-level cache: in a much smaller ring,
+  // the reader's cache still holds each line that the writer writes. With many ranks the rings of a
+  // rank together have 4 MiB, so that the whole segment stays small.
   layout.ring_bytes = std::clamp<std::uint64_t>(std::bit_floor((std::uint64_t{4} << 20) / n),
                                                 std::uint64_t{16} << 10, std::uint64_t{2} << 20);
   layout.states_at = kLine;

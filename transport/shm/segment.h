@@ -1,10 +1,10 @@
 // The shared memory of one mesh on one host: an anonymous, sealed memfd, mapped once in each
 // process.
 //
-//   [ Header | a RankState per rank | a RingControl per ordered pair | page
+//   [ Header | a RankState per rank | a RingControl per ordered pair | (next page)
 //     | ring bytes of each pair | the area of HostMemory ]
 //
-// Sparse: a page takes memory when it is first touched.
+// The memfd is sparse: a page takes memory when it is first touched.
 #pragma once
 
 #include <atomic>
@@ -37,11 +37,12 @@ struct Layout {
   std::uint64_t total = 0;
 };
 
-/// One mapping. Ranks of one process share it (shared_ptr). It does not change after set-up, so any
-/// thread may use it; the mapped data has the rules of ring.h.
+/// A process's mapping of the shared memory; the ranks of the process share it (shared_ptr). The
+/// object does not change after set-up, so any thread may use it. The mapped data has the rules of
+/// ring.h.
 class Segment {
  public:
-  /// A fresh memfd for this many ranks, sealed and mapped. kSyscall or kMemory.
+  /// Creates, seals and maps a memfd for this many ranks. Fails with kSyscall or kOom.
   static Result<std::shared_ptr<Segment>> create(int ranks, std::size_t area_bytes = 0);
   /// Maps another process's memfd after checking its size and seals.
   static Result<std::shared_ptr<Segment>> attach(Fd memfd, int ranks, std::size_t area_bytes = 0);
@@ -59,19 +60,20 @@ class Segment {
   std::span<std::byte> area() const {
     return {base_ + layout_.area_at, layout_.total - layout_.area_at};
   }
-  /// The memfd is needed only for the hand-over.
+  /// Closes the memfd, which only the hand-over needs.
   void drop_memfd() { memfd_.reset(); }
-  /// Each rank calls this when all ranks have mapped the heaps: then nobody needs the descriptors.
+  /// Closes the heaps' descriptors. Each rank calls this when all ranks have mapped the heaps; the
+  /// first call in a process closes them.
   void drop_heap_fds() {
     if (heaps_dropped_.test_and_set()) return;
     for (Fd& each : heap_fds) each.reset();
   }
 
-  /// wake_fds[r]: writing to it wakes rank r. Set during the hand-over.
+  /// A write to wake_fds[r] wakes rank r. Set during the hand-over.
   std::vector<Fd> wake_fds;
-  /// heap_fds[r]: the device heap of rank r until drop_heap_fds(), invalid if it has none. pids[r]:
-  /// its process id as one of the ranks sees it, or 0 if unknown. Set during the hand-over.
+  /// The device heap of each rank until drop_heap_fds(); invalid for a rank without a heap.
   std::vector<Fd> heap_fds;
+  /// The process id of each rank as the lowest rank sees it; 0 if unknown.
   std::vector<std::int32_t> pids;
 
  private:
@@ -81,7 +83,7 @@ class Segment {
   int ranks_;
   Layout layout_;
   std::byte* base_;
-  std::atomic_flag heaps_dropped_;  // by one rank of this process
+  std::atomic_flag heaps_dropped_;  // set by the first rank of this process
 };
 
 }  // namespace hccl::transport::shm

@@ -100,7 +100,7 @@ class ShmMesh final : public Mesh {
     return place;
   }
 
-  /// Fails an invalid post.
+  /// If this mesh cannot carry the request, fails the request and returns true.
   bool refuse(Request& request, int peer, std::uint32_t lane) {
     if (!abort_.raised() && static_cast<std::size_t>(peer) < by_rank_.size() && lane < kLanes &&
         (peer == rank_ || by_rank_[static_cast<std::size_t>(peer)] != nullptr)) {
@@ -130,7 +130,7 @@ class ShmMesh final : public Mesh {
   AbortFlag abort_;
   bool failed_ = false;
   std::vector<Link> links_;
-  std::vector<Link*> by_rank_;  // null: this rank, or one that is not in members
+  std::vector<Link*> by_rank_;  // null for this rank and ranks that are not in members
   SelfLink self_;
 };
 
@@ -156,7 +156,8 @@ Status check(const OpenArgs& args) {
   return {};
 }
 
-// Maps the heaps of the host. If this process cannot, returns the reason, otherwise no text.
+// Maps the device heaps of the host's other processes. Returns the reason if this process cannot,
+// otherwise an empty text.
 Result<std::string> find_reach(const OpenArgs& args, const std::vector<int>& members,
                                const Segment* segment, Reach& reach) {
   if (segment == nullptr || segment->area().empty()) return std::string();
@@ -224,7 +225,7 @@ Result<std::unique_ptr<Mesh>> open_shm_on_host(const OpenArgs& args) {
                           return find_reach(args, members, segment, reach);
                         }));
   if (!given.apart.empty()) keep_apart(args, given.apart, reach);
-  // All ranks have prepared themselves, also those of this process.
+  // All ranks have mapped the heaps now, also the other ranks of this process.
   if (given.segment != nullptr) given.segment->drop_heap_fds();
   return std::unique_ptr<Mesh>(std::make_unique<ShmMesh>(
       args, members, std::move(given.segment), std::move(sleeper).value(), std::move(reach)));

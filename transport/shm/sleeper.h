@@ -1,4 +1,4 @@
-// The sleep of a rank of a shared-memory mesh.
+// How a rank of a shared-memory mesh sleeps and is woken.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@
 
 namespace hccl::transport::shm {
 
-/// The mesh's epoll sleeper (`inner`), and a flag in shared memory: the flag tells the peers to
-/// wake this rank.
+/// Sleeps with the mesh's epoll sleeper (`inner`). A flag in shared memory tells the peers that
+/// this rank sleeps and must be woken.
 template <class Atomics = StdAtomics>
 class BasicRankSleeper final : public PolledSleeper {
  public:
-  /// `state` may be null: no peers.
+  /// `state` is null if this rank has no peers.
   BasicRankSleeper(PolledSleeper& inner, BasicRankState<Atomics>* state)
       : inner_(inner), state_(state) {}
 

@@ -16,8 +16,8 @@ namespace hccl::transport::tcp {
 namespace {
 
 constexpr int kSocketBuffer = 4 << 20;
-// Smaller writes are copied together, because a write of one piece costs less than a gathering
-// write.
+// The pieces of a smaller write are copied into one, because a write of one piece costs less than a
+// gathering write.
 constexpr std::size_t kLittle = 2048;
 // The bytes that TLS encrypts at a time; smaller writes are copied together.
 constexpr std::size_t kRecord = 16 * 1024;
@@ -114,8 +114,8 @@ void enlarge_buffers(int fd) {
   }
 }
 
-/// Within a host no network is shared and no packet is lost. There a congestion control with pacing
-/// (BBR) would limit the bursts of a collective to the measured mean rate. Between hosts the
+/// Within a host no network is shared and no packet is lost, so a congestion control with pacing
+/// (BBR) would only limit the bursts of a collective to the measured mean rate. Between hosts the
 /// system's choice stays.
 void do_not_pace(int fd) {
   constexpr std::string_view kAlwaysThere = "reno";
@@ -132,7 +132,7 @@ void Connection::suit(bool near) {
 Result<std::size_t> Connection::read(std::span<const iovec> pieces) {
   if (tls_) return read_tls(*tls_, pieces);
   for (;;) {
-    // A write of one piece costs less.
+    // A read into one piece costs less.
     const bool one = pieces[0].iov_len == 0;
     const ssize_t got = one ? ::recv(fd_.get(), pieces[1].iov_base, pieces[1].iov_len, MSG_DONTWAIT)
                             : receive(fd_.get(), pieces);

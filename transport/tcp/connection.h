@@ -14,7 +14,7 @@
 
 namespace hccl::transport::tcp {
 
-/// Nothing blocks. Failures: kRemote, bytes were altered on the way; kTimeout, the peer's host does
+/// No call blocks. Failures: kRemote, bytes were altered on the way; kTimeout, the peer's host does
 /// not answer; kTcpTransfer, the connection has ended. The text has the reason, or is empty if the
 /// peer has closed the connection in good order.
 class Connection {

@@ -12,10 +12,11 @@ namespace {
 
 // Pause before a failed try is repeated. During the pause the peer's own connection is accepted.
 constexpr std::chrono::milliseconds kPause{20};
-// The first try waits this long for the peer's kernel; each later try waits twice as long.
+// The first try waits this long for the peer's kernel; each later try waits twice as long as the
+// one before.
 constexpr std::chrono::seconds kPatience{1};
-// A peer that refuses for this time counts as ended. A verdict on the peer that comes meanwhile
-// says more.
+// A peer that refuses for this long counts as ended. The wait leaves time for a failure report
+// about the peer, which says more.
 constexpr std::chrono::seconds kRefusalTime{1};
 
 }  // namespace
@@ -78,8 +79,8 @@ void Dialer::pause(Call& call) {
 
 void Dialer::failed(int peer, Call& call, const Status& why) {
   call.reason = why.message();
-  // An established connection that the other end closed counts as refused. Another process may have
-  // the peer's port now.
+  // An established connection that the other end closed counts as refused, because another process
+  // may have the peer's port now.
   const bool refused = why.code() == Code::kUnavail || (call.pending && call.pending->connected());
   if (why.code() == Code::kSyscall && !call.lack) call.lack = Deadline::after(kLackTime);
   if (!refused) call.ended.reset();
@@ -174,7 +175,7 @@ void Dialer::look() {
   for (auto at = calls_.begin(); at != calls_.end();) {
     const auto current = at++;
     auto& [peer, call] = *current;
-    // The peer may have accepted this connection, and then uses it.
+    // After the hello the peer may already use this connection.
     const bool committed = call.pending && call.pending->has_greeted();
     if (call.lack && call.lack->expired()) {
       const std::string own = "rank " + std::to_string(inbox_->rank());

@@ -29,26 +29,26 @@ class Dialer {
   static std::uint64_t tag(int peer) { return kTag | static_cast<std::uint64_t>(peer); }
   static bool is_tag(std::uint64_t tag) { return tag >> 32 == kTag >> 32; }
 
-  /// Calls the peer until it answers, until hang_up() because its own connection has come, or until
-  /// the call has failed. No effect if a call to the peer is running.
+  /// Tries to connect until the peer answers, or the call fails, or hang_up() ends the call because
+  /// the peer's own connection has come. No effect if a call to the peer is running.
   void call(int peer);
   /// Whether no call is running and take() would return nothing.
   bool idle() const { return calls_.empty() && outcomes_.empty(); }
-  /// Ends the call.
+  /// Ends the call to the peer, or all calls.
   void hang_up(int peer);
   void hang_up();
-  /// Handles an event with this tag.
+  /// Handles an event of `epoll` that has this tag.
   void event(std::uint64_t tag);
   /// Repeats failed tries when their pause is over.
   void look();
-  /// The failure of the last try of a running call; empty if it has not failed.
+  /// Why the last try of a running call failed; empty if no try has failed.
   std::string reason(int peer) const;
 
   struct Outcome {
     int peer = 0;
     /// The pair's connection, or a failure. kRemote: the peer's process or mesh has ended.
     /// kSyscall: this process lacks memory or descriptors. kTimeout: the time is over. The text of
-    /// a failure is a whole sentence; that of kTimeout and kRemote names the peer.
+    /// a failure is a whole sentence; for kTimeout and kRemote the text names the peer.
     Result<Connection> connection;
   };
   /// Returns the calls that have ended since the last take().

@@ -74,7 +74,7 @@ void Door::run() {
     try {
       static_cast<void>(waiter.until([this] { return turn(); }, *sleeper_));
       expire();
-    } catch (...) {  // no memory: peers without an answer dial again
+    } catch (...) {  // no memory: drops all visitors; they dial again
       visitors_.clear();
     }
   }
@@ -121,7 +121,8 @@ void Door::accept_all() {
   for (;;) {
     auto fd = accept_one(listener_.fd.get());
     if (!fd.ok()) {
-      // Probably no descriptor is free. If no stranger holds one, other threads may free some.
+      // Probably no descriptor is free. If there is no stranger to drop, other threads may free
+      // some.
       if (make_room()) continue;
       if (!lack_) lack_ = Deadline::after(kLackTime);
       if (lack_->expired()) {
@@ -187,7 +188,7 @@ void Door::greet(Entry entry) {
     if (answer != Answer::kWelcome) return drop(entry);
     ::epoll_ctl(sleeper_->epoll(), EPOLL_CTL_DEL, pending.fd(), nullptr);
     inbox.deliver({peer, told.ok() ? pending.take() : Connection()});
-  } catch (...) {  // so that the peer may come again
+  } catch (...) {  // lets the peer connect again
     if (answer == Answer::kWelcome) inbox.deliver({peer, Connection()});
     throw;
   }

@@ -1,5 +1,5 @@
-// The door of a process: one listener and one thread, which accept the connections of all meshes of
-// a rank, even if no thread of the rank uses the mesh.
+// The door of a rank: one listener and one thread accept the connections of all meshes of the rank,
+// even while no thread uses a mesh.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace hccl::transport::tcp {
 
-/// A connection names a mesh, proves that it holds the mesh's key, and sends its hello. Then the
-/// door passes the connection to the mesh's inbox. A connection without a proof costs one
+/// A peer that connects names a mesh, proves that it holds the mesh's key, and sends its hello.
+/// Then the door passes the connection to the mesh's inbox. A connection without a proof costs one
 /// descriptor, for five seconds at most. If descriptors or room run out, such connections are
 /// dropped first. Any thread may call.
 class Door {
@@ -65,16 +65,16 @@ class Door {
   const Listener listener_;
   const std::unique_ptr<EpollSleeper> sleeper_;
   AbortFlag over_;
-  const Status closes_{Code::kUnavail, "the door closes"};  // made early: memory may lack later
+  const Status closes_{Code::kUnavail, "the door closes"};  // made early, when there is memory
   Mutex mutex_;
   std::map<Uuid, std::shared_ptr<Inbox>> inboxes_ HCCL_GUARDED_BY(mutex_);
 
   // Used by the door's thread.
-  std::list<Visitor> visitors_;  // in the order of their coming
+  std::list<Visitor> visitors_;  // the oldest first
   std::shared_ptr<const TlsContext> tls_;
   bool listening_ = false;
   Deadline listen_again_ = Deadline::never();
-  std::optional<Deadline> lack_;  // when a lack of descriptors is a failure
+  std::optional<Deadline> lack_;  // from when on a lack of descriptors is a failure
   Thread thread_;
 };
 

@@ -31,8 +31,8 @@ void EarlyBuffers::give_back(std::unique_ptr<std::byte[]> bytes, std::size_t siz
   while (kept_ > most_) free_one();
 }
 
-// Frees a buffer of the size whose free buffers have the most bytes together: they were probably
-// needed by an operation that is over.
+// Frees one buffer of the size whose free buffers have the most bytes together. Probably an
+// operation that is over needed those buffers.
 void EarlyBuffers::free_one() {
   std::size_t most = 0;
   for (std::size_t kind = 1; kind < spare_.size(); ++kind) {

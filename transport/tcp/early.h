@@ -15,9 +15,10 @@ class EarlyBuffers {
   /// Keeps free buffers of at most this many bytes in all.
   explicit EarlyBuffers(std::size_t most) : most_(most) {}
 
-  /// At least `size` bytes, not initialised.
+  /// Returns at least `size` bytes, not initialised.
   std::unique_ptr<std::byte[]> take(std::size_t size);
-  /// Frees a buffer. `size` must be the size given to take().
+  /// Keeps a buffer for later calls of take(), or frees it. `size` must be the size given to
+  /// take().
   void give_back(std::unique_ptr<std::byte[]> bytes, std::size_t size);
 
  private:
@@ -27,7 +28,7 @@ class EarlyBuffers {
 
   std::size_t most_;
   std::size_t kept_ = 0;
-  /// By the logarithm of their size, up to the longest eager message.
+  /// The free buffers by the binary logarithm of their size, up to the longest eager message.
   std::array<std::vector<std::unique_ptr<std::byte[]>>, 17> spare_;
 };
 

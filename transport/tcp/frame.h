@@ -36,7 +36,7 @@ static_assert(sizeof(FrameHeader) == 16 && std::is_trivially_copyable_v<FrameHea
 /// Follows the header if frames have checksums.
 struct FrameSums {
   std::uint32_t payload;  ///< CRC32C
-  std::uint32_t header;   ///< CRC32C of the frame's number in its direction, header, payload's sum
+  std::uint32_t header;   ///< CRC32C of the frame's number, the header and `payload`
 };
 struct SummedHeader {
   FrameHeader header;
@@ -44,7 +44,8 @@ struct SummedHeader {
 };
 static_assert(sizeof(SummedHeader) == 24 && std::is_trivially_copyable_v<SummedHeader>);
 
-/// The frame's number is not sent: so the sums detect dropped, repeated and swapped frames.
+/// `number` is the frame's number in its direction. Both ends count it and do not send it, so the
+/// sums detect dropped, repeated and swapped frames.
 inline std::uint32_t header_sum(const SummedHeader& frame, std::uint64_t number) {
   struct {
     std::uint64_t number;
@@ -56,12 +57,13 @@ inline std::uint32_t header_sum(const SummedHeader& frame, std::uint64_t number)
 
 /// A message longer than this waits until its receive is posted.
 inline constexpr std::size_t kEagerLimit = 64 * 1024;
-/// The eager bytes that a link may have sent before the receiver has matched them. Each message
-/// costs its size and kEagerCost. Without room a small message is sent like a large one.
+/// The most eager bytes that one direction of a link may have sent before the receiver has matched
+/// them. Each message costs its size plus kEagerCost. If there is no room, a small message is sent
+/// like a large one.
 inline constexpr std::size_t kEagerWindow = 512 * 1024;
 inline constexpr std::size_t kEagerCost = 64;
-/// The eager bytes that all peers together may have sent to a rank. With many peers, each has a
-/// share.
+/// The most eager bytes that all peers together may have sent to a rank. With many peers, each has
+/// an equal share of at least kLeastEagerWindow.
 inline constexpr std::size_t kEagerTotal = 2 * 1024 * 1024;
 inline constexpr std::size_t kLeastEagerWindow = 8 * 1024;
 
@@ -75,9 +77,9 @@ constexpr Eager eager_among(std::size_t ranks) {
   const std::size_t window = std::clamp(share, kLeastEagerWindow, kEagerWindow);
   return {window, std::min(kEagerLimit, window / 2)};
 }
-/// Unanswered kAsk frames of each lane; further messages of the lane ask later.
+/// The most unanswered kAsk frames of a lane; further messages of the lane ask later.
 inline constexpr std::size_t kAskWindow = 16;
-/// Receives that a peer may have declared ready, on all lanes, before this rank has posted their
+/// The most receives, on all lanes, that a peer may declare ready before this rank has posted their
 /// sends.
 inline constexpr std::size_t kReadyCap = 1 << 20;
 /// The largest payload of one kData frame, so that lanes share a link fairly.

@@ -29,7 +29,7 @@ enum class Answer : std::uint32_t {
 /// higher rank accepts the lower rank's next try for a while.
 class Inbox {
  public:
-  /// `key` of the mesh. `bell` wakes the mesh until close().
+  /// `key` is the mesh's key. `bell` wakes the mesh until close().
   Inbox(const Key& key, int rank, std::size_t ranks, bool encrypted, EpollSleeper& bell);
 
   const Key& key() const { return key_; }
@@ -44,23 +44,23 @@ class Inbox {
   };
 
   // ---- for the mesh ----
-  /// Begins to connect. False: this end must wait for the connection of the peer.
+  /// Call before this rank connects. False: this rank must wait for the peer's connection.
   bool begin(int peer);
-  /// Ends this end's try. `welcome`: the peer accepted the connection. Returns whether the peer's
-  /// own connection comes in its place.
+  /// Call when this rank's try has ended. `welcome`: the peer accepted the connection. Returns
+  /// whether the peer's own connection comes in its place.
   bool end(int peer, bool welcome);
   /// Whether take() would return anything. Cheap.
   bool rang() const { return rang_.load(std::memory_order_acquire); }
-  /// Returns the connections since the last call. `lack`: the reason if the door cannot accept
-  /// connections.
+  /// Returns the connections that came since the last call. `lack`: the reason if the door cannot
+  /// accept connections.
   std::vector<Arrival> take(Status& lack);
   /// The mesh closes. Nothing is delivered any more.
   void close();
 
   // ---- for the door ----
   Answer offer(int peer);
-  /// After an offer() that was welcome: gives the connection to the mesh. If the answer could not
-  /// be sent, the connection of `arrival` is invalid, and the peer may connect again.
+  /// Gives a connection to the mesh, after offer() returned kWelcome. If the answer could not be
+  /// sent, the connection of `arrival` is invalid, and the peer may connect again.
   void deliver(Arrival arrival);
   void lacks(const Status& why);
 

@@ -15,10 +15,11 @@
 namespace hccl::transport::tcp {
 namespace {
 
-// Bytes read beyond the end of a payload.
+// The most bytes that one read takes beyond the end of a payload.
 constexpr std::size_t kHeadersAhead = 512;
 
-// How long a rank that received altered bytes waits until the peer has read its complaint.
+// After a rank has received altered bytes, it waits at most this long until the peer has read the
+// complaint.
 constexpr std::chrono::milliseconds kComplaintTime{250};
 
 }  // namespace
@@ -63,7 +64,7 @@ void Link::send(Request& request, std::uint32_t number, std::span<const std::byt
     room_ -= bytes.size() + kEagerCost;
     outbox_.put({FrameType::kEager, tag, 0, sequence, bytes.size()}, request);
   } else if (known) {
-    // The receive has another size: this frame makes it fail.
+    // The posted receive has another size: this frame makes the receive fail.
     put(FrameType::kAsk, tag, sequence, bytes.size());
     request.finish();
   } else {
@@ -124,7 +125,8 @@ void Link::deliver(Request& request, Arrived& message) {
   request.finish();
 }
 
-// Room is announced before other frames to that peer, or alone once it is half of the window.
+// Freed room is announced alone once it is half of the window. write() announces an eighth of the
+// window already, if other frames wait.
 void Link::give_back(std::size_t room) {
   to_give_ += room;
   if (to_give_ >= share_.eager.window / 2 && alive()) announce_room();
@@ -139,10 +141,10 @@ void Link::announce_room() {
 bool Link::read() {
   std::array<std::byte, sizeof share_.stage>& stage = share_.stage;
   std::size_t turn = 0;
-  // Bytes that epoll does not report would not wake a sleeper.
+  // Bytes that epoll does not report would not wake a sleeper, so all of them are read.
   while (connected() && (turn < kBytesPerTurn || connection_.pending())) {
-    // Reads the payload that has begun directly to its place, and only a few headers behind it: so
-    // the next payload can go directly to its place, too.
+    // If a payload has begun, reads the payload directly into its destination, and only a few bytes
+    // behind it: then the next payload can be read directly, too.
     const bool straight = payload_.left > 0 && payload_.target != nullptr;
     std::array<iovec, 2> pieces{};
     if (straight) pieces[0] = {payload_.target, payload_.left};
@@ -226,7 +228,8 @@ bool Link::write() {
   std::size_t moved = 0;
   const Status written = outbox_.write(connection_, moved);
   if (!written.ok()) {
-    // The peer has gone. Its earlier bytes still count, and reading finds the end.
+    // The peer has gone. Its earlier bytes still count. The read behind the last of them ends the
+    // link.
     while (alive() && read()) {
     }
     if (alive()) lost(written);
@@ -244,7 +247,7 @@ bool Link::broken(const std::string& what) {
 }
 
 void Link::lost(const Status& why) {
-  if (why.code() == Code::kRemote) {  // the peer has got an alert
+  if (why.code() == Code::kRemote) {  // TLS has sent the peer an alert
     linger(Deadline::after(kComplaintTime));
     return corrupted(why.message());
   }

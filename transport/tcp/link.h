@@ -1,5 +1,5 @@
-// The connection to one peer: matching of messages with receives, eager and ready-to-receive
-// protocol, reading and writing. README.md describes the protocol.
+// The connection to one peer: reads and writes the socket, and matches messages with receives by
+// the eager and the ready-to-receive protocol. README.md describes the protocol.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct LinkShare {
 
   const Eager eager;
   EarlyBuffers early;
-  int epoll;  ///< the set that the mesh watches sockets with; fail() takes them out of it
+  int epoll;  ///< the mesh's epoll set; fail() removes the link's socket from the set
   std::array<std::byte, 16 * 1024> stage;  ///< buffer for headers and small payloads
 };
 
@@ -47,13 +47,13 @@ class Link {
         outbox_(summed),
         room_(share.eager.window) {}
 
-  /// Once, on a link that is alive.
+  /// Call once, on a link that is alive.
   void connect(Connection connection) { connection_ = std::move(connection); }
   bool connected() const { return connection_.valid(); }
   bool alive() const { return dead_.ok(); }
   int fd() const { return connection_.fd(); }
 
-  /// Post; nothing is written before write().
+  /// Post a request. Only write() writes bytes.
   void send(Request& request, std::uint32_t lane, std::span<const std::byte> bytes);
   void recv(Request& request, std::uint32_t lane, std::span<std::byte> bytes);
 
@@ -67,11 +67,11 @@ class Link {
   bool write();
   /// Whether bytes have arrived that epoll does not report.
   bool pending() const { return connected() && connection_.pending(); }
-  /// With TLS, tells the peer that no bytes follow, before the last bytes leave.
+  /// With TLS, tells the peer that no bytes follow. Call it after the last write().
   void finish() { connection_.finish(); }
-  /// Ends the link because the path to the peer's host does not work; `fault`: the reason.
+  /// Ends the link because the path to the peer's host does not work; `fault` is the reason.
   void cut_off(const std::string& fault);
-  /// Fails everything and closes the socket.
+  /// Fails all requests of the link and closes the socket.
   void fail(const Status& status);
 
  private:
@@ -79,7 +79,7 @@ class Link {
   struct Arrived {
     std::uint32_t sequence = 0;
     std::uint64_t size = 0;
-    std::unique_ptr<std::byte[]> bytes;  ///< of EarlyBuffers; null: waits at the sender (kAsk)
+    std::unique_ptr<std::byte[]> bytes;  ///< null: the bytes wait at the sender (kAsk)
     bool complete = false;
     Request* taker = nullptr;  ///< a receive posted while the bytes still come in
   };
@@ -113,13 +113,14 @@ class Link {
     std::size_t left = 0;
     std::byte* target = nullptr;  ///< null: thrown away
     Request* request = nullptr;   ///< the receive of these bytes, if it is posted
-    bool eager = false;           ///< the request is done with this payload
+    bool eager = false;           ///< a whole eager message; completes its request
     std::uint8_t lane = 0;
     std::uint32_t sequence = 0;
     std::uint32_t sum = 0;  ///< the sum of the bytes so far
   };
 
-  /// Sequences ascend in a lane's queue, and the match is nearly always the first entry.
+  /// Searches from the front: sequences ascend in a lane's queue, and the match is nearly always
+  /// the first entry.
   template <class Entries>
   static auto find(Entries& entries, std::uint32_t sequence) {
     return std::find_if(entries.begin(), entries.end(),
@@ -156,7 +157,7 @@ class Link {
   LinkShare& share_;
   Status dead_;
   std::array<std::unique_ptr<Lane>, Mesh::kLanes> lanes_;
-  std::vector<const Lane*> used_;  ///< those of lanes_ that exist
+  std::vector<const Lane*> used_;  ///< the entries of lanes_ that exist
   Outbox outbox_;
   std::size_t room_;         ///< bytes that this rank may still send eagerly
   std::size_t ready_ = 0;    ///< entries in `ready` of all lanes
@@ -166,7 +167,7 @@ class Link {
   std::uint32_t payload_sum_ = 0;                       ///< the sum that payload_ must have
   std::uint64_t frames_ = 0;                            ///< number of headers that have arrived
   std::array<std::byte, sizeof(SummedHeader)> header_;  ///< the header of the next frame
-  std::size_t header_bytes_ = 0;                        ///< bytes of header_ so far; never all
+  std::size_t header_bytes_ = 0;                        ///< bytes of header_ that have arrived
 };
 
 }  // namespace hccl::transport::tcp

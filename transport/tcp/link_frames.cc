@@ -98,7 +98,7 @@ bool Link::on_ready(const FrameHeader& header) {
   Lane& lane = this->lane(header.lane);
   const auto waiting = find(lane.waiting, header.sequence);
   if (waiting == lane.waiting.end()) {
-    // This rank's message may be under way already, eagerly; then the receiver sees both sizes.
+    // This rank may already have sent the message eagerly; then the receiver sees both sizes.
     if (before(header.sequence, lane.next_send)) return true;
     if (ready_ >= kReadyCap) return broken("too many posted receives");
     ++ready_;

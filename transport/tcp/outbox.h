@@ -1,5 +1,5 @@
-// The frames that wait to be written to one connection, in order, and large messages that
-// alternate.
+// The frames that wait, in order, to be written to one connection, and the large messages that take
+// turns to become frames.
 #pragma once
 
 #include <array>
@@ -19,20 +19,20 @@ class Outbox {
  public:
   explicit Outbox(bool summed) : head_(summed ? sizeof(SummedHeader) : sizeof(FrameHeader)) {}
 
-  /// A frame without payload.
+  /// Adds a frame without payload.
   void put(const FrameHeader& header);
-  /// A frame whose payload is the whole message of `request`. The request is done once the frame is
-  /// written.
+  /// Adds a frame whose payload is the whole message of `request`. The request is done once the
+  /// frame is written.
   void put(const FrameHeader& header, Request& request);
-  /// A large message: sent in kData frames, in turn with other large messages. Starts at moved_ =
-  /// 0.
+  /// Adds a large message, which is sent in kData frames, in turn with other large messages. The
+  /// request's moved_ must be 0.
   void stream(Request& request, std::uint32_t sequence);
 
   /// Writes as many bytes as the connection takes, several frames in each call. Adds their number
   /// to `moved`.
   Status write(Connection& connection, std::size_t& moved);
   bool empty() const { return frames_.empty() && streams_.empty(); }
-  /// The rest of the half-written frame, and `header` as the last frame.
+  /// Returns the rest of the half-written frame, and after it `header` as the last frame.
   std::string last_words(const FrameHeader& header);
   /// Fails all requests in the outbox and removes their frames.
   void fail(const Status& status);
@@ -42,7 +42,7 @@ class Outbox {
     SummedHeader head{};
     const std::byte* payload = nullptr;
     Request* request = nullptr;  ///< the request that has these bytes
-    bool last = false;           ///< the request is done with this frame
+    bool last = false;           ///< this frame completes the request
   };
   struct Stream {
     Request* request = nullptr;

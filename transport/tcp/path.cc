@@ -72,7 +72,7 @@ std::string Path::fault(int fd) {
   // An answer to the last packet shows that the path works, even if packets are rare now.
   const bool silent = milliseconds(info.tcpi_last_ack_recv) >= patience_ &&
                       info.tcpi_last_ack_recv > info.tcpi_last_data_sent;
-  // A host that answers has no room, or long packets do not reach the host.
+  // If a host answers but accepts nothing, the host has no room, or long packets do not reach it.
   const bool has_room = state.window_known && state.window > 0;
   if (!silent && (!has_room || waited < 3 * patience_)) return {};
   return "packets of up to " + std::to_string(info.tcpi_snd_mss) + " bytes were sent again for " +

@@ -18,11 +18,11 @@ class Path {
   /// `patience` ends the connection with ETIMEDOUT.
   Path(int fd, std::chrono::nanoseconds patience);
 
-  /// Checks sent bytes, during which the kernel does not probe. Returns the reason of a broken
-  /// path, or an empty text. The path is broken if the peer's host has answered nothing for
-  /// `patience` although bytes were sent again at least three times. It is also broken if the host
-  /// has accepted nothing for three times `patience` although it has room. Call it regularly: time
-  /// without a call does not count.
+  /// Checks the path while sent bytes wait for an acknowledgement, because the kernel does not
+  /// probe then. Returns the reason of a broken path, or an empty text. The path is broken if the
+  /// peer's host has answered nothing for `patience` although bytes were sent again at least three
+  /// times. It is also broken if the host has accepted nothing for three times `patience` although
+  /// it has room. Call it regularly: time without a call does not count.
   std::string fault(int fd);
 
  private:

@@ -17,8 +17,9 @@ namespace {
 // The first byte of a TLS client's first record.
 constexpr char kTlsRecord = 0x16;
 
-// The door's answer if the mesh has ended. It takes the place of a proof and has a proof's length.
-// It needs no proof: a sender of these bytes could as well close the connection.
+// The door's answer if the mesh has ended. The answer takes the place of a proof and has the length
+// of a proof. The receiver believes it without a proof, because a stranger who could send these
+// bytes could as well close the connection.
 constexpr std::array<char, 64> kZeroes{};
 constexpr std::string_view kNoSuchMesh(kZeroes.data(), kZeroes.size());
 

@@ -16,8 +16,8 @@
 
 namespace hccl::transport::tcp {
 
-// After descriptors ran out, the next try comes after a pause. They may be lacking for a time,
-// because other threads may free some.
+// If descriptors run out, the next try comes after kLackPause. The lack is a failure only after
+// kLackTime, because other threads may free descriptors before.
 inline constexpr std::chrono::milliseconds kLackPause{20};
 inline constexpr std::chrono::seconds kLackTime{1};
 
@@ -42,7 +42,8 @@ class PendingConnection {
   /// The connecting end. The descriptor is a socket from start_connect_tcp().
   static Result<PendingConnection> to(const Inbox& own, int peer, Fd fd,
                                       const std::shared_ptr<const TlsContext>& tls);
-  /// The accepting end. It finds the inbox that the connection is for.
+  /// The accepting end. `find` returns the inbox of the mesh that the peer names, `context` the TLS
+  /// context.
   using Find = std::function<std::shared_ptr<Inbox>(const Uuid& id)>;
   using Context = std::function<Result<std::shared_ptr<const TlsContext>>()>;
   PendingConnection(Fd fd, Find find, Context context);
@@ -62,8 +63,7 @@ class PendingConnection {
   bool connected() const { return stage_ != Stage::kConnecting; }
   /// Whether the peer has sent a part of its proof.
   bool has_spoken();
-  /// Whether the hello has been sent: the peer may have accepted the connection as that of the
-  /// pair.
+  /// Whether the hello has been sent. From then on the peer may use this connection for the pair.
   bool has_greeted() const { return stage_ == Stage::kGreeting; }
   const std::shared_ptr<Inbox>& inbox() const { return inbox_; }
   Connection take() { return std::move(connection_); }
@@ -80,7 +80,7 @@ class PendingConnection {
 
   Connection connection_;
   Stage stage_ = Stage::kConnecting;
-  std::optional<Handshake> handshake_;  ///< without TLS, which has its own proof
+  std::optional<Handshake> handshake_;  ///< only without TLS, which has its own proof
   std::string greeting_;                ///< of the end that connects
   std::shared_ptr<Inbox> inbox_;        ///< of the end that accepts, once the peer has named it
   Find find_;

@@ -1,4 +1,4 @@
-// The tcp transport. Two ranks get a socket with their first message.
+// The tcp transport. Two ranks get a connection when one sends the first message to the other.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace hccl::transport {
 
-/// Opens a mesh of args.size ranks over TCP. The ranks exchange once the places of their doors.
-/// Connections are made later, or now if args.all_links. Every connection is authenticated with
-/// args.key. kTimeout, for all links: the text names the missing ranks.
+/// Opens a mesh of args.size ranks over TCP. The ranks exchange the addresses of their doors.
+/// Connections are made later, unless args.all_links; then a missing connection is a failure with
+/// kTimeout, which names the missing ranks. Every connection is authenticated with args.key.
 Result<std::unique_ptr<Mesh>> open_tcp(const OpenArgs& args);
 
 }  // namespace hccl::transport

@@ -13,7 +13,7 @@
 namespace hccl::transport::tcp {
 namespace {
 
-// Closing waits this long until the peers' kernels have taken the sent bytes.
+// Closing waits at most this long until the peers' kernels have taken the sent bytes.
 constexpr std::chrono::seconds kLinger{2};
 // Up to this number of sockets are read without asking epoll first, and epoll watches them only
 // while this rank sleeps. This saves a system call for each arriving message, and work in the
@@ -132,7 +132,8 @@ Status TcpMesh::connect_all(Deadline deadline, const AbortFlag* abort) {
     link_to(static_cast<std::size_t>(peer));
     dialer_.call(peer);
   }
-  // If a link ends now, its rank was connected and has given up: it is not the culprit.
+  // A link that ends now does not fail this call: its peer was connected and has given up, so
+  // another rank is the culprit.
   const auto ready = [&] {
     progress();
     return !call_failed_.ok() || connected_.size() == peers;
@@ -239,7 +240,8 @@ bool TcpMesh::look_at_all() {
   return moved;
 }
 
-/// TLS may hold bytes that have left the socket but are not read; they would not wake a sleeper.
+/// Reads the bytes that TLS has taken from the socket but not handed out. Such bytes would not wake
+/// a sleeper.
 bool TcpMesh::look_at_decrypted() {
   bool moved = false;
   for (const std::size_t peer : connected_) {
@@ -361,7 +363,7 @@ void TcpMesh::LinkSleeper::awake() {
 // ---- the end ----
 
 /// Before the sockets close, all sent bytes must be in the peers' kernels: if a peer still sends to
-/// this rank, closing would discard the bytes.
+/// this rank, closing would discard bytes that are on the way.
 void TcpMesh::drain() {
   for (const std::size_t peer : connected_) {
     Link& link = *slots_[peer].link;

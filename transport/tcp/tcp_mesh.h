@@ -27,7 +27,7 @@ namespace hccl::transport::tcp {
 /// A link gets its connection when a message is sent on it for the first time, by either end.
 class TcpMesh final : public Mesh {
  public:
-  /// `hosts` as in OpenArgs; empty: one host. `peers`: the door of each rank.
+  /// `peers`: the address of each rank's door. `tls` is null if connections are not encrypted.
   TcpMesh(std::unique_ptr<EpollSleeper> sleeper, Admission admission, std::vector<Endpoint> peers,
           const std::shared_ptr<const TlsContext>& tls, const OpenArgs& args, const Config& config);
   ~TcpMesh() override;
@@ -61,11 +61,11 @@ class TcpMesh final : public Mesh {
 
   struct Slot {
     std::unique_ptr<Link> link;  ///< null until the link is used
-    bool dirty = false;          ///< is in dirty_: has output that has not been written yet
+    bool dirty = false;          ///< is in dirty_, because it has unwritten output
     bool blocked = false;        ///< the socket was full: epoll tells when there is room
     bool watches_write = false;
-    bool awaited = false;      ///< the last look_at_links() saw a receive, and no connection
-    std::optional<Path> path;  ///< between hosts
+    bool awaited = false;      ///< look_at_links() last saw a receive without a connection
+    std::optional<Path> path;  ///< only between hosts
   };
 
   Link& link_to(std::size_t peer);
@@ -106,7 +106,7 @@ class TcpMesh final : public Mesh {
   std::vector<Slot> slots_;
   std::vector<std::size_t> connected_;  // peers whose link has, or had, a connection
   bool few_ = true;                     // at most kFewLinks are connected
-  bool going_to_sleep_ = false;         // progress() may not run again: posts are written now
+  bool going_to_sleep_ = false;         // no progress() before the sleep: posts are written now
   unsigned looks_ = 0;
   std::chrono::nanoseconds look_interval_;
   Deadline next_look_ = Deadline::after(std::chrono::nanoseconds(0));

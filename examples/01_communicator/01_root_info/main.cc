@@ -30,7 +30,7 @@ void rank_main(uint32_t rank, int32_t device, const HcclRootInfo* root_info, std
   ACL_CHECK(aclrtMalloc(&memory, sizeof value, ACL_MEM_MALLOC_HUGE_ONLY));
   ACL_CHECK(aclrtMemcpy(memory, sizeof value, &value, sizeof value, ACL_MEMCPY_HOST_TO_DEVICE));
 
-  // The call returns when the operation is in the stream. It is done after the synchronisation.
+  // The call returns when the operation is in the stream. The synchronisation waits for its end.
   HCCL_CHECK(HcclAllReduce(memory, memory, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, stream));
   ACL_CHECK(aclrtSynchronizeStream(stream));
 

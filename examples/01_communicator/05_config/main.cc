@@ -1,4 +1,5 @@
-// A communicator with its own name, buffer size and determinism; they override the environment.
+// A communicator with its own name, buffer size and determinism. These settings override the
+// environment.
 #include <cstring>
 
 #include "../../common/ranks.h"

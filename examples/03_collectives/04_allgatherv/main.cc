@@ -8,7 +8,7 @@ void allgatherv(const example::Rank& rank) {
   aclrtStream stream = nullptr;
   ACL_CHECK(aclrtCreateStream(&stream));
 
-  // The number of elements from each rank, and their place; the same on all ranks.
+  // The number of elements from each rank, and the place where they begin; the same on all ranks.
   std::vector<uint64_t> counts, displacements;
   uint64_t total = 0;
   for (uint32_t r = 0; r < rank.count; ++r) {

@@ -9,7 +9,7 @@ void reduce_scatterv(const example::Rank& rank) {
   aclrtStream stream = nullptr;
   ACL_CHECK(aclrtCreateStream(&stream));
 
-  // The number of elements for each rank, and their place; the same on all ranks.
+  // The number of elements for each rank, and the place where they begin; the same on all ranks.
   std::vector<uint64_t> counts, displacements;
   uint64_t total = 0;
   for (uint32_t r = 0; r < rank.count; ++r) {

@@ -1,4 +1,4 @@
-// The cost table as a Protobuf message. Its reader checks the numbers.
+// Converts the cost table to a Protobuf message and back, and checks the numbers that it reads.
 #include "hccl/select/costs.h"
 
 #include "hccl/files/plugin/costs.pb.h"

@@ -1,4 +1,4 @@
-// The part that all messages have in common: conversion from and to bytes and JSON text.
+// Converts any Protobuf message from and to bytes or JSON text.
 #pragma once
 
 #include <google/protobuf/stubs/logging.h>
@@ -58,8 +58,8 @@ void give(const Take<T>& take, Make make) {
   take(made);
 }
 
-/// Makes the codec of T from the functions between T and its message. Error texts say "not a
-/// `kName`".
+/// Makes the codec of T from the two functions that convert T to its message and back. Error texts
+/// say "not a `kName`".
 template <class T, class Proto, Proto (*kToProto)(const T&), Result<T> (*kFromProto)(const Proto&),
           const char* kName>
 Codec<T> codec() {

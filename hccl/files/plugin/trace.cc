@@ -1,4 +1,4 @@
-// The trace as a Protobuf message.
+// Converts the trace to a Protobuf message and back.
 #include "split/trace.h"
 
 #include <string>

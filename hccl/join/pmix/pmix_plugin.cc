@@ -28,7 +28,7 @@ Status pmix_error(Code code, const std::string& what, pmix_status_t error) {
 /// finalise in between.
 class Client {
  public:
-  /// Any thread. A process that could not start may try again.
+  /// Any thread may call. After a failure to start PMIx, the next call tries again.
   static Result<const Client*> get() {
     static Client* const client = new Client;  // never destroyed: the exit handler needs it
     const MutexLock lock(client->mutex_);
@@ -86,7 +86,7 @@ class Client {
                              : pmix_error(Code::kUnavail, "PMIx cannot publish the root info", r);
   }
 
-  /// From process 0.
+  /// Waits for the bytes that process 0 publishes, and copies them to `out`.
   Status fetch(const std::string& key, unsigned timeout_seconds, void* out,
                std::size_t size) const {
     pmix_proc_t owner = self_;
@@ -95,8 +95,8 @@ class Client {
     pmix_value_t* value = nullptr;
     pmix_status_t result = PMIX_ERR_NOT_FOUND;
     const auto there = [&] {
-      // The server answers only after the owner's first commit. Until a later commit, its
-      // keys are "not found", so this asks again; a question takes one second at most.
+      // The server answers only after the owner's first commit. Until the owner commits the key,
+      // the answer is "not found", so this loop asks again; a question takes one second at most.
       int one = 1;
       bool refresh = true;
       pmix_info_t info[2];
@@ -110,7 +110,7 @@ class Client {
       return result != PMIX_ERR_NOT_FOUND && result != PMIX_ERR_PROC_ENTRY_NOT_FOUND &&
              result != PMIX_ERR_TIMEOUT;
     };
-    // A question costs a round trip to the server, so only a few a second.
+    // A question costs a round trip to the server, so there are 20 ms between two questions.
     while (!there()) {
       if (deadline.expired()) {
         return pmix_error(Code::kTimeout,

@@ -3,11 +3,11 @@
  *
  * The blob is a root info and holds the communicator's secret. PMIx keeps it in the memory of the
  * job's own daemons and, within a host, may keep it in files of the job's session directory, which
- * only this user can read; it goes away with the job. Any process that can read it can join, so
- * treat the user account as the boundary.
+ * only this user can read; the blob goes away with the job. Any process that can read the blob can
+ * join, so treat the user account as the boundary.
  *
- * Threads: any. Every function gives 0 on success, or an HcclResult with the reason in `error` (a
- * text that ends with a zero byte; at most error_size bytes). */
+ * Any thread may call. Every function returns 0 on success, or an HcclResult with the reason in
+ * `error` (a text that ends with a zero byte; at most error_size bytes). */
 #ifndef HCCL_JOIN_PMIX_PMIX_PLUGIN_H_
 #define HCCL_JOIN_PMIX_PMIX_PLUGIN_H_
 
@@ -26,7 +26,7 @@ HCCL_PMIX_EXPORT int hccl_pmix_world(int* rank, int* size, char* error, size_t e
 
 /** On process 0: publishes the bytes of `blob`. On the others: waits for them, at most
  * `timeout_seconds`, and writes them to `blob`. All processes that take part give the same `bytes`
- * and `instance`; an instance is used once in the life of a job: count the calls. */
+ * and `instance`; a job uses each instance only once, so count the calls. */
 HCCL_PMIX_EXPORT int hccl_pmix_share(void* blob, size_t bytes, uint64_t instance,
                                      unsigned timeout_seconds, char* error, size_t error_size);
 

@@ -43,8 +43,9 @@ class _Part(types.ModuleType):
 
 
 class _Inner(_Part):
-    """A module within a part, such as tf.contrib.tpu.python.tpu: has the part's names, and modules
-    of any name, because their names say only where upstream keeps the part's names."""
+    """A module within a part, such as tf.contrib.tpu.python.tpu. It has the part's names, and
+    modules of any name within it: such modules only say in which file the upstream project keeps a
+    name."""
 
     def __init__(self, name: str) -> None:
         part = ".".join(name.split(".")[:3])
@@ -124,7 +125,7 @@ def _in_part(name: str) -> bool:
     return name.split(".")[2] in _contrib_parts.own()
 
 
-# The module that replaces a part of tf.contrib. _modules() has the names that it lacks.
+# For each part of tf.contrib, the module that replaces the part. _modules() has the names that this module lacks.
 _ELSEWHERE: dict[str, Callable[[], Any]] = {
     "layers": _slim,
     "framework": _slim,
@@ -166,7 +167,7 @@ def _l1_regularizer(scale: float, scope: Any = None) -> Any:
 
 
 class _DistributeConfig(NamedTuple):
-    """The class that tf.estimator.RunConfig accepts as experimental_distribute."""
+    """The class of the objects that tf.estimator.RunConfig accepts as experimental_distribute."""
 
     train_distribute: Any = None
     eval_distribute: Any = None
@@ -207,7 +208,7 @@ def _modules() -> dict[str, dict[str, Any]]:
 
 
 def install(tensorflow: Any) -> None:
-    if hasattr(tensorflow, "contrib"):  # a real one
+    if hasattr(tensorflow, "contrib"):  # a real tf.contrib
         return
     sys.meta_path.insert(0, _Finder())
     contrib = _Contrib("tensorflow.contrib")

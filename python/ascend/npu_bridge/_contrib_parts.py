@@ -1,5 +1,6 @@
-"""Five parts of tf.contrib: tpu, training, quantize, learn, seq2seq. Names that TensorFlow still
-has, names made here, and names that are gone, which raise an error with a replacement at use."""
+"""Five parts of tf.contrib: tpu, training, quantize, learn, seq2seq. Their names are of three
+kinds: TensorFlow still has the name, or this module makes it, or it is gone, and its use raises an
+error that names a replacement."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ import tensorflow as tf
 
 
 class _Gone(type):
-    """The class of classes that TensorFlow has removed. Scripts may import them and derive from
-    them; to make an object or to read an attribute is an error."""
+    """The type of classes that TensorFlow has removed. Scripts can import such classes and derive
+    from them; but making an object or reading an attribute raises an error."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(cls.why)  # type: ignore[attr-defined]
@@ -123,10 +124,10 @@ def sequence_loss(
     softmax_loss_function: Optional[Callable] = None,
     name: Optional[str] = None,
 ) -> Any:
-    """The weighted cross entropy of sequences: logits (batch, time, classes), targets (batch, time)
-    of int, weights (batch, time) of float. The sum over averaged axes is divided by the sum of
-    their weights; over summed axes, by the number of weights that are not 0. ValueError: one axis
-    is averaged and one summed."""
+    """Returns the weighted cross entropy of sequences: logits (batch, time, classes), targets
+    (batch, time) of int, weights (batch, time) of float. The sum over averaged axes is divided by
+    the sum of their weights; the sum over summed axes is divided by the number of weights that are
+    not 0. ValueError: one axis is averaged and one summed."""
     averaged = [average_across_batch, average_across_timesteps]
     summed = [sum_over_batch, sum_over_timesteps]
     if any(averaged) and any(summed):

@@ -18,7 +18,7 @@ from tensorflow.core.framework import graph_pb2
 
 # With more ops a step takes longer than the overhead of a run, and copying takes seconds.
 _MOST_OPS = 2000
-# v1's control flow, whose outputs may be dead tensors, and memory that belongs to an op's name.
+# Not copied: ops of v1's control flow, whose outputs may be dead tensors, and memory that belongs to an op's name.
 _KEPT = frozenset(
     "Enter RefEnter Exit RefExit NextIteration RefNextIteration Switch RefSwitch Merge RefMerge "
     "TemporaryVariable DestroyTemporaryVariable".split()
@@ -27,13 +27,13 @@ _KEPT = frozenset(
 
 class Loop(NamedTuple):
     operation: Any  # makes the steps
-    steps: Any  # the number of steps, which is fed
+    steps: Any  # the tensor to which the number of steps is fed
 
 
 @contextlib.contextmanager
 def logged(graph: Any) -> Iterator[None]:
-    """Logs the ops that are added to the graph in the block, in the words for which Ascend's
-    documents tell users to look."""
+    """Logs the ops that the block adds to the graph. The words are those that Ascend's documents
+    tell users to look for."""
     before = len(graph.get_operations())
     yield
     for op in graph.get_operations()[before:]:
@@ -41,7 +41,8 @@ def logged(graph: Any) -> Iterator[None]:
 
 
 def made(graph: Any, step: Any, fed: Iterable[Any]) -> Optional[Loop]:
-    """Returns the loop for the step's op, for runs in which the tensors are fed."""
+    """Returns the loop for the step's op. It serves runs in which the program feeds exactly these
+    tensors."""
     if tf.compat.v1.control_flow_v2_enabled():
         return None
     body = _body(step, {tensor.name for tensor in fed})
@@ -75,8 +76,8 @@ def _loop(definition: Any, outside: dict[str, Any], step: str) -> Loop:
 
 
 def _body(step: Any, fed: set[str]) -> Optional[tuple[Any, dict[str, Any]]]:
-    """Returns the ops that a run of the step needs, and the tensors from outside that they use;
-    None if a copy of one of them would behave differently."""
+    """Returns the ops that a run of the step needs, and the outside tensors that these ops use.
+    Returns None if a copy of one of the ops would behave differently."""
     definition = graph_pb2.GraphDef()
     outside: dict[str, Any] = {}
     found, left = {step}, [step]

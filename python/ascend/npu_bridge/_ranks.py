@@ -1,4 +1,4 @@
-"""Rank and number of ranks of this process."""
+"""The rank of this process, and the number of ranks."""
 
 from __future__ import annotations
 

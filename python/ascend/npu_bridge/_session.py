@@ -1,5 +1,5 @@
 """Changes sessions: they enable the graph optimizer that orders collectives, and a run of
-IterationOp makes the number of steps of the loop."""
+IterationOp makes all steps of the loop."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from npu_bridge import _loops
 
 ITERATION_OP = "IterationOp"
-# For each session: the steps of a run of IterationOp beyond the first, and the loop for them.
+# For each session: how many steps a run of IterationOp makes after the first, and the loop for these steps.
 _repeats: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 _loops_of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 _callables: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def complete(config: Any) -> config_pb2.ConfigProto:
-    """Adds the settings that a session needs on an NPU to the config, in place, and returns it.
-    None gives a new config."""
+    """Adds the settings that a session needs on an NPU to the config, in place, and returns the
+    config. None gives a new config."""
     if not isinstance(config, config_pb2.ConfigProto):
         config = config_pb2.ConfigProto()
     config.allow_soft_placement = True
@@ -115,8 +115,8 @@ def _is_iteration_op(fetch: Any) -> bool:
 
 
 def _repeat(session: Any, run: Any, step: Any, feeds: dict, times: int) -> None:
-    """Makes all steps but the last on the same feed, by a While or else by a callable, made
-    once."""
+    """Makes all steps but the last, on the same feed. Uses a While if possible, else a callable;
+    each is made once."""
     graph = session.graph
     step = graph.as_graph_element(step, allow_tensor=False)
     tensors = [
@@ -140,7 +140,7 @@ def _repeat(session: Any, run: Any, step: Any, feeds: dict, times: int) -> None:
         return
     known = _callables.setdefault(session, {})
     if key not in known:
-        # Calls a lower level than Session.run, which would return to this function.
+        # Does not call Session.run, because it would call this function again.
         known[key] = session._make_callable_from_options(
             config_pb2.CallableOptions(feed=names, target=[step.name])
         )

@@ -33,8 +33,8 @@ def enable() -> Any:
 
 def _keras_of_sessions(tensorflow: Any) -> None:
     """Sets tensorflow.keras to the Keras of TensorFlow 1. Otherwise `from tensorflow.keras import
-    ...` would load TensorFlow 2's Keras, whose optimizers do not work in sessions. Keras 3 has no
-    other."""
+    ...` would load TensorFlow 2's Keras, whose optimizers do not work in sessions. With Keras 3
+    there is no Keras of TensorFlow 1."""
     keras = tensorflow.compat.v1.keras
     if not hasattr(keras.backend, "set_session"):
         return

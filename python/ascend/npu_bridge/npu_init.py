@@ -1,4 +1,5 @@
-"""from npu_bridge.npu_init import *: the names for scripts for Ascend's TensorFlow 1, with tf."""
+"""from npu_bridge.npu_init import *: the names that scripts for Ascend's TensorFlow 1 use, and
+tf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""tf_adapter: the start and end of the NPU below npu_plugin, for scripts with a copy of npu_plugin."""
+"""tf_adapter, which npu_plugin calls on an NPU to start and end it. Scripts that contain a copy of
+npu_plugin use it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ RdmaInitAndRegister = absent("tf_adapter.RdmaInitAndRegister", _WHY)
 
 
 def __getattr__(name: str) -> str:
-    """The names of options are constants, such as AUTO_TUNE_MODE."""
+    """Returns the name of an option as a constant, such as AUTO_TUNE_MODE."""
     if not name.isupper() or name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return name

@@ -32,15 +32,15 @@ class Device:
         return f"/job:localhost/replica:0/task:0/device:NPU:{self._number}"
 
     def scope(self) -> Any:
-        """A context that makes tensors on the device, the CPU."""
+        """Returns a context that makes tensors on the device, which is the CPU."""
         return tf.device("/CPU:0")
 
     def is_cluster_worker(self) -> bool:
         return self.workers_num > 1 and 0 <= self.worker_id < self.workers_num
 
     def as_default(self) -> Device:
-        """After this call npu.distribute reduces over the workers, and tf.function ignores
-        jit_compile, which does not support collectives."""
+        """Makes npu.distribute reduce over the workers, and makes tf.function ignore jit_compile,
+        which does not support collectives."""
         global _default
         _default = self
         tf.function = _function.npu_compat_function
@@ -81,7 +81,7 @@ def _apply(options: configs.GlobalOptions) -> None:
 
 
 def cluster_worker() -> Optional[Device]:
-    """The default device, if it is one of several workers."""
+    """Returns the default device, if it is one of several workers."""
     return _default if _default is not None and _default.is_cluster_worker() else None
 
 

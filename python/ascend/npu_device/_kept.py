@@ -10,8 +10,8 @@ from hccl.tensorflow import _log
 
 
 def absent(name: str, why: str) -> Callable[..., Any]:
-    """Makes a function that raises an error with the reason why it does not exist. It raises only
-    when called, because scripts import more names than they use."""
+    """Makes a function that raises an error: the error says why the function does not exist. The
+    import raises nothing, because scripts import more names than they use."""
 
     def raise_why(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{name}: not on a CPU: {why}")
@@ -41,7 +41,7 @@ def scope(name: str, *required: str, **optional: Any) -> Callable[..., ContextMa
 
 
 class Context:
-    """A context without effect, by `with` or by start() and stop()."""
+    """A context without effect. Scripts use it by `with` or by start() and stop()."""
 
     def __enter__(self) -> Any:
         self.start()

@@ -11,5 +11,5 @@ __all__ = [*_of_package, "global_npu_ctx"]
 
 
 def global_npu_ctx() -> Optional[_device.Device]:
-    """The device whose as_default() was called; None before."""
+    """Returns the device whose as_default() was called; None before that call."""
     return _device._default

@@ -3,8 +3,9 @@
     python -m hccl.horovod script.py        or        hccl.horovod.install()
 
 makes horovod.torch, horovod.tensorflow, horovod.tensorflow.keras and horovod.keras importable in
-this process and in those that multiprocessing starts. The names are a folder at the end of Python's
-path, so a horovod that is installed wins. The import of a framework's names imports the framework.
+this process and in processes that multiprocessing starts. The modules lie in a folder at the end of
+Python's path, so an installed horovod takes precedence. The import of one of these modules imports
+its framework.
 """
 
 import importlib.util
@@ -21,8 +22,8 @@ _told = False
 
 
 def install() -> None:
-    """Makes horovod importable. Does nothing, and logs so once, if a horovod is installed. A second
-    call does nothing."""
+    """Makes horovod importable. If a horovod is installed, only logs that once. A second call does
+    nothing."""
     global _told
     if _FOLDER in sys.path:
         return
@@ -36,8 +37,8 @@ def install() -> None:
 
 
 def alias(package: str, *names: str, **modules: ModuleType) -> None:
-    """Makes submodules of a module of `names` importable: names of the module itself, and modules
-    of hccl."""
+    """Makes submodules of `package` importable: each of `names` means the package itself, and
+    `modules` are modules of hccl."""
     parent = sys.modules[package]
     for name, module in {**dict.fromkeys(names, parent), **modules}.items():
         sys.modules[f"{package}.{name}"] = module
@@ -46,7 +47,7 @@ def alias(package: str, *names: str, **modules: ModuleType) -> None:
 
 
 def run(*args: Any, **kwargs: Any) -> Any:
-    """NotImplementedError: processes are started by a launcher."""
+    """Raises NotImplementedError, because a launcher starts the processes."""
     raise NotImplementedError(
         "hccl: horovod.run() does not start processes: call the training function in the script, "
         "and start the script with mpirun -np 4 python -m hccl.horovod script.py, "

@@ -1,6 +1,7 @@
-"""The part of Horovod's elastic training that all frameworks share: the state of a training run, which can be saved and
-restored. When a rank dies, the state is restored. With PyTorch and on one host the ranks that live then go on in a new
-world; otherwise the error that names the dead rank leaves the function that `run` wraps. New ranks never join."""
+"""The part of Horovod's elastic training that all frameworks share: the state of a training run,
+which can be saved and restored. When a rank dies, the state is restored. With PyTorch and on one
+host, the living ranks then continue in a new world; otherwise the function that `run` wraps raises
+the error that names the dead rank. New ranks never join."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ class HostsUpdatedInterrupt(Exception):  # noqa: N818  Horovod's name
 
 
 class State:
-    """The base of states. sync() copies rank 0's state to all ranks; commit() keeps a copy, to
-    which restore() returns."""
+    """The base of states. sync() copies rank 0's state to all ranks; commit() saves a copy of the
+    state, and restore() returns to that copy."""
 
     _callbacks: tuple[Callable[[], None], ...] = ()
 
@@ -33,7 +34,7 @@ class State:
         raise NotImplementedError
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
-        """Later restarts of the function call them first, when fewer ranks are left."""
+        """Sets callbacks that run when the function starts again with fewer ranks."""
         self._callbacks += tuple(callbacks)
 
     def on_reset(self) -> None:
@@ -48,8 +49,8 @@ class State:
 
 
 class ObjectState(State):
-    """A state of Python objects, which are attributes. bcast_object: broadcasts an object from rank
-    0. get_rank: has no effect."""
+    """A state whose attributes are Python objects. bcast_object: a function that broadcasts an
+    object from rank 0. get_rank has no effect."""
 
     def __init__(
         self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **objects: Any
@@ -74,13 +75,13 @@ class ObjectState(State):
 def runner(
     *failures: type[BaseException], go_on: Callable[[], bool] = lambda: False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Returns the decorator `run` of a framework. failures: the exceptions of its collectives. go_on: joins
-    the ranks that live, and returns whether others have died."""
+    """Returns the decorator `run` of a framework. failures: the exceptions of its collectives.
+    go_on: a function that joins the living ranks, and returns whether others have died."""
 
     def run(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Makes a function whose first argument is the state: it begins with rank 0's state. After
-        the failure of a collective the state is the last committed one, and the function begins
-        again, or the error is raised."""
+        """Wraps a function whose first argument is the state. The function begins with rank 0's
+        state. If a collective fails, the last committed state is restored, and then the function
+        begins again or the error is raised."""
 
         @functools.wraps(function)
         def begin(state: State, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Horovod's names for Keras: those for TensorFlow, with the order of arguments of horovod.keras."""
+"""Horovod's names for Keras: the names for TensorFlow, with the order of arguments of
+horovod.keras."""
 
 from hccl import tensorflow as _hccl
 from hccl.horovod.tensorflow import *  # noqa: F403

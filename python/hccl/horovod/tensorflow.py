@@ -1,4 +1,5 @@
-"""Horovod's names for TensorFlow: those of hccl.tensorflow, with Horovod's order of arguments."""
+"""Horovod's names for TensorFlow: the names of hccl.tensorflow, with Horovod's order of
+arguments."""
 
 from __future__ import annotations
 
@@ -50,12 +51,13 @@ allreduce = in_order(
 
 
 def broadcast_object_fn(root_rank: int = 0, *options: Any, **named: Any) -> Callable[[Any], Any]:
-    """Returns a function that broadcasts the object that it gets."""
+    """Returns a function that broadcasts its argument."""
     return lambda obj: _hccl.broadcast_object(obj, root_rank, *options, **named)
 
 
 class TensorFlowKerasState(ObjectState):
-    """A state of a Keras model, its optimizer, and Python objects, which are attributes."""
+    """The state of a Keras model, of its optimizer, and of Python objects that the program sets as
+    attributes."""
 
     def __init__(
         self, model: Any, optimizer: Any = None, backend: Any = None, **objects: Any

@@ -1,7 +1,7 @@
 """JAX on CPUs: its collectives between processes run on hccl. docs/jax.md explains it.
 
-`python -m hccl.jax program.py` runs a program unchanged. A program that is started without it calls
-initialize(), or use() and jax.distributed.initialize(), before it imports jax."""
+`python -m hccl.jax program.py` runs a program unchanged. Without this command, the program itself
+must call initialize(), or use() and jax.distributed.initialize(), before it imports jax."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _library: Optional[ctypes.CDLL] = None
 
 def use() -> None:
     """Makes JAX run its collectives on CPUs by hccl: sets JAX_CPU_COLLECTIVES_IMPLEMENTATION and
-    MPITRAMPOLINE_LIB, and JAX_PLATFORMS to cpu where it is not set, and imports jax. Opens nothing.
-    From then on jax.distributed.initialize joins the launcher's ranks; ValueError if JAX's
-    processes are numbered otherwise. RuntimeError if jaxlib has been imported before."""
+    MPITRAMPOLINE_LIB, sets JAX_PLATFORMS to cpu unless it is set, and imports jax. Opens no
+    connection. From then on jax.distributed.initialize joins the launcher's ranks; ValueError if
+    JAX's processes are numbered otherwise. RuntimeError if jaxlib was imported before."""
     path = str(_build.library("libhccl_jax.so"))
     if os.environ.get("MPITRAMPOLINE_LIB") != path and "jaxlib" in sys.modules:
         raise RuntimeError("hccl.jax.use() comes too late: call it before jax is imported")
@@ -38,10 +38,10 @@ def use() -> None:
 
 
 def initialize() -> tuple[int, int]:
-    """Joins the ranks that the launcher started and makes them JAX's processes, by
-    jax.distributed.initialize: rank i is process i. Returns rank and number of ranks. For the main
-    thread, once, before JAX computes. A world of one rank leaves JAX alone. Raises HcclError if
-    the ranks cannot join."""
+    """Joins the ranks that the launcher started, and makes them JAX's processes by
+    jax.distributed.initialize: rank i is process i. Returns this rank and the number of ranks. The
+    main thread must call it, once, before JAX computes. In a world of one rank, JAX is not changed.
+    Raises HcclError if the ranks cannot join."""
     use()
     import jax
 
@@ -53,13 +53,13 @@ def initialize() -> tuple[int, int]:
 
 
 def abort(reason: str) -> None:
-    """Ends the collectives of all ranks, with `reason`: for a rank that cannot go on. Any thread.
-    No rank can compute with the others any more."""
+    """Ends the collectives of all ranks, with `reason`. A rank that cannot continue calls it, on
+    any thread. After that no ranks can compute together any more."""
     _native().HcclJaxAbort(reason.encode())
 
 
 def _native() -> ctypes.CDLL:
-    """The library. MPItrampoline loads the same copy of it."""
+    """Returns the library. MPItrampoline loads the same copy of the library."""
     global _library
     if _library is None:
         _library = ctypes.CDLL(str(_build.library("libhccl_jax.so")))
@@ -82,8 +82,9 @@ def _join() -> tuple[ctypes.c_void_p, int, int]:
 
 
 def _addresses(world: ctypes.c_void_p, rank: int, size: int) -> tuple[str, str]:
-    """The address of JAX's coordinator, in the process of rank 0, and the address on which it
-    listens. Both are loopback addresses on one host. The port was free a moment ago."""
+    """Returns the address of JAX's coordinator, which runs in the process of rank 0, and the
+    address on which the coordinator listens. On one host, both are loopback addresses. The port was
+    free when it was chosen, and is probably still free."""
     width, as_bytes, as_uint32 = 256, 7, 9  # HCCL_DATA_TYPE_UINT8, HCCL_DATA_TYPE_UINT32
     own = socket.gethostname().encode().ljust(width, b"\0")
     names = ctypes.create_string_buffer(width * size)
@@ -102,8 +103,8 @@ def _addresses(world: ctypes.c_void_p, rank: int, size: int) -> tuple[str, str]:
 
 
 def _compared(original: Callable[..., None]) -> Callable[..., None]:
-    """jax.distributed.initialize for ranks that hccl numbers. If `python -m hccl.jax` has called it
-    already, the program's own call is only compared with the first call."""
+    """Wraps jax.distributed.initialize for ranks that hccl numbers. If `python -m hccl.jax` has
+    called it already, the program's own call is only compared with the first call."""
 
     @functools.wraps(original)
     def initialize(*args: Any, **options: Any) -> None:

@@ -28,8 +28,8 @@ def main() -> None:
 
 
 def _end(rank: int, error: BaseException) -> NoReturn:
-    """Ends the collectives of the other ranks, and this process at once: at its usual end JAX
-    would wait minutes for processes that are gone."""
+    """Ends the collectives of all ranks, and then this process at once. A normal end of the process
+    would take minutes, because JAX waits for processes that are gone."""
     code = 1
     if not isinstance(error, SystemExit):
         sys.excepthook(type(error), error, error.__traceback__)
@@ -40,7 +40,7 @@ def _end(rank: int, error: BaseException) -> NoReturn:
     abort(f"the program of rank {rank} ended with {type(error).__name__}: {error}"[:300])
     sys.stdout.flush()
     sys.stderr.flush()
-    if rank == 0:  # the end of JAX's coordinator ends the others: let their errors appear first
+    if rank == 0:  # without JAX's coordinator the other ranks end: let their errors appear first
         time.sleep(1)
     os._exit(code)
 

@@ -13,11 +13,11 @@ from hccl._checks import check_group, check_list, check_number, describe
 from hccl.errors import HcclError
 
 _set: set[str] = set()  # groups for which the program set a strategy
-_SUM_TOLERANCE = 1e-3  # seven times 14.2857 is meant as 100
+_SUM_TOLERANCE = 1e-3  # seven times 14.2857 counts as 100
 
 
 def set_split_strategy_by_idx(idxList: list[int], group: str = _hccl.WORLD) -> None:
-    """Cuts after these gradients; the last index must be that of the last gradient."""
+    """Cuts after each of these gradients; the last index must be the index of the last gradient."""
     check_group(group)
     check_list("idxList", idxList)
     if not idxList:

@@ -9,9 +9,9 @@ with custom loops.
     model.fit(dataset, callbacks=[hvd.BroadcastGlobalVariablesCallback(0)])
 
 The functions have the names, arguments and results of Horovod. All ranks must call the same
-collectives in the same order; a difference is an InvalidArgumentError on all ranks. If a rank dies,
-the others get an InternalError that names it. Collectives of eager code and of a tf.function run in
-the order of the program.
+collectives in the same order; if they do not, all ranks get an InvalidArgumentError. If a rank
+dies, the others get an InternalError that names the dead rank. Collectives of eager code and of a
+tf.function run in the order of the program.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = no
 
 
 def join() -> int:
-    """NotImplementedError, unless there is only one rank."""
+    """Returns 0 in a world of one rank; otherwise raises NotImplementedError."""
     if size() > 1:
         raise NotImplementedError(
             "hccl: join() is not supported: ranks do not negotiate, so a joined rank would not know "
@@ -86,16 +86,17 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
     sparse_as_dense: bool = False, group: str = hccl.WORLD, **options: Any,
 ) -> Any:
     """Changes an optimizer so that it reduces gradients over the ranks before it applies them, in
-    `fit` and in custom loops, and returns the same object. optimizer: of Keras 2 or 3, such an
-    optimizer's name, or of tf.compat.v1.train, whose compute_gradients reduces.
+    `fit` and in custom loops, and returns the same object. optimizer: an optimizer of Keras 2 or 3,
+    the name of such an optimizer, or an optimizer of tf.compat.v1.train, whose compute_gradients
+    then reduces.
 
-    Sparse gradients, of embeddings, stay sparse and get the rows of all ranks. sparse_as_dense:
+    Sparse gradients, as of embeddings, stay sparse and get the rows of all ranks. sparse_as_dense:
     they become dense, which is faster if the ranks' rows are most of the table.
     backward_passes_per_step (for Keras): the optimizer makes one step for this many calls, with the
     sums of their gradients, or with the means if average_aggregated_gradients is set. options:
     name, device_dense, device_sparse, compression, gradient_predivide_factor, num_groups, groups
-    (all gradients are one group), process_set, scale_local_gradients. NotImplementedError or
-    ValueError: a value that is not supported; the text has its keyword."""
+    (all gradients are one group), process_set, scale_local_gradients. An unsupported value raises
+    NotImplementedError or ValueError; the text has its keyword."""
     reduce = gradient_reducer(op, group, sparse_as_dense=sparse_as_dense, **options)
     if use_locking:
         _horovod.refuse("use_locking", True, "give it to the optimizer inside")
@@ -127,9 +128,9 @@ def load_model(
     **options: Any,
 ) -> Any:
     """Loads a Keras model and lets its optimizer reduce gradients, as DistributedOptimizer does.
-    legacy_opts has no effect. options: as of Keras's load_model. If Keras's own load_model loads a
-    model that was saved with a DistributedOptimizer, its optimizer does not reduce; on several
-    ranks its first step is a RuntimeError."""
+    legacy_opts has no effect. options: the options of Keras's load_model. A model that was saved
+    with a DistributedOptimizer does not reduce if Keras's own load_model loads it; on several ranks
+    its first step then raises a RuntimeError."""
     known = {**{each.__name__: each for each in custom_optimizers or ()}, **(custom_objects or {})}
     model = tf.keras.models.load_model(filepath, custom_objects=known, **options)
     if getattr(model, "optimizer", None) is not None:
@@ -138,7 +139,7 @@ def load_model(
 
 
 class DistributedGradientTape:
-    """A tf.GradientTape whose gradient() reduces gradients over the ranks. options: as of
+    """A tf.GradientTape whose gradient() reduces gradients over the ranks. options: as for
     DistributedOptimizer."""
 
     def __init__(

@@ -15,9 +15,8 @@ from hccl.tensorflow._collectives import broadcast_variables, grouped_allreduce
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
     """Sets the weights of the model and the variables of its optimizer to the values of one rank,
-    once, after the first batch. By then all of them exist, and all ranks continue from the same
-    state. The seeds of dropout and the state of metrics remain each rank's own, as do
-    local_variables."""
+    once, after the first batch. By then all variables exist, and all ranks continue from the same
+    state. The seeds of dropout, the state of metrics and local_variables remain each rank's own."""
 
     def __init__(
         self,
@@ -69,9 +68,9 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
     end_epoch - 1: at the beginning of each epoch or, with staircase=False, before each batch, whose
     epoch is a fraction. As in Horovod, a number m as multiplier means m ** (epoch - start_epoch).
     With momentum_correction, the momentum of SGD or RMSprop changes by the same factor as the
-    learning rate. steps_per_epoch: the batches of an epoch, for staircase=False. By default `fit`
-    gives the number; ValueError if it does not know it. The logs of an epoch get the rate as
-    "lr"."""
+    learning rate. steps_per_epoch: the number of batches in an epoch, for staircase=False. By
+    default `fit` gives this number; ValueError if `fit` does not know it. The logs of an epoch
+    contain the rate as "lr"."""
 
     def __init__(
         self,

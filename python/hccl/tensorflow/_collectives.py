@@ -1,10 +1,10 @@
 """Horovod's collectives. Arguments that several of them have:
 
 name: the same on all ranks, for errors and traces; ranks that give different names get an error.
-process_set, group: the ranks that take part, as a ProcessSet or as the name of a group.
-device, device_dense, device_sparse: NotImplementedError unless it is a CPU.
-compression: a member of Compression. prescale_factor, postscale_factor: multiply each rank's
-tensor, and the result. ignore_name_scope: has no effect: names lack TensorFlow's scopes.
+process_set, group: the ranks that take part, as a ProcessSet or as the name of a group. device,
+device_dense, device_sparse: NotImplementedError unless the device is a CPU. compression: a member
+of Compression. prescale_factor multiplies each rank's tensor, postscale_factor the result.
+ignore_name_scope has no effect, because names lack TensorFlow's scopes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from hccl.tensorflow._compression import Compression
 def allreduce(tensor: Any, op: Optional[str] = None, **options: Any) -> Any:
     """Reduces over all ranks of the group, element by element. op: Average (also if None), Sum,
     Max, Min or Product. A mean of integers is a float. The sum or mean of IndexedSlices has the
-    rows of all ranks. Backward averages the incoming gradient if op is the mean; otherwise backward
-    sums the gradient. options: as of grouped_allreduce."""
+    rows of all ranks. Backward reduces the incoming gradient to its mean if op is Average, else to
+    its sum. options: as for grouped_allreduce."""
     return grouped_allreduce([tensor], op, **options)[0]
 
 
@@ -51,7 +51,7 @@ def grouped_allreduce(
 
 
 def _numbered(name: Optional[str], count: int) -> list[str]:
-    """Returns the names of a list's tensors, if the program gives it a name."""
+    """Returns a name for each tensor of a list, if the program gives the list a name."""
     if name is None or count == 1:
         return _names.of_program(name)
     return [_names.of_program(f"{name}.{i}")[0] for i in range(count)]
@@ -79,8 +79,8 @@ def broadcast(
     tensor: Any, root_rank: int, name: Optional[str] = None, ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
 ) -> tf.Tensor:
-    """Returns the root's tensor. root_rank: a rank of the world if there is a process set, else of
-    the group."""
+    """Returns the root's tensor. root_rank is a rank of the world if there is a process set;
+    otherwise it is a rank of the group."""
     names = _names.of_program(name)
     group, root = _horovod.group_of(process_set, group), _horovod.root_of(process_set, root_rank)
 
@@ -104,9 +104,9 @@ def broadcast_variables(
 ) -> Any:
     """Sets the variables to their values on the root. Call it after the variables were made: a
     Keras model has variables after it is built. For a model of Keras 3 pass model.weights:
-    model.variables includes the seeds of dropout, and ranks with the same seeds draw the same
-    masks. In a graph of TensorFlow 1, returns the operation that sets the variables. inplace: has
-    no effect."""
+    model.variables includes the seeds of dropout, and ranks with the same seeds would draw the same
+    masks. In a graph of TensorFlow 1, returns the operation that sets the variables. inplace has no
+    effect."""
     group, root = _horovod.group_of(process_set, group), _horovod.root_of(process_set, root_rank)
     variables = list(variables)
     values = _ops.broadcast(variables, root, group)
@@ -159,8 +159,8 @@ def reducescatter(
     prescale_factor: float = 1.0, postscale_factor: float = 1.0, group: str = hccl.WORLD,
 ) -> tf.Tensor:
     """Returns this rank's rows of the reduced tensor. If the rows cannot be divided evenly, the
-    first ranks have one more. As in Horovod, backward gathers the gradients of the rows; for sums
-    it also multiplies them by the number of ranks."""
+    first ranks have one row more. As in Horovod, backward gathers the gradients of the rows; for
+    sums it also multiplies them by the number of ranks."""
     _horovod.check_devices(device_dense=device_dense)
     group, reduction = _horovod.group_of(process_set, group), _horovod.reduction(op)
     ranks, rank = _world.ranks(group), _manage.get_rank_id(group)

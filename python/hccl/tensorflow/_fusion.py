@@ -17,8 +17,8 @@ from hccl.split import api as _split
 from hccl import _world
 from hccl.tensorflow import _log, _ops
 
-# Within a host, and below either limit, one grouped operation is faster: it makes fewer copies, and
-# no thread takes time from backward (benchmarks/tensorflow).
+# Within a host, a list below either limit is faster as one grouped operation: that makes fewer
+# copies, and no thread takes time from backward (benchmarks/tensorflow).
 LEAST_BYTES, LEAST_TENSORS = 1 << 20, 8
 _FUSED = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
@@ -29,7 +29,8 @@ hcom_parallel = True  # segments are reduced while backward runs
 
 
 def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
-    """Whether the list is fused. Depends only on the list and on common settings of all ranks."""
+    """Whether the list is fused. The answer depends only on the list and on settings that are the
+    same on all ranks."""
     if group != hccl.WORLD or reduction not in ("mean", "sum") or tf.executing_eagerly():
         return False
     if _manage.get_rank_size() == 1:

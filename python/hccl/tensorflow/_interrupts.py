@@ -24,9 +24,10 @@ _REASON = "Ctrl-C while TensorFlow waited for other ranks"
 
 
 def watch(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
-    """Starts the thread, once in a process. waits() returns 0 if no op waits; otherwise its number stays the same while
-    the same ops wait. abort(reason) ends these ops. Does nothing if another library has set the descriptor, or on any
-    thread but the main thread, because other threads cannot request signals."""
+    """Starts the thread, once in a process. waits() returns 0 if no op waits; otherwise it returns
+    a number that stays the same while the same ops wait. abort(reason) ends these ops. Does nothing
+    if another library has set the descriptor. Also does nothing on any thread but the main thread,
+    because only the main thread can set the descriptor."""
     if threading.current_thread() is not threading.main_thread():
         return
     reader, writer = socket.socketpair()
@@ -49,7 +50,7 @@ def _let_go(descriptor: int) -> None:
 
 def _serve(reader: socket.socket, waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
     while signals := reader.recv(64):
-        # A handler of the program may continue the program.
+        # If the program has its own handler, nothing ends: this handler may let the program continue.
         if signal.SIGINT in signals and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             _end_waits(waits, abort)
 
@@ -73,9 +74,11 @@ def _end_waits(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
 @contextlib.contextmanager
 def _no_python_in(error: Any) -> Iterator[None]:
     """While this context lasts, TensorFlow makes the error without Python code. Such code would
-    raise KeyboardInterrupt too early, and pybind11 would turn both into a RuntimeError."""
+    raise KeyboardInterrupt too early, and pybind11 would turn the error and the KeyboardInterrupt
+    into a RuntimeError."""
     made = error.__init__
-    # The program may see these values, if the signal comes after it has caught KeyboardInterrupt.
+    # If the signal comes after the program has caught KeyboardInterrupt, the program sees these
+    # values.
     error._node_def = error._op = None
     error._message, error._error_code, error._experimental_payloads = _REASON, error_codes.INTERNAL, {}
     error.__init__ = Exception.__init__

@@ -38,7 +38,8 @@ def tell_scripts() -> None:
 
 
 def _place() -> Optional[tuple[str, str]]:
-    """The rank and the number of ranks, if all launchers of one process give the same."""
+    """Returns the rank and the number of ranks, if all launchers of one process give the same
+    values."""
     present = [each for each in _LAUNCHERS if all(map(_value, each.present))]
     line = list(_environments()) if len(present) > 1 else []
     depths = [_depth(each, line) for each in present]
@@ -53,15 +54,15 @@ def _place() -> Optional[tuple[str, str]]:
 
 
 def _depth(launcher: _Launcher, line: list[dict[str, str]]) -> int:
-    """The index in the line of the process that gave the launcher's variables: the nearest process
-    with other values. If there is none, the length of the line."""
+    """Returns the index in the line of the process that gave the launcher's variables: the nearest
+    process with other values. If there is none, returns the length of the line."""
     own = [os.environ.get(name) for name in launcher.given]
     other = ([each.get(name) for name in launcher.given] != own for each in line)
     return next((depth for depth, differs in enumerate(other) if differs), len(line))
 
 
 def _environments() -> Iterator[dict[str, str]]:
-    """The variables that this process and its ancestors had when they began."""
+    """Returns the variables that this process and its ancestors had when they began."""
     process = os.getpid()
     while process > 0:
         try:
@@ -69,7 +70,7 @@ def _environments() -> Iterator[dict[str, str]]:
                 pairs = os.fsdecode(file.read()).split("\0")
             with open(f"/proc/{process}/stat", "rb") as file:
                 process = int(file.read().rpartition(b")")[2].split()[1])
-        except OSError:  # of another user, or ended
+        except OSError:  # the process is another user's, or has ended
             return
         yield dict(pair.partition("=")[::2] for pair in pairs if pair)
 

@@ -15,7 +15,7 @@ _said: set[str] = set()
 
 
 def _of_ascend() -> Optional[standard.Logger]:
-    """The logger that Ascend's variables describe; None without them."""
+    """Returns the logger that Ascend's variables describe; None without these variables."""
     number = os.environ.get("ASCEND_GLOBAL_LOG_LEVEL", "")
     known = number in ("0", "1", "2", "3", "4")  # the library refuses others
     to_output = os.environ.get("ASCEND_SLOG_PRINT_TO_STDOUT") == "1"

@@ -1,9 +1,9 @@
-"""The names by which ranks compare their collectives. With them, swapping two collectives of equal
-size is an error.
+"""The names by which ranks compare their collectives. With names, a swap of two collectives of
+equal size is an error.
 
-A name must be the same on all ranks. TensorFlow and Keras number layers, scopes and variables by
-process (dense_7/kernel_1:0), and a rank may have made one more of them. So such numbers are left
-out, or only their order within a list counts.
+A name must be the same on all ranks. TensorFlow and Keras number layers, scopes and variables in
+each process (dense_7/kernel_1:0), and a rank may have made more of them than other ranks. So such
+numbers are left out, or only their order within a list counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _COMPARED = os.environ.get("HCCL_COMPARE_NAMES", "1") != "0"
 
 
 class Name(str):
-    """A name that ranks compare, by its digest. Ranks do not compare names that are strings."""
+    """A name that ranks compare, by its digest. Ranks do not compare names that are plain
+    strings."""
 
     digest = 0
 

@@ -30,7 +30,8 @@ FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
 @functools.lru_cache(maxsize=None)
 def library() -> Any:
-    """Loads the compiled ops for the TensorFlow of this process, and builds them if missing."""
+    """Returns the compiled ops for the TensorFlow of this process, and builds them if they are
+    missing."""
     import hccl._hccl  # noqa: F401  its libhccl.so is the one that the ops use
     from hccl.tensorflow.build import MODULE
 
@@ -69,8 +70,9 @@ def _refuse_in_xla(graph: Any) -> None:
 
 
 def _order() -> Any:
-    """The resource that all collectives use. It keeps them in order in functions. TensorFlow also
-    sees it in conditionals, loops and functions that contain collectives. It has no value."""
+    """Returns the resource that all collectives use. It keeps them in order in functions, and shows
+    TensorFlow which conditionals, loops and functions contain collectives. The resource has no
+    value."""
     _world.refuse_in_fork()
     inner = tf.compat.v1.get_default_graph() if not tf.executing_eagerly() else None
     _refuse_in_xla(inner)
@@ -121,7 +123,7 @@ def all_reduce(
     tensor: Any, reduction: str = "sum", group: str = hccl.WORLD, postscale: float = 1.0,
     names: Sequence[str] = (),
 ) -> tf.Tensor:
-    """`postscale`, only for sums of floats, multiplies the result. names: the tensor's name."""
+    """postscale multiplies the result, and is only for sums of floats. names: the tensor's name."""
     return _called(
         "all_reduce", tensor=tensor, reduction=reduction, postscale=postscale, group=group,
         **_names.attributes(names),
@@ -150,8 +152,8 @@ def grouped_all_reduce(
 def fused_all_reduce(
     gradients: Sequence[Any], average: bool, names: Sequence[str], hcom_parallel: bool = True
 ) -> list[tf.Tensor]:
-    """Returns the sums, or the means, of gradients of one type over all ranks. The gradients are
-    fused into segments; each segment is reduced when its gradients are ready. Only in graphs.
+    """Only in graphs: returns the sums, or the means, of gradients of one type over all ranks. The
+    gradients are fused into segments; each segment is reduced when its gradients are ready.
     Backward makes the last gradient of the list first."""
     count = len(gradients)
     key = _list_key(gradients, average, names)
@@ -200,7 +202,7 @@ def write_traces(prefix: str) -> None:
 def broadcast(
     tensors: Sequence[Any], root: int, group: str = hccl.WORLD, names: Sequence[str] = ()
 ) -> list[tf.Tensor]:
-    """names: the tensors' names, unless the tensors are variables."""
+    """names: the names of the tensors; not needed if the tensors are variables."""
     named = _names.attributes(names or _names.of(tensors))
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if not tensors:

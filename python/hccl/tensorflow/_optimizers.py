@@ -2,9 +2,9 @@
 
 With the policy mixed_float16, `compile` puts Keras's LossScaleOptimizer around an optimizer. The
 LossScaleOptimizer makes a step only if the gradients are finite. If gradients were reduced within
-that step, a rank with an overflow would omit its collective. So this module changes that class,
-too: it lets an inner optimizer that reduces do so before the test. Then either all ranks make the
-step or none.
+that step, a rank with an overflow would omit its collective. So this module also changes
+LossScaleOptimizer: the inner optimizer reduces before the test. Then either all ranks make the step
+or none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MARK = "hccl_reducing_"
 
 
 class _Reduction:
-    """The reduction of an optimizer's gradients: once for each step of each replica."""
+    """Reduces an optimizer's gradients: once for each step of each replica."""
 
     def __init__(self, reduce: Callable[[list, list], list], sums: Optional[Sums]) -> None:
         self._reduce, self._sums = reduce, sums
@@ -49,9 +49,9 @@ class _Reduction:
 
 
 def _replica() -> Any:
-    """Returns the owner of a step. MirroredStrategy runs each replica in a thread, and the nested
-    calls of LossScaleOptimizer in other threads; then the owner is the replica. Without a strategy
-    it is the thread."""
+    """Returns the owner of a step. Under MirroredStrategy, each replica runs in a thread, and the
+    nested calls of LossScaleOptimizer run in other threads, so the owner is the replica. Without a
+    strategy the owner is the thread."""
     if not tf.distribute.has_strategy():
         return threading.get_ident()
     context = tf.distribute.get_replica_context()
@@ -91,16 +91,16 @@ def with_inner(optimizer: Any) -> list[Any]:
 
 def marked(get_config: Callable[[], dict]) -> dict:
     """Returns the configuration of an optimizer that reduces, with the mark in its name. Keras
-    saves it, and makes a loaded optimizer or a copy from it. Such a copy is of Keras's class: it
-    does not reduce, but it has the mark."""
+    saves the configuration, and makes a loaded optimizer or a copy from it. Such a copy has Keras's
+    class, so it does not reduce; the mark shows that it should."""
     config = get_config()
     name = config.get("name", _MARK)  # a user's class may have no name
     return config if name.startswith(_MARK) else {**config, "name": _MARK + name}
 
 
 def watch(kind: type) -> None:
-    """Changes the Keras class from which an optimizer class is derived, once: a step of an
-    optimizer with the mark and without a reduction is then an error."""
+    """Changes the Keras class from which an optimizer class is derived, once. After that, a step is
+    an error if the optimizer has the mark but no reduction."""
     name = "apply" if hasattr(kind, "apply") else "apply_gradients"
     base = next((each for each in reversed(kind.__mro__) if name in vars(each)), None)
     if base is not None and not hasattr(vars(base)[name], "_hccl_watches"):

@@ -56,7 +56,7 @@ def reduce_gradients(
     sparse_as_dense: bool = False,
 ) -> list[Any]:
     """As reduce_list, but sums and means of IndexedSlices stay sparse: they have the rows of all
-    ranks, which may have different numbers of rows."""
+    ranks. Ranks may have different numbers of rows."""
     if sparse_as_dense or reduction not in ("mean", "sum"):
         return reduce_list(gradients, reduction, group, names)
     sparse = [isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
@@ -75,7 +75,7 @@ def reduce_gradients(
 
 
 def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
-    """Concatenates the ranks' tensors, which may differ in the length of the first dimension."""
+    """Concatenates the ranks' tensors, whose first dimension may differ in length."""
     ranks = _world.ranks(group)
     rows = tf.shape(tensor, out_type=tf.int64)[:1]
     counts = _ops.all_gather(rows, ranks, group, names)
@@ -91,7 +91,7 @@ def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
 
 
 def with_gradient(collective: Any, gradient: Any, tensor: Any) -> Any:
-    """Adds a gradient to a collective. As in Ascend's hccl_ops, its op has none."""
+    """Adds a gradient to a collective: as in Ascend's hccl_ops, the op itself has no gradient."""
     return tf.custom_gradient(lambda own: (collective(own), gradient))(tensor)
 
 
@@ -113,7 +113,7 @@ def reduce_packed(
 
 
 def scaled(tensor: Any, factor: float) -> Any:
-    """Multiplies in the tensor's type; 16-bit types in fp32, integers in fp64."""
+    """Multiplies a tensor and keeps its type. Computes 16-bit types in fp32, integers in fp64."""
     if factor == 1.0 or tensor is None:
         return tensor
     if isinstance(tensor, tf.IndexedSlices):

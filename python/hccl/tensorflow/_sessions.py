@@ -13,8 +13,8 @@ from hccl.tensorflow._collectives import broadcast_variables
 
 
 def reducing(optimizer: Any, reduce: Callable[[list, list], list]) -> Any:
-    """Changes an optimizer of tf.compat.v1.train so that its compute_gradients, and so its
-    minimize, reduces gradients. Returns the same optimizer."""
+    """Changes an optimizer of tf.compat.v1.train so that its compute_gradients reduces gradients;
+    minimize then does, too. Returns the same optimizer."""
     compute = optimizer.compute_gradients
 
     @functools.wraps(compute)
@@ -30,7 +30,7 @@ def reducing(optimizer: Any, reduce: Callable[[list, list], list]) -> Any:
 
 def broadcast_global_variables(root_rank: int) -> Any:
     """Returns the operation that sets the global variables of a graph of TensorFlow 1 to their
-    values on the root. RuntimeError: in eager code, which has no global variables."""
+    values on the root. RuntimeError in eager code, which has no global variables."""
     if tf.executing_eagerly():
         raise RuntimeError("hccl: eager code has no global variables: use broadcast_variables")
     return broadcast_variables(tf.compat.v1.global_variables(), root_rank)

@@ -10,8 +10,8 @@ from hccl.tensorflow import _names, _ops
 
 
 def owners(variables: Sequence[Any], ranks: int) -> list[int]:
-    """Returns the owner of each variable. The variables are assigned from the largest on, each to
-    the rank with the least bytes so far. ValueError: a rank would have no variable."""
+    """Returns the owner of each variable. The largest variable is assigned first; each goes to the
+    rank with the least bytes so far. ValueError: a rank would have no variable."""
     if len(variables) < ranks:
         raise ValueError(f"{len(variables)} variables cannot be divided over {ranks} ranks")
     sizes = [tf.TensorShape(variable.shape).num_elements() for variable in variables]
@@ -23,8 +23,8 @@ def owners(variables: Sequence[Any], ranks: int) -> list[int]:
 
 
 def give(variables: Sequence[Any], owned: Sequence[int]) -> list[Any]:
-    """Sets every variable to its value on its owner. In a graph, returns the operations that do
-    so."""
+    """Sets every variable to the value that its owner has. In a graph, returns the operations that
+    do this."""
     assigned = []
     for owner in sorted(set(owned)):
         own = [variable for variable, of in zip(variables, owned) if of == owner]
@@ -35,7 +35,7 @@ def give(variables: Sequence[Any], owned: Sequence[int]) -> list[Any]:
 
 
 def _value(variable: Any) -> tf.Tensor:
-    """Returns the value at the time of the run. Keras 3's variables, which graphs of TensorFlow 1
-    do not contain, are read again each time."""
+    """Returns the value that the variable has when the graph runs. Keras 3's variables, which
+    graphs of TensorFlow 1 do not contain, are read again each time."""
     read = getattr(variable, "read_value", None)
     return tf.identity(read() if read is not None else tf.convert_to_tensor(variable))

@@ -1,4 +1,4 @@
-"""Sums of the gradients of several backward passes. An optimizer makes one step of each sum."""
+"""Sums the gradients of several backward passes; an optimizer makes one step of each sum."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 class Sums:
-    """Adds gradients up. In each `passes`-th call makes a step of their sums or means. Other calls
+    """Adds gradients up. Each `passes`-th call makes a step of their sums or means. All other calls
     only count as an iteration."""
 
     def __init__(self, passes: int, average: bool, sparse_as_dense: bool, counted: Any) -> None:
@@ -19,8 +19,8 @@ class Sums:
 
     @tf.autograph.experimental.do_not_convert
     def add(self, gradients: list, variables: list, step: Callable[[list], Any]) -> None:
-        """ValueError: a gradient is sparse and may not become dense, or the list has changed.
-        NotImplementedError: with several replicas."""
+        """ValueError: a gradient is sparse and cannot become dense, or the list has changed.
+        NotImplementedError: there are several replicas."""
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise NotImplementedError("hccl: backward_passes_per_step adds up for one replica only")
         if any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):

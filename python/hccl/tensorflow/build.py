@@ -13,8 +13,8 @@ def _framework():
 
 
 def _release():
-    """Returns the part of a ready library's name that describes TensorFlow. A TensorFlow that is no
-    release, or is built by others, may have any ABI."""
+    """Returns the part of a ready library's name that describes TensorFlow; None if TensorFlow is
+    no release, or if others have built it, because it may then have any ABI."""
     import tensorflow
 
     flags = " ".join(tensorflow.sysconfig.get_compile_flags())

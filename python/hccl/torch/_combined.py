@@ -28,8 +28,8 @@ class CombinedGradients(Planned):
 
     It is for loops that do not wrap their model in DistributedDataParallel: forward does not
     change, and after backward each `.grad` is reduced, as with DDP. The constructor copies rank 0's
-    parameters and buffers to all ranks. Gradients are cut as by
-    hccl.torch.DistributedDataParallel.
+    parameters and buffers to all ranks. hccl.torch.DistributedDataParallel describes how gradients
+    are cut.
 
     A gradient that is zeroed in place (zero_grad(set_to_none=False), or step(zero_grad=True)) stays
     in the block; a new gradient is copied into the block. Parameters without a gradient in an
@@ -39,15 +39,15 @@ class CombinedGradients(Planned):
     All parameters that need gradients must have the same type: float32, float64, bfloat16 or
     float16.
 
-    overlap_forward: the optimizer of these parameters, one of hccl.torch.optim. The next forward
-    pass then begins before all gradients are reduced. It is for models whose gradients occupy the
-    network for longer than backward lasts. After 20 iterations in order, the newest gradients go
-    first. step() returns at once, and each module waits only for its own parameters, which are
-    stepped when their gradients arrive. The weights are the same, bit by bit, as in the plain
-    order; numbers such as lr are those at the call of step(). `.grad` is None between backward and
-    step(), and after step(). Call synchronize() before step() to read, clip or unscale gradients.
-    Also call it before code reads parameters, except in forward and in state_dict of model or
-    optimizer. Not for modules that torch.compile compiles.
+    overlap_forward: the optimizer of these parameters, which must be one of hccl.torch.optim. The
+    next forward pass then begins before all gradients are reduced. This helps models whose
+    gradients occupy the network for longer than backward lasts. After 20 iterations in order, the
+    newest gradients are sent first. step() returns at once, and each module waits only for its own
+    parameters, which are stepped when their gradients arrive. The weights are the same, bit by bit,
+    as in the plain order; numbers such as lr are taken at the call of step(). `.grad` is None
+    between backward and step(), and after step(). Call synchronize() before step() to read, clip or
+    unscale gradients. Also call it before code reads parameters, except in forward and in
+    state_dict of model or optimizer. Modules that torch.compile compiles are not supported.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class CombinedGradients(Planned):
         self._plan = join(group, split_group, dict(named))
         self._plan.set_gradients(self._views)
         self._plan.mark_forward()
-        self._missing: set[int] = set()  # in this backward pass; empty between two
+        self._missing: set[int] = set()  # gradients not ready in this backward pass; empty between passes
         self._syncs = True
         self._overlap: Any = None
         if overlap_forward is not None:
@@ -85,8 +85,8 @@ class CombinedGradients(Planned):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes in this context reduce nothing: gradients add up until the next backward
-        pass outside."""
+        """Backward passes in this context reduce nothing. Their gradients are added to those of the
+        next backward pass outside of the context."""
         before, self._syncs = self._syncs, False
         try:
             yield
@@ -95,8 +95,8 @@ class CombinedGradients(Planned):
 
     def synchronize(self) -> None:
         """With overlap_forward: returns when all gradients are reduced and, if called after step(),
-        all parameters are stepped. If called before step(), it sets each `.grad`, and step() is the
-        plain one. A failure names the rank."""
+        all parameters are stepped. If called before step(), sets each `.grad`, and the next step()
+        is a plain step. A failure names the rank."""
         if self._overlap is not None:
             self._overlap.synchronize()
 
@@ -165,8 +165,9 @@ class CombinedGradients(Planned):
 
 
 def _check_not_nested(name: str) -> None:
-    """Rejects a backward pass that begins inside a reentrant checkpoint. Autograd would report its
-    end when the checkpoint's own backward ends, and all other gradients would count as zeros."""
+    """Rejects a backward pass that begins inside a reentrant checkpoint. Autograd would report the
+    end of backward when the checkpoint's own backward ends, and all other gradients would count as
+    zeros."""
     frame: types.FrameType | None = sys._getframe()
     passes = 0
     while frame is not None:
@@ -180,7 +181,8 @@ def _check_not_nested(name: str) -> None:
 
 
 def _views(parameters: list[torch.nn.Parameter]) -> list[torch.Tensor]:
-    """Returns a tensor like each parameter, with its strides; all are contiguous in one block."""
+    """Returns a tensor for each parameter, with its strides; all tensors lie one after another in
+    one block."""
     block = empty(sum(p.numel() for p in parameters), dtype=parameters[0].dtype).zero_()
     views, start = [], 0
     for parameter in parameters:

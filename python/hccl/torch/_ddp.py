@@ -33,9 +33,9 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
     segments of gradients are reduced during backward. The gradients are cut
 
     - by the strategy that hccl.split.api has set for `split_group`, by size or by index; else
-    - by HCCL's default at first, and then by the automatic plan, which is computed from times of
-      the training and changes on all ranks at once. HCCL_SPLIT=trace measures and changes nothing;
-      HCCL_SPLIT=default does neither. HCCL_LOG=info logs the plan and the reason.
+    by HCCL's default at first, and then by the automatic plan, which is computed from times of the
+    training and changes on all ranks at once. HCCL_SPLIT=trace only measures, and keeps the
+    default; HCCL_SPLIT=default does not measure. HCCL_LOG=info logs the plan and the reason.
 
     Takes torch's arguments, except those that set how gradients are cut or cast.
     gradient_as_bucket_view is True by default, so that gradients are not copied. All parameters

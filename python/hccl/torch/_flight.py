@@ -1,9 +1,9 @@
 """PyTorch's flight recorder has the operations of this backend's groups.
 
 A plugin cannot write into torch's recorder itself: the recorder is a template with a static object,
-which libtorch_cpu does not export. PyTorch 2.14 has a hook of a group that writes there, but gives
-the hook to no group; this module does so. From 2.15 on torch does it, except to groups that shrink.
-2.13 has no such hook.
+which libtorch_cpu does not export. PyTorch 2.14 has a hook of a group that writes into the
+recorder, but gives no group this hook; this module does. From 2.15 on torch itself gives the hook
+to groups, but not to groups that shrink. 2.13 has no such hook.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hccl.torch import _module
 
 SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")  # the first one that is set counts
 
-# By group. A hook ends with its entry.
+# The hook of each group. A hook ends when its entry is removed.
 _hooks: Any = weakref.WeakKeyDictionary()
 
 
@@ -41,7 +41,7 @@ def extend() -> None:
 
 def record(group: Any) -> None:
     """Gives the hook to a group of this backend. The hook takes a traceback of each operation, so
-    with 2.14 the recorder is off here unless a variable sets its size."""
+    with 2.14 the recorder is off unless a variable sets its size."""
     hook, default = _hook(), "2000" if _torch_attaches() else "0"
     size = next((os.environ[name] for name in SIZES if os.environ.get(name)), default)
     if hook is None or not size.isdecimal() or int(size) == 0:

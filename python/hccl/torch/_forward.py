@@ -27,8 +27,8 @@ class _Hook:
 
 
 class ForwardOverlap:
-    """Gradients in flight: from backward until their weights are stepped. The step runs on the main
-    thread, when forward or another reader needs the weights."""
+    """Manages gradients in flight: from backward until their weights are stepped. The step runs on
+    the main thread, when forward or another reader needs the weights."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ForwardOverlap:
         self._module, self._optimizer, self._plan = module, optimizer, plan
         self._parameters, self._views, self._names = parameters, views, plan.gradients
         self._called: set[torch.nn.Module] = set()  # modules whose forward ran while learning
-        self._learnt = 0  # iterations
+        self._learnt = 0  # number of iterations while learning
         # While learning, one message that is reduced when backward ends.
         self._complete: list[list[int]] = [list(range(len(parameters)))]  # gradients, by message
         self._parts: list[set[int]] = []  # for each message: gradients with a part in it
@@ -50,7 +50,7 @@ class ForwardOverlap:
         self._missing: list[int] = []  # gradients of each message that are not ready
         self._needs: dict[torch.nn.Module, int] = {}  # the last message that its forward waits for
         self._at_step = 0  # the last message that step() waits for
-        self._landed = 0  # messages that were waited for
+        self._landed = 0  # number of messages for which the program has waited
         self._in_flight = False
         self._numbers: list[dict] | None = None  # the optimizer's numbers at step()
         self._handles = list(self._watch())
@@ -135,9 +135,9 @@ class ForwardOverlap:
     # ---- The waits of modules. ----
 
     def _find_needs(self, last: dict[torch.nn.Parameter, int]) -> None:
-        """Finds the parameters that the forward of each module waits for: its own ones. If the
-        forward of a module is never called (as for MultiheadAttention's out_proj), the module
-        around it reads its parameters and waits for them."""
+        """Finds the parameters that the forward of each module waits for: the module's own
+        parameters. If the forward of a module is never called (as for MultiheadAttention's
+        out_proj), the module around it reads its parameters, so the outer module waits for them."""
         modules = dict(self._module.named_modules(remove_duplicate=False))
         for name, module in modules.items():
             own = [last[p] for p in module.parameters(recurse=False) if p in last]

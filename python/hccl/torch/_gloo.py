@@ -13,7 +13,7 @@ def asked() -> bool:
 
 
 def make_gloo_mean(name: str) -> None:
-    """`name`: of the backend. A second call does nothing."""
+    """`name` is the name of the backend. A second call does nothing."""
     from torch.distributed import distributed_c10d
 
     global _done
@@ -23,8 +23,8 @@ def make_gloo_mean(name: str) -> None:
     os.environ[VARIABLE] = "1"  # for the processes that this process starts
     helper = distributed_c10d._new_process_group_helper
 
-    # Every function that makes a group of ranks calls this. The group keeps the name that the
-    # program gave.
+    # Every function that makes a group of ranks calls this function. The group keeps the backend
+    # name that the program gave.
     @functools.wraps(helper)
     def make(size: int, rank: int, ranks: list[int], backend: Any, *rest: Any, **named: Any) -> Any:
         made = ",".join(_without_gloo(each, name) for each in str(backend).split(","))
@@ -42,6 +42,6 @@ def make_gloo_mean(name: str) -> None:
 
 
 def _without_gloo(backend: str, name: str) -> str:
-    """The backend of one device, "gloo" or "cpu:gloo", with hccl in Gloo's place."""
+    """Converts the backend of one device, "gloo" or "cpu:gloo": `name` replaces Gloo."""
     device, colon, kind = backend.rpartition(":")
     return f"{device}{colon}{name}" if kind.lower() == "gloo" else backend

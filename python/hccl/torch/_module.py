@@ -1,5 +1,5 @@
-"""Loads the compiled module for the torch of this process, and builds it if it is missing. Where that
-is not possible, the backend has its form in Python."""
+"""Loads the compiled module for the torch of this process, and builds it if it is missing. If it
+cannot be built, the backend uses its form in Python."""
 
 import atexit
 import ctypes
@@ -12,7 +12,7 @@ import warnings
 from typing import Any, Optional
 
 VARIABLE = "HCCL_TORCH_FORM"
-_OLDEST = (2, 13)  # for which src/ compiles
+_OLDEST = (2, 13)  # the oldest torch for which src/ compiles
 
 _loaded: Any = None
 _ends_at_exit = False
@@ -34,8 +34,8 @@ def is_loaded() -> bool:
 
 @functools.cache
 def why_python() -> Optional[str]:
-    """Returns why the backend has its form in Python, and what gives the compiled form; None if it
-    has the compiled form."""
+    """Returns why the backend uses its form in Python, and how to get the compiled form. Returns
+    None if the backend has the compiled form."""
     import torch
 
     from hccl.torch.build import MODULE
@@ -56,14 +56,14 @@ def why_python() -> Optional[str]:
 
 @functools.cache
 def warn_of_python(rank: int) -> None:
-    """Says once on each host that the backend has its slower form."""
+    """Logs once on each host that the backend has its slower form."""
     if not os.environ.get(VARIABLE) and os.environ.get("LOCAL_RANK", str(rank)) == "0":
         why = str(why_python()).removeprefix("hccl: ")
         warnings.warn(f"hccl: the backend runs in its slower form, in Python. {why}", stacklevel=2)
 
 
 def load(user: str = "this function") -> Any:
-    """Returns the compiled module. RuntimeError: `user` is not in the form in Python."""
+    """Returns the compiled module. RuntimeError: the form in Python lacks `user`."""
     global _loaded
     if _loaded is None:
         if why_python() is not None:
@@ -87,7 +87,7 @@ def load(user: str = "this function") -> Any:
 
 
 def backend_of(group: Any) -> Any:
-    """Returns the backend of a process group for CPU tensors if it is ours, else None."""
+    """Returns the backend of a process group for CPU tensors if it is hccl's backend, else None."""
     import torch
 
     try:
@@ -102,13 +102,13 @@ def backend_of(group: Any) -> Any:
 
 
 def _python_form() -> Any:
-    """Returns the module of the form in Python, if there has been a group."""
+    """Returns the module of the form in Python, if this process has had a group of that form."""
     return sys.modules.get("hccl.torch._python")
 
 
 def _end_groups() -> None:
-    """Ends the groups that the program has left behind, while Python lives. sys.last_value has the
-    exception that ended the program; at a prompt it has any exception that was shown."""
+    """Ends the groups that the program has left behind, before Python ends. sys.last_value is the
+    exception that ended the program; at a prompt it is any exception that was shown."""
     failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
     for form in (_loaded, _python_form()):
         if form is not None:

@@ -1,4 +1,5 @@
-"""The common part of DDP and combined gradients, which are reduced in the segments of a plan."""
+"""The common part of DDP and CombinedGradients, which reduce gradients in the segments of a
+plan."""
 
 import os
 import uuid
@@ -24,7 +25,7 @@ class Planned:
 
     @property
     def segments(self) -> list[int]:
-        """The last gradient of each segment, as an index of `gradients`, in the next iteration.
+        """The last gradient of each segment in the next iteration, as an index of `gradients`.
         Empty before the first backward pass."""
         return self._plan.segments
 
@@ -38,8 +39,8 @@ class Planned:
         return self._plan.trace_text()
 
     def write_trace(self, path: str) -> None:
-        """Writes the trace of this rank's last iterations for hccl-plan; .json opens in Perfetto,
-        .csv is a table."""
+        """Writes the trace of this rank's last iterations for hccl-plan. A .json file opens in
+        Perfetto; a .csv file is a table."""
         self._plan.write_trace(str(path))
 
     def register_segment_hook(self, hook: SegmentHook | None) -> None:
@@ -71,8 +72,8 @@ def check_parameters(parameters: dict[str, torch.nn.Parameter]) -> None:
 def join(
     group: dist.ProcessGroup, split_group: str, parameters: dict[str, torch.nn.Parameter]
 ) -> Any:
-    """Makes a GradientPlan on all ranks of `group`, which must all call this. By default
-    automatic."""
+    """Makes a GradientPlan on all ranks of `group`, which must all call this. By default the plan
+    is automatic."""
     if not os.environ.get("HCCL_SPLIT"):
         set_split_strategy_auto(split_group)
     name = [f"plan_{uuid.uuid4().hex}"]  # unique: a group may have several models

@@ -1,7 +1,9 @@
-"""The backend in pure Python, over the package hccl, for a torch that has no compiled module.
+"""The backend in pure Python, on the package hccl. It serves a torch for which there is no compiled
+module.
 
 ProcessGroup checks the arguments of an operation and issues it. The operation runs on the caller's
-thread if the caller waits and no operation is before it, else on the thread of the group's Queue.
+thread if the caller waits and no earlier operation is queued; otherwise it runs on the thread of
+the group's Queue.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from torch import Tensor
 __all__ = ["ProcessGroup", "create", "empty", "end_groups"]
 
 _UNSET = datetime.timedelta(milliseconds=-1)
-_GRACE = 10  # seconds that a deleted group, which the program has not destroyed, runs on
+_GRACE = 10  # if the program deletes a group without destroying it, its operations get this many seconds
 
 
 class ProcessGroup(dist.ProcessGroup):
@@ -87,7 +89,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self.queue.issue(title, run, outputs, seconds, waits)
 
     def _refuse(self, call: str, text: str) -> None:
-        """Raises a RuntimeError. The ranks that wait in the operation get the text, too."""
+        """Raises a RuntimeError. The ranks that wait in the operation also get the text."""
         text, native = f"ProcessGroupHccl::{call}: {text}", self._native
         self.queue.issue(call, lambda: native.refuse(text), (), self._seconds, True).wait()
         raise RuntimeError(text)
@@ -119,7 +121,8 @@ class ProcessGroup(dist.ProcessGroup):
         return int(options.rootRank)
 
     def _parts(self, call: str, lists: Any, like: Tensor, outputs: bool = True) -> list[Tensor]:
-        """Returns the list with a tensor for each rank. This rank's tensor must be like `like`."""
+        """Returns the list, which must have a tensor for each rank. This rank's tensor must be like
+        `like`."""
         if len(lists) != 1 or len(lists[0]) != self._ranks:
             self._refuse(call, f"requires one list, of {self._ranks} tensors")
         parts = list(lists[0])
@@ -321,7 +324,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self._exchange("all_to_all", opts, [source], give, [output], take)
 
     def _rows(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
-        """Returns the numbers of elements of the parts, whose rows `splits` has."""
+        """Returns the number of elements of each part; `splits` has the number of rows of each
+        part."""
         rows = tensor.shape[0] if tensor.dim() else 1
         if splits and (len(splits) != self._ranks or sum(splits) != rows):
             self._refuse("alltoall_base", "Split sizes do not match the tensor's dim 0")

@@ -1,4 +1,4 @@
-"""Joining through the store, in the backend's form in Python."""
+"""Joins through the store, for the backend's form in Python."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def join(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
 
 
 def _is_there(store: Any, key: str, left: datetime.timedelta) -> bool:
-    """Waits for a second, so that Ctrl-C ends the wait. DistStoreError: no time is left."""
+    """Waits for at most a second, so that Ctrl-C can end the wait. DistStoreError: no time is
+    left."""
     try:
         store.wait([key], max(min(left, _LOOK_AT_STORE), datetime.timedelta(milliseconds=1)))
     except dist.DistStoreError:

@@ -1,5 +1,5 @@
-"""Gives the memory and the reductions of tensors in the form that the package takes. For the
-backend's form in Python."""
+"""Gives the memory and the reductions of tensors in the form that the package takes. The backend's
+form in Python uses it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _reductions: dict[Any, tuple[str, float]] = {}  # by operation and type
 
 
 def reduction(op: Any, dtype: Any) -> tuple[str, float]:
-    """Returns the package's name of torch's reduction, and the factor of the inputs. TypeError: it
-    does not go with the type."""
+    """Returns the package's name of torch's reduction, and the factor of the inputs. TypeError: the
+    type does not allow the reduction."""
     key = hash(op), dtype
     if key in _reductions:
         return _reductions[key]
@@ -56,7 +56,7 @@ def reduction(op: Any, dtype: Any) -> tuple[str, float]:
 
 
 def _kind(tensor: Tensor) -> tuple[str, str, int]:
-    return KINDS.get(tensor.dtype) or ("|u1", "uint8", tensor.element_size())  # others: only moved
+    return KINDS.get(tensor.dtype) or ("|u1", "uint8", tensor.element_size())  # other types are only moved
 
 
 class Memory:
@@ -72,13 +72,13 @@ class Memory:
 
 
 def counts(tensors: Sequence[Tensor]) -> list[int]:
-    """The numbers of elements that Memory has."""
+    """Returns the number of elements that Memory counts in each tensor."""
     return [each.numel() * _kind(each)[2] for each in tensors]
 
 
 def block(tensors: Sequence[Tensor], filled: bool = False) -> Tensor:
-    """Returns contiguous memory for the tensors, one after another: their own if they lie so, else
-    new memory, which has their values if `filled`."""
+    """Returns contiguous memory for the tensors, one after another. If the tensors lie so already,
+    this is their own memory; otherwise it is new memory, which has their values if `filled`."""
     first = tensors[0]
     if len(tensors) == 1 and first.is_contiguous():
         return first
@@ -97,7 +97,7 @@ def block(tensors: Sequence[Tensor], filled: bool = False) -> Tensor:
 
 
 def unpack(memory: Tensor, tensors: Sequence[Tensor]) -> None:
-    """Gives the tensors their parts of the memory, if they do not lie there."""
+    """Copies the parts of the memory into the tensors, unless the tensors lie in this memory."""
     if len(tensors) == 1 and memory is tensors[0]:
         return
     at = 0
@@ -111,8 +111,8 @@ def unpack(memory: Tensor, tensors: Sequence[Tensor]) -> None:
 def exchange(
     native: Any, inputs: Sequence[Tensor], give: Any, outputs: Sequence[Tensor], take: Any
 ) -> None:
-    """Sends parts of the inputs to the ranks, and fills the outputs with theirs. Either may be
-    empty. `give` and `take` count elements."""
+    """Sends parts of the inputs to the ranks, and fills the outputs with parts from the ranks.
+    Inputs or outputs may be empty. `give` and `take` count elements."""
     nothing = (inputs or outputs)[0].detach().new_empty((0,))
     send = block(inputs, filled=True) if inputs else nothing
     receive = block(outputs) if outputs else nothing

@@ -1,4 +1,5 @@
-"""The operations of a group: their order, Ctrl-C, and the end. For the backend's form in Python."""
+"""The operations of a group, for the backend's form in Python: their order, Ctrl-C, and the end of
+the group."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from hccl import HcclError
 from hccl.torch._python_memory import Memory, unpack
 
 _TIMEOUT = 9
-# Before PyTorch 2.8 C++ does not keep the Python objects of operations. So the last ones are kept
-# here until something waits for them.
+# Before PyTorch 2.8, C++ does not keep the Python objects of operations. So the last operations are
+# kept here until a program waits for them.
 _KEEPS = not hasattr(dist.AllreduceOptions(), "asyncOp")
 _MOST_KEPT = 4096
 _kept: dict[int, Any] = {}
@@ -51,7 +52,7 @@ class Waitable(dist.Work):
         self._mutex = threading.Lock()
 
     def wait_done(self, seconds: float) -> bool:
-        """Waits, 0: without a limit. False: the time is over."""
+        """Waits; 0 means no limit. Returns false if the time is over."""
         return True
 
     def is_completed(self) -> bool:
@@ -85,11 +86,12 @@ class Waitable(dist.Work):
         return self._shown
 
     def _follow(self) -> None:
-        """Completes the future, now or later."""
+        """Makes sure that the future is completed when the operation is done."""
         self._future.set_result(None)
 
     def _value(self, _: Any) -> Any:
-        """The future's value. C++ sees a failure that a callback raises, not set_exception()."""
+        """Returns the future's value. To report a failure, a callback must raise it: C++ ignores
+        set_exception()."""
         if self._failure is not None:
             raise self._failure
         return list(self._outputs)
@@ -114,10 +116,10 @@ class _Operation(Waitable):
             self._queue.call(self._run, self.title, self._limit)
         except Exception as error:
             self._failure = error
-        except BaseException as error:  # a signal handler raised it, in a callback that waits
+        except BaseException as error:  # raised by a signal handler, in a callback that waits
             self._failure = dist.DistBackendError(repr(error))
         self._run = None  # frees its tensors before the operation completes
-        with self._mutex:  # after it, a thread that makes the future completes it
+        with self._mutex:  # from here on, a thread that makes the future also completes it
             self._settled, future = True, self._future
         if future is not None:
             future.set_result(None)
@@ -141,7 +143,7 @@ class _Operation(Waitable):
 
 
 class _Done(Waitable):
-    """An operation that is done. Callers that have waited get it."""
+    """An operation that is done already. It is returned to callers that have waited."""
 
     def wait(self, timeout: datetime.timedelta = _NO_LIMIT) -> bool:
         return True
@@ -198,9 +200,9 @@ class Queue:
         self._mutex = threading.Lock()
         self._waiting: collections.deque[_Operation] = collections.deque()
         self._busy = False
-        self._runner: Optional[int] = None  # the thread whose operations' callbacks run
+        self._runner: Optional[int] = None  # the thread on which callbacks of operations run now
         self._thread: Optional[threading.Thread] = None
-        self._wake = threading.Lock()  # released for each time that the thread has to serve
+        self._wake = threading.Lock()  # released each time that the thread has work
         self._wake.acquire()
         if whole is not None:
             whole._users += 1
@@ -227,7 +229,7 @@ class Queue:
             raise failure(error, title) from None
 
     def issue(self, title: str, run: Any, outputs: Any, limit: float, waits: bool) -> Any:
-        """Runs the operation here if the caller waits and nothing is before it, else later."""
+        """Runs the operation here if the caller waits and no operation is queued, else later."""
         self.check()
         with self._mutex:
             here = waits and not self._busy
@@ -280,7 +282,7 @@ class Queue:
         return True
 
     def run_in_callback(self, operation: _Operation) -> None:
-        """Runs the operations before this one and then this one, for which a callback waits."""
+        """Runs the earlier operations and then this one, for which a callback waits."""
         while self._runner == threading.get_ident() and not operation.is_completed():
             with self._mutex:
                 each = self._waiting.popleft()
@@ -291,7 +293,8 @@ class Queue:
             self.native.abort(reason)
 
     def drained(self, seconds: float) -> bool:
-        """Waits until no operation and no message is under way. False: the time is over."""
+        """Waits until no operation and no message is under way. Returns false if the time is
+        over."""
         end = time.monotonic() + seconds
         if self._runner != threading.get_ident():
             last = _Operation(self, "end", lambda: None, (), 0)
@@ -322,7 +325,7 @@ class Queue:
         self._leave()
 
     def _leave(self) -> None:
-        """A world lives as long as its parts."""
+        """Leaves the communicator. A world must live as long as its parts."""
         self._users -= 1
         if self._users:
             return
@@ -352,8 +355,8 @@ _watches: Optional[bool] = None
 
 
 def _watch() -> bool:
-    """Makes Ctrl-C end operations that run on the main thread, or for which C++ code waits there.
-    False: this is another thread, or the program itself uses Python's wake-up descriptor."""
+    """Makes Ctrl-C end operations that run on the main thread, or for which its C++ code waits.
+    Returns false on another thread, or if the program itself uses Python's wake-up descriptor."""
     global _watches
     if _watches is None and threading.current_thread() is threading.main_thread():
         reader, writer = os.pipe()

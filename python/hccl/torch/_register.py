@@ -17,7 +17,7 @@ from hccl.torch import _flight, _gloo, _module, _shrink
 
 NAMES = ("hccl", "hccl_cpu")
 
-# The number of groups so far, by default group and ranks.
+# For each default group and each list of ranks: the number of groups made so far.
 _made: Any = weakref.WeakKeyDictionary()
 
 
@@ -66,8 +66,8 @@ def _free_name(backends: Any) -> str | None:
 
 
 def _extend_set_pg_timeout() -> None:
-    """Makes torch.distributed's _set_pg_timeout, which knows only torch's own backends, set the
-    timeout of a group of this backend, too."""
+    """Makes torch.distributed's _set_pg_timeout, which knows only torch's own backends, also set
+    the timeout of a group of this backend."""
     from torch.distributed import distributed_c10d
 
     torchs = distributed_c10d._set_pg_timeout
@@ -119,10 +119,11 @@ def create(options: Any, pg_options: Any = None) -> Any:
 
 
 def _own_store(ranks: list[int]) -> Any:
-    """Returns the place in the default group's store where the members of a group meet if it is no
-    part of a communicator. The prefix of options.store is torch's name of the group, which may
-    differ between members: PyTorch 2.14 counts groups with use_local_synchronization, which only
-    their members make, and takes the names of later groups from that count."""
+    """Returns the place in the default group's store where the members of a group meet, if the
+    group is not a part of another communicator. The prefix of options.store cannot serve: it is
+    torch's name of the group, which may differ between members. PyTorch 2.14 counts groups with
+    use_local_synchronization, which only their members make, and takes the names of later groups
+    from that count."""
     from torch.distributed import PrefixStore, distributed_c10d
 
     default = distributed_c10d._get_default_group()

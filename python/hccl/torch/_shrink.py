@@ -1,8 +1,7 @@
 """torch.distributed.shrink_group for groups of this backend.
 
-Torch's function is made for NCCL. It cannot do without a list of the dead ranks. It takes group
-ranks for global ranks, and fails after it has destroyed the group if the store has died with rank
-0.
+Torch's function is made for NCCL. It needs a list of the dead ranks, and takes group ranks for
+global ranks. If the store has died with rank 0, it fails after it has destroyed the group.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def extend() -> None:
 
 
 def _only_backend(group: Any) -> Any:
-    """Returns the group's backend if it has just one, and that is ours."""
+    """Returns the group's backend if it is the group's only backend and is hccl's; else None."""
     if not _module.is_loaded() or not hasattr(group, "_device_types"):
         return None
     backends = {id(group._get_backend(device)) for device in group._device_types or ["cpu"]}
@@ -89,7 +88,8 @@ def _replace(old: Any, smaller: Any, ranks: list[int]) -> Any:
     devices = old._device_types
     c10d._cleanup_original_group(old, is_default)
 
-    # Torch's names count the groups. Only the members are here, so that count would differ later.
+    # Torch's names count the groups. Only the members are here, so their count would later differ
+    # from that of other ranks.
     title = f"{name}:shrunk"
     new = c10d.ProcessGroup(c10d.PrefixStore(f"{title}/", store), smaller.rank(), smaller.size())
     kind = c10d.ProcessGroup.BackendType.CUSTOM

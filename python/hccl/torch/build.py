@@ -15,7 +15,8 @@ def _framework() -> str:
 
 def _release() -> Optional[str]:
     """Returns the part of a ready module's name that describes torch. The releases of a minor
-    version share one ABI; a torch that is no release, or is built by others, may have any."""
+    version share one ABI. Returns None if torch is no release, or if others have built it: it may
+    then have any ABI."""
     import torch
 
     found = re.fullmatch(r"(\d+\.\d+)\.\d+(\+(cpu|cu\d+|rocm[\d.]+|xpu))?", torch.__version__)

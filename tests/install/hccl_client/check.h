@@ -1,4 +1,4 @@
-// The check of every call: prints a failure, and returns false.
+// Checks a call: if it fails, prints the failure and returns false.
 #ifndef HCCL_CLIENT_CHECK_H_
 #define HCCL_CLIENT_CHECK_H_
 

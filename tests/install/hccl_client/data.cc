@@ -39,7 +39,7 @@ const TypeRow& row(HcclDataType type) {
                        [type](const TypeRow& row) { return row.type == type; });
 }
 
-// Primes: no power of two and no multiple of a rank count shares them.
+// Primes, so that no power of two and no multiple of a rank count is a multiple of a period.
 const int kMovedPeriod = 251;
 const int kReducedPeriod = 11;
 

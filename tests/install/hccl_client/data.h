@@ -1,6 +1,6 @@
 // The ranks' data, and the right results: small whole numbers that every type holds exactly, also
-// after a reduction over many ranks. They repeat with a period that no block length shares, so that
-// a block in the wrong place is wrong.
+// after a reduction over many ranks. They repeat with a period that divides no block length, so
+// that a block in the wrong place shows.
 #ifndef HCCL_CLIENT_DATA_H_
 #define HCCL_CLIENT_DATA_H_
 
@@ -16,10 +16,10 @@ const char* name_of(HcclReduceOp reduction);
 bool type_by_name(const std::string& name, HcclDataType* type);
 /// Bytes of an element.
 uint64_t size_of(HcclDataType type);
-/// Types that are moved as they are have no sums.
+/// Types that can only be moved cannot be reduced.
 bool can_be_reduced(HcclDataType type);
 
-/// A way to fill and to check buffers. Element i of a buffer depends on i modulo the period.
+/// Fills and checks buffers. Element i of a buffer depends on i modulo the period.
 class Data {
  public:
   /// The data that ranks send to be moved.
@@ -28,9 +28,10 @@ class Data {
   static Data to_reduce(HcclDataType type, HcclReduceOp reduction, uint32_t rank);
   static Data reduced(HcclDataType type, HcclReduceOp reduction, uint32_t ranks);
 
-  /// Elements [first, first + count) into memory.
+  /// Writes elements [first, first + count) to memory.
   void write(void* memory, uint64_t first, uint64_t count) const;
-  /// Whether they lie there, bit for bit; if not, *wrong is the first that differs, from 0.
+  /// Whether memory holds these elements, bit for bit; if not, *wrong is the index of the first
+  /// that differs.
   bool matches(const void* memory, uint64_t first, uint64_t count, uint64_t* wrong) const;
 
  private:
@@ -38,7 +39,7 @@ class Data {
 
   uint64_t element_;
   uint64_t period_;
-  std::vector<unsigned char> twice_;  // two periods, so that one period from anywhere is in a piece
+  std::vector<unsigned char> twice_;  // two periods, so that a period from any start is contiguous
 };
 
 #endif  // HCCL_CLIENT_DATA_H_

@@ -1,5 +1,5 @@
-// A program as HCCL's users measure with: ranks from mpirun, root info through MPI, acl memory, one
-// stream, events for the time, and every result compared on the host.
+// Works like the program with which HCCL's users measure: ranks from mpirun, root info through MPI,
+// acl memory, one stream, events for the time, and every result compared on the host.
 #define OMPI_SKIP_MPICXX
 #include <acl/acl.h>
 #include <acl/acl_prof.h>
@@ -30,7 +30,7 @@ class Client {
   }
 
   bool start();
-  /// False if a call failed. Wrong results only count.
+  /// False if a call failed. Wrong results are only counted.
   bool run_all();
   bool finish();
   uint64_t wrong_results() const { return wrong_results_; }
@@ -100,7 +100,8 @@ bool Client::choose_memory() {
     memory_.reset(new SymmetricMemory);
   } else if (options_.zero_copy) {
     std::unique_ptr<ZeroCopyMemory> memory(new ZeroCopyMemory);
-    // Two buffers, each with a little more for every rank where parts are unequal or rounded up.
+    // Room for two buffers, each with some extra for every rank where parts are unequal or rounded
+    // up.
     if (!memory->reserve(2 * (options_.end + 64 * setting_.ranks) + (4 << 20))) return false;
     memory_ = std::move(memory);
   } else {
@@ -211,7 +212,7 @@ bool Client::run(const Operator& op) {
   if (!fill(op, test_case, send, recv) || !measure(op, test_case, send, recv, &us)) return false;
   bool right = true;
   if (options_.check) {
-    // Once more into a buffer that holds something else.
+    // Runs once more into a buffer that holds other data.
     if (!fill(op, test_case, send, recv)) return false;
     CLIENT_CHECK(op.call({setting_, test_case, send, recv, comm_, stream_}));
     CLIENT_CHECK(aclrtSynchronizeStream(stream_));
@@ -242,7 +243,7 @@ bool Client::measure(const Operator& op, const TestCase& test_case, void* send, 
   }
   CLIENT_CHECK(aclrtRecordEvent(end_, stream_));
   if (options_.gate) {
-    usleep(1000);  // all is queued, and nothing may have begun
+    usleep(1000);  // everything is queued, and nothing may have begun
     float early = 0;
     if (aclrtEventElapsedTime(&early, begin_, end_) == ACL_SUCCESS) {
       std::fprintf(stderr, "%s ran before its event came\n", op.name);
@@ -321,7 +322,7 @@ int main(int argc, char** argv) {
 
   Options options;
   if (!parse_options(argc, argv, &options)) {
-    if (aclFinalize() == ACL_SUCCESS) MPI_Finalize();  // without an aclInit before
+    if (aclFinalize() == ACL_SUCCESS) MPI_Finalize();  // allowed without an earlier aclInit
     return 2;
   }
   if (options.root >= static_cast<uint32_t>(ranks)) options.root = 0;

@@ -20,9 +20,9 @@ bool device_memory(aclrtPhysicalMemProp* property) {
   return true;
 }
 
-// Huge pages; the documented value is 0.
+// Asks for huge pages; the documented value is 0.
 const uint64_t kReserveFlags = 1;
-// The only one that windows have.
+// The only flag that windows have.
 const uint32_t kWindowFlags = 1;
 
 }  // namespace

@@ -7,22 +7,24 @@
 #include <cstddef>
 #include <vector>
 
-/// Used by one thread, with a current device. Every member prints its failure on standard error and
-/// returns false. Buffers of 0 bytes are null, except where both lie in one piece of memory.
+/// Provides the buffers. One thread uses it, with a current device. If a member fails, it prints
+/// the failure on standard error and returns false. Buffers of 0 bytes are null, except where both
+/// lie in one piece of memory.
 class Memory {
  public:
   virtual ~Memory() {}
-  /// Before the first buffers and after the last, while the communicator lives. Collective.
+  /// All ranks call begin() before the first buffers and end() after the last, while the
+  /// communicator lives.
   virtual bool begin(HcclComm) { return true; }
   virtual bool end() { return true; }
-  /// After the communicator.
+  /// Called after the communicator has been destroyed.
   virtual bool release() { return true; }
-  /// Two buffers, until give_back(). Collective.
+  /// All ranks call it. Gives two buffers, which are valid until give_back().
   virtual bool take(size_t send_bytes, size_t recv_bytes, void** send, void** recv) = 0;
   virtual bool give_back() = 0;
 };
 
-/// Two allocations a time.
+/// Allocates both buffers in every take().
 class PlainMemory : public Memory {
  public:
   bool take(size_t send_bytes, size_t recv_bytes, void** send, void** recv) override;
@@ -33,11 +35,11 @@ class PlainMemory : public Memory {
   void* recv_ = nullptr;
 };
 
-/// One range of addresses for all sizes; larger sizes get further physical blocks behind those that
-/// are there, so that buffers span several.
+/// Uses one range of addresses for all sizes. For larger sizes it maps further physical blocks
+/// behind the existing ones, so that buffers span several blocks.
 class ZeroCopyMemory : public Memory {
  public:
-  /// bytes: the most that both buffers need.
+  /// bytes: the largest size of both buffers together.
   bool reserve(size_t bytes);
 
   bool begin(HcclComm comm) override;
@@ -59,7 +61,8 @@ class ZeroCopyMemory : public Memory {
   std::vector<Block> blocks_;
 };
 
-/// A window of its own a time; the receive buffer lies behind the send buffer, wherever that ends.
+/// Makes a new window in every take(). The receive buffer directly follows the send buffer, at any
+/// alignment.
 class SymmetricMemory : public Memory {
  public:
   bool begin(HcclComm comm) override;

@@ -6,7 +6,7 @@ namespace {
 
 uint64_t share(const Setting& s) { return std::max<uint64_t>(1, s.count / s.ranks); }
 
-// Parts of unequal length that depend on two ranks.
+// The length of a part, which depends on both ranks.
 uint64_t uneven(const Setting& s, uint32_t from, uint32_t to) {
   return share(s) + (from + 2 * to) % 3;
 }
@@ -106,7 +106,7 @@ void plan_alltoallv(const Setting& s, TestCase* p) {
   }
 }
 
-// The same data as alltoallv; the counts are the whole matrix.
+// Sends the same data as alltoallv; the counts are the whole matrix.
 void plan_alltoallvc(const Setting& s, TestCase* p) {
   plan_alltoallv(s, p);
   p->send_counts.clear();

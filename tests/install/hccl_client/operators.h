@@ -12,28 +12,28 @@ struct Setting {
   uint32_t rank;
   uint32_t ranks;
   uint32_t root;
-  uint64_t count;  // elements of the larger buffer, about
+  uint64_t count;  // approximate number of elements of the larger buffer
   HcclDataType type;
   HcclReduceOp reduction;
 };
 
-/// Elements that must lie at `at` of the receive buffer.
+/// Elements that the receive buffer must have from `at` on.
 struct Part {
   static const uint32_t kReduced = 0xFFFFFFFF;
 
   uint64_t at;
   uint64_t count;
-  uint32_t from;    // the rank that sent them, or kReduced: all did
-  uint64_t offset;  // where they lay in the send buffer
+  uint32_t from;    // the rank that sent them, or kReduced: sum of all ranks
+  uint64_t offset;  // their position in the send buffer
 };
 
 /// One operator in one setting. Counts are elements.
 struct TestCase {
   uint64_t send_count = 0;
   uint64_t recv_count = 0;
-  bool in_place = false;  // one buffer, the receive buffer; on the root it is sent
+  bool in_place = false;  // only the receive buffer is used; the root sends from it
   std::vector<Part> expected;
-  // For V and VC.
+  // Only for the operators V and VC.
   std::vector<uint64_t> send_counts, send_displacements, recv_counts, recv_displacements;
 };
 

@@ -113,7 +113,7 @@ bool parse_option(int option, const char* text, Options* options) {
       {'i', {&options->step, 0, any}},        {'f', {&options->factor, 2, any}},
       {'n', {&options->iterations, 1, many}}, {'w', {&options->warmup, 0, many}},
       {'r', {&options->root, 0, many}},       {'p', {&options->devices, 1, many}}};
-  const Number& wanted = numbers.at(option);  // getopt knows no other
+  const Number& wanted = numbers.at(option);  // getopt returns no other option
   *wanted.value = number;
   return wanted.least <= number && number <= wanted.most;
 }

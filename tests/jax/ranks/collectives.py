@@ -32,7 +32,7 @@ def inputs(name, large):
 
 
 def on_mesh(function, blocks, mesh, spec, out_spec):
-    """The part of this process of what `function` gives for the blocks, one a process."""
+    """Runs `function` on the blocks, one for each process; returns this process's part of the result."""
     whole = jax.make_array_from_process_local_data(NamedSharding(mesh, spec), blocks[rank])
     run = jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=out_spec, check_vma=False))
     return np.asarray(run(whole).addressable_data(0))
@@ -71,12 +71,12 @@ def line(name, large=False):
         checks = {key: value for key, value in checks.items() if "psum" not in key}
     for case, (function, expected) in checks.items():
         check(f"{case} {after}", function, expected, blocks, mesh, spec)
-    some = blocks[0] if rank == 1 else np.zeros_like(blocks[0])  # nobody sends to the others
+    some = blocks[0] if rank == 1 else np.zeros_like(blocks[0])  # rank 0 sends to rank 1 only
     check(f"ppermute to one {after}", lambda v: lax.ppermute(v, "i", [(0, 1)]), some, blocks, mesh, spec)
 
 
 def grid():
-    """Sub-groups: rows and columns of two by two processes, in one program, and their order turned round."""
+    """Sub-groups: rows and columns of two by two processes, in one program, also in reverse order."""
     blocks = inputs("float32", False)
     for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
         places = np.array(order).reshape(2, 2)
@@ -100,7 +100,7 @@ def grid():
 
 
 def by_jit():
-    """What the compiler makes of a matrix product whose factors are divided among the processes."""
+    """Collectives that the compiler makes from a matrix product whose factors are divided among the processes."""
     mesh = Mesh(np.array(jax.devices()), "i")
     a, b = np.arange(8.0 * 16).reshape(8, 16) % 7, np.arange(16.0 * 8).reshape(16, 8) % 5
     left = jax.make_array_from_callback(a.shape, NamedSharding(mesh, P(None, "i")), lambda at: a[at])

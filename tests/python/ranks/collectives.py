@@ -1,4 +1,4 @@
-"""Every collective, as a process: compares with numpy's answers."""
+"""Runs every collective as a process, and compares with numpy's results."""
 
 import hccl
 import numpy as np

@@ -9,7 +9,7 @@ from hccl.manage import api
 
 ODD, LATE = "odd ranks", "late"
 
-# Before the world exists requests are kept.
+# Requests before the world exists are kept until it does.
 if int(os.environ["OMPI_COMM_WORLD_RANK"]) != 2:
     api.create_group(LATE, 3, [3, 0, 1])
 with pytest.raises(ValueError, match=r"get rank size error\. ret\[\d+\]"):
@@ -25,14 +25,14 @@ assert api.get_local_rank_id() == me
 assert api.get_world_rank_from_group_rank(hccl.WORLD, 2) == 2
 assert api.get_group_rank_from_world_rank(3, hccl.WORLD) == 3
 
-# The ids are sorted: the group rank is the place in [0, 1, 3].
+# The ids are sorted, so the group rank is the index in [0, 1, 3].
 if me in (0, 1, 3):
     assert api.get_rank_size(LATE) == 3
     assert api.get_rank_id(LATE) == {0: 0, 1: 1, 3: 2}[me]
     assert api.get_world_rank_from_group_rank(LATE, 2) == 3
     assert api.get_group_rank_from_world_rank(3, LATE) == 2
     with pytest.raises(ValueError):
-        api.get_group_rank_from_world_rank(2, LATE)  # not a member
+        api.get_group_rank_from_world_rank(2, LATE)  # rank 2 is not a member
     with pytest.raises(ValueError):
         api.get_world_rank_from_group_rank(LATE, 3)  # out of range
 else:
@@ -51,8 +51,8 @@ if me % 2 == 1:
     group.allreduce(array)
     assert array[0] == 4
     with pytest.raises(ValueError, match="create group error:odd ranks"):
-        api.create_group(ODD, 2, [1, 3])  # exists
-    group.destroy()  # lets go only: the group is not its
+        api.create_group(ODD, 2, [1, 3])  # the group exists already
+    group.destroy()  # only drops this object: the group lives on
     assert api.get_rank_size(ODD) == 2
     api.destroy_group(ODD)
     with pytest.raises(ValueError, match="destroy group error :odd ranks"):

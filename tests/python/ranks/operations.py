@@ -1,4 +1,4 @@
-"""Non-blocking operations, reductions, messages, groups and splits as a process: numpy's answers."""
+"""Non-blocking operations, reductions, messages, groups and splits as a process, compared with numpy."""
 
 import functools
 
@@ -44,7 +44,7 @@ def check_reductions(comm):
 
 
 def check_handles(comm):
-    """All kinds at once, waited for in another order than they began in."""
+    """Starts all kinds at once, and waits for them in another order."""
     n, me = comm.size, comm.rank
     count = 10_007
     mine = np.arange(count, dtype=np.float32) + me
@@ -63,7 +63,7 @@ def check_handles(comm):
         "alltoallv": comm.ialltoallv(blocks[: n - 1], [1] * (n - 1) + [0], [int(me < n - 1)] * n),
         "barrier": comm.ibarrier(),
     }
-    comm.barrier()  # behind all of them
+    comm.barrier()  # runs after all of them
     assert all(handle.done() for handle in handles.values())
     got = {name: handle.wait(timeout=60) for name, handle in reversed(handles.items())}
     np.testing.assert_array_equal(got["allreduce"], sum(all_inputs))
@@ -98,7 +98,7 @@ def check_rows(comm):
 def check_messages(comm):
     n, me = comm.size, comm.rank
     for count, tags in [(0, [7, -3]), (1, [8, 2**31 - 1]), (200_000, [9, 0])]:
-        # To every rank, this one too, two messages that overtake each other by their tags.
+        # Sends every rank, this one included, two messages; a receive by tag takes the second one first.
         sends = []
         for rank in range(n):
             for tag in tags:
@@ -123,12 +123,12 @@ def check_groups(comm):
     right, left = (me + 1) % n, (me - 1) % n
     mine, theirs = np.full(100_000, me), np.empty(100_000, int)
     total, most = np.full(5, me), np.full(7, me)
-    with comm.group():  # everybody sends first: only possible together
+    with comm.group():  # all ranks send first, which only a group allows
         comm.send(mine, right)
         assert comm.recv(theirs, left) is theirs
         comm.allreduce(total)
         comm.allreduce(most, "max")
-        assert total[0] == me  # not yet
+        assert total[0] == me  # has not run yet
     assert (theirs == left).all()
     assert (total == n * (n - 1) // 2).all() and (most == n - 1).all()
 
@@ -143,7 +143,7 @@ def check_groups(comm):
 
 def check_splits(comm):
     n, me = comm.size, comm.rank
-    for _ in range(2):  # the first ones are still there
+    for _ in range(2):  # the groups of the first turn still exist
         half = comm.split(color=me % 2, key=-me)
         members = sorted(range(me % 2, n, 2), reverse=True)
         assert (half.size, half.rank) == (len(members), members.index(me))
@@ -175,7 +175,7 @@ with hccl.init() as comm:
 try:
     half.barrier()
 except hccl.HcclError as error:
-    assert "was destroyed" in str(error)  # with the world
+    assert "was destroyed" in str(error)  # it ended with the world
 else:
     raise AssertionError("a part of a world that has ended can be used")
 print("all right")

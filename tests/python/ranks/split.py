@@ -1,4 +1,4 @@
-"""hccl.split.api in a world of one or more ranks: what Fusion makes of the settings."""
+"""hccl.split.api in a world of one or more ranks: the segments that Fusion makes of the settings."""
 
 import hccl
 import numpy as np
@@ -17,9 +17,9 @@ def segments(gradients, **options):
 assert segments([1] * 160) == [153, 159]  # HCCL's default
 api.set_split_strategy_by_idx([20, 100, 159])
 assert segments([1] * 160) == [20, 100, 159]
-api.set_split_strategy_by_idx([0, True + 1, 159])  # replaces; a bool is an int
+api.set_split_strategy_by_idx([0, True + 1, 159])  # replaces the first setting; a bool is an int
 assert segments([1] * 160) == [0, 2, 159]
-api.set_split_strategy_by_size([60, 20, 20.0])  # beats the one by index
+api.set_split_strategy_by_size([60, 20, 20.0])  # takes precedence over the setting by index
 assert segments([1] * 160) == [95, 127, 159]
 api.set_split_strategy_by_size([80, 20])
 assert segments([1] * 160) == [127, 159]
@@ -33,12 +33,12 @@ with pytest.raises(ValueError):
 api.set_split_strategy_by_idx([1, 2], "another")
 assert segments([1] * 3, group="another") == [1, 2]
 with pytest.raises(hccl.HcclError, match="2"):
-    segments([1] * 5, group="another")  # does not end with the last gradient
+    segments([1] * 5, group="another")  # the list does not end with the last gradient
 
-api.set_split_strategy_auto("automatic")  # until something is measured, HCCL's default
+api.set_split_strategy_auto("automatic")  # HCCL's default, until something is measured
 assert segments([1] * 160, group="automatic") == [153, 159]
 api.set_split_strategy_auto("another")
-assert segments([1] * 3, group="another") == [1, 2]  # what was set wins
+assert segments([1] * 3, group="another") == [1, 2]  # the program's setting takes precedence
 with pytest.raises(ValueError):
     api.set_split_strategy_auto("é" * 100)
 

@@ -1,5 +1,5 @@
-"""Which memory a collective touches, as the kernel saw it: arrays of hccl.empty() are read where they
-lie, and nothing passes through the memory in which ranks stage other arrays."""
+"""Which memory a collective touches, as the kernel reports it: arrays of hccl.empty() are read in place, and no data
+passes through the memory in which ranks stage other arrays."""
 
 import os
 import re
@@ -28,9 +28,9 @@ def touched(comm, operation):
     return sums["staging"], sums["heap"]
 
 
-# Where ranks share cores, algorithms are chosen by built-in costs: not by times measured here and
-# now, which on a busy machine may let staging win.
-os.sched_setaffinity(0, range(os.cpu_count()))  # mpirun has given each rank a core of its own
+# If ranks share cores, built-in costs choose the algorithms, not times measured now, by which staging may win on a busy
+# machine.
+os.sched_setaffinity(0, range(os.cpu_count()))  # undoes mpirun's binding of each rank to a core
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 with hccl.init() as comm:
@@ -54,7 +54,7 @@ with hccl.init() as comm:
         staged, used = touched(comm, operation)
         assert staged <= LITTLE and used >= part * 4, f"{name}: {staged} staged, {used} of heaps"
 
-    # Else the above could not fail.
+    # Shows that the checks above can fail.
     ordinary = np.ones(COUNT, np.float32)
     staged, used = touched(comm, lambda: comm.allreduce(ordinary))
     assert staged > 4 * LITTLE and used <= LITTLE, f"ordinary: {staged} staged, {used} of heaps"

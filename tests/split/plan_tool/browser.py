@@ -36,7 +36,7 @@ class Browser:
             [program, "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile", self.folder],
             env=dict(os.environ, HOME=self.folder, MOZ_HEADLESS_WIDTH="1200", MOZ_HEADLESS_HEIGHT="1600"),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # It takes a free port, and writes which.
+        # Firefox chooses a free port, and writes its number into a file.
         told = os.path.join(self.folder, "MarionetteActivePort")
         while not self.socket:
             if self.process.poll() is not None or time.monotonic() > self.end:
@@ -47,7 +47,7 @@ class Browser:
                     port = file.read().strip()
                 if port:
                     self.socket = socket.create_connection(("127.0.0.1", int(port)), timeout=60)
-        self.receive()  # its greeting
+        self.receive()  # the greeting
         self.command("WebDriver:NewSession", {})
 
     def receive(self):
@@ -78,11 +78,11 @@ class Browser:
         self.command("WebDriver:Navigate", {"url": "file://" + os.path.abspath(path)})
 
     def run(self, script, *arguments):
-        """What the body of a function gives in the page."""
+        """Runs the body of a function in the page; returns its result."""
         return self.command("WebDriver:ExecuteScript", {"script": script, "args": list(arguments)})["value"]
 
     def console(self, path):
-        """What the page at this path has brought into the console: errors and warnings of any kind."""
+        """The errors and warnings of any kind that the page at this path has written to the console."""
         self.command("Marionette:SetContext", {"value": "chrome"})
         messages = self.run("return Services.console.getMessageArray().map(m => String(m))")
         self.command("Marionette:SetContext", {"value": "content"})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""plan_page_test.py HCCL_PLAN: the page of hccl-plan in a real browser says what the terminal says, draws all of it,
-and leaves nothing in the console."""
+"""plan_page_test.py HCCL_PLAN: the page of hccl-plan in a real browser says the same as the terminal, draws all data,
+and leaves no message in the console."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class Page(unittest.TestCase):
         cls.folder.cleanup()
 
     def show(self, model, plan, name, *arguments):
-        """Opens the page of a training; gives what the terminal says, and the JSON."""
+        """Opens the page of a training; returns the terminal's output and the JSON."""
         files = [traces.write(self.folder.name, f"{name}{rank}.pb.json", traces.trace(model, plan, 400e-6, 1 / 0.7e9, 2, rank))
                  for rank in range(2)]
         self.path = os.path.join(self.folder.name, name + ".html")
@@ -80,7 +80,7 @@ class Page(unittest.TestCase):
         self.assertEqual(self.count("#gradients .gradient"), len(data["gradients"]))
         self.assertEqual(self.count("#gradient-table tbody tr"), len(data["gradients"]))
         self.assertEqual(self.count("#cost .sample"), len(data["cost"]["samples"]) + len(data["cost"]["overlapped_samples"]))
-        # Everything lies in its picture, and the time lines are as long as the times.
+        # All elements are inside their picture, and the lengths of the time lines are proportional to the times.
         outside = self.browser.run("""return Array.from(document.querySelectorAll('svg rect, svg circle, svg line')).filter((e) => {
             const box = e.getBBox(), view = e.ownerSVGElement.viewBox.baseVal;
             return !(box.x >= -1 && box.y >= -1 && box.x + box.width <= view.width + 1 && box.y + box.height <= view.height + 1);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""plan_tool_test.py HCCL_PLAN: what hccl-plan says of traces of real networks, against a plain search for the optimum;
-and what it says of bad input."""
+"""plan_tool_test.py HCCL_PLAN: compares the output of hccl-plan on traces of real networks with a plain search for the
+optimum; and checks its errors for bad input."""
 
 import itertools
 import json
@@ -54,7 +54,7 @@ class PlanTool(unittest.TestCase):
         return os.path.join(self.folder.name, name)
 
     def plan(self, files, *arguments):
-        """What it prints, and its JSON."""
+        """The output of hccl-plan, and its JSON."""
         done = self.call(*files, "--json", self.path("out.json"), *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(self.path("out.json"), encoding="utf-8") as file:
@@ -70,7 +70,7 @@ class PlanTool(unittest.TestCase):
                 model = traces.load_model(name)
                 text, data = self.plan(self.traces_of(model, cuts), "--start", START * 1e6, "--bandwidth", 0.7 * 8,
                                        "--slack", 0)
-                # 2 ranks: 2 (p-1)/p = 1, so the line's rate is that of an allreduce.
+                # With 2 ranks, 2 (p-1)/p = 1, so an allreduce has the rate of the line.
                 today, best = end_of(model, cuts), optimum(model, 8, START, PER_BYTE)
                 self.assertAlmostEqual(data["today"]["end"], today, delta=2e-8)
                 self.assertAlmostEqual(data["best"]["end"], best, delta=2e-8)
@@ -150,7 +150,7 @@ class PlanTool(unittest.TestCase):
                        traces.segments(model, data["best"]["last_indices"], START, PER_BYTE))
         said = data["what_if"]["newest_first"]
         self.assertAlmostEqual(said["in_order"], in_order, delta=1e-6)
-        # The same with lists: of all that is ready, the newest bytes go, at most a chunk at a time.
+        # The same with lists: of all bytes that are ready, the newest go first, at most a chunk at a time.
         left, now, late, messages = list(model["bytes"]), 0.0, 0.0, 0
         while any(left):
             here = [i for i, size in enumerate(left) if size and ready[i] <= now + 1e-12]

@@ -1,4 +1,5 @@
-"""Traces for the tests of hccl-plan: what a training of a real network would have recorded, in protobuf's JSON."""
+"""Makes traces for the tests of hccl-plan, as a training of a real network would record them, in Protobuf's JSON
+form."""
 
 import json
 import os
@@ -28,7 +29,7 @@ def segments(model, plan, start, per_byte):
 
 
 def trace(model, plan, start, per_byte, ranks=4, rank=0, group="hccl_world_group", iterations=3):
-    """As rank `rank` saw it: its clock begins somewhere else, and it is 10 us early with every gradient."""
+    """A trace as rank `rank` records it: its clock has another zero, and each of its gradients is 10 us early."""
     ns = lambda seconds: round(seconds * 1e9)
     early = 1e-5 * (rank > 0)
     result = []

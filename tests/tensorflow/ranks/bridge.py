@@ -1,4 +1,4 @@
-"""npu_bridge on several ranks: a script as for an NPU."""
+"""npu_bridge on several ranks, used as a script for an NPU uses it."""
 
 from npu_bridge.npu_init import *  # noqa: F403  as scripts do
 
@@ -8,7 +8,7 @@ sess, npu_shutdown = init_resource()  # noqa: F405
 rank, size = get_npu_rank_id(), get_npu_rank_size()  # noqa: F405
 total = size * (size + 1) / 2
 
-# Fifteen collectives that do not depend on each other: the order is that of the program.
+# Fifteen collectives that do not depend on each other run in the order of the program.
 mine = tf.constant([1.0, 2.0]) * (rank + 1)  # noqa: F405
 many = [hccl_ops.allreduce(mine * i, "sum", fusion=0) for i in range(12)]  # noqa: F405
 many += [
@@ -25,7 +25,8 @@ np.testing.assert_allclose(sess.run(many[5]), [5 * total, 10 * total])  # alone
 shutdown_resource(sess, npu_shutdown)  # noqa: F405
 close_session(sess)  # noqa: F405
 
-# A list with sparse gradients, of other numbers of rows on each rank; in a group, a mean divides by all ranks.
+# Reduces a list with sparse gradients whose numbers of rows differ between ranks; a mean over a group, too, divides by
+# all ranks.
 if rank < 2:
     create_group("first", 2, [0, 1])  # noqa: F405
 rows = tf.tile(mine[:1, None], [rank + 1, 1])  # noqa: F405
@@ -41,7 +42,7 @@ np.testing.assert_allclose(sparse.values[:, 0], (owners + 1) / size)
 np.testing.assert_allclose(whole, [total, 2 * total])
 assert not part or np.allclose(part, np.array([3.0, 6.0]) / size)
 
-# A hook that is used again broadcasts in the new graph, too.
+# A hook that is used a second time broadcasts in the new graph, too.
 hook = NPUBroadcastGlobalVariablesHook(0)  # noqa: F405
 for _ in range(2):
     with tf.Graph().as_default():  # noqa: F405
@@ -49,7 +50,7 @@ for _ in range(2):
         with tf.train.MonitoredSession(hooks=[hook]) as sess:  # noqa: F405
             assert sess.run(own) == 1.0
 
-# A step is skipped on all ranks where one overflows.
+# All ranks skip a step if it overflows on one of them.
 weight = tf.get_variable("weight", [], initializer=tf.zeros_initializer())  # noqa: F405
 rate = tf.placeholder(tf.float32, [])  # noqa: F405
 manager = ExponentialUpdateLossScaleManager(16.0, 2, 1, 2, 0.5)  # noqa: F405
@@ -68,7 +69,7 @@ with tf.Session() as sess:  # noqa: F405
     np.testing.assert_allclose(value, -(size - 1.0), rtol=1e-6)
     assert scale == 16.0
 
-# Collectives in branches and loops, with others around them, whether a branch is taken or not.
+# Collectives in branches and loops, with others around them; the branch is taken or not.
 taken = tf.placeholder(tf.bool, [])  # noqa: F405
 one = hccl_ops.allreduce(mine, "sum", fusion=0)  # noqa: F405
 either = tf.cond(  # noqa: F405

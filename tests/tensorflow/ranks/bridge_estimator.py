@@ -1,4 +1,4 @@
-"""An Estimator as Ascend's ResNet and BERT scripts have it, with one model_dir for all ranks."""
+"""An Estimator as in Ascend's ResNet and BERT scripts, with one model_dir for all ranks."""
 
 from npu_bridge.npu_init import *  # noqa: F403  tf included
 
@@ -65,7 +65,7 @@ told = TellMeStepOrLossHook(step="global_step:0", total_step=STEPS)  # noqa: F40
 estimator.train(data, max_steps=STEPS, hooks=[Keep(), output, told])
 assert len(losses) == STEPS // LOOP and all("loss" in each for each in losses), losses
 
-# At once: the last checkpoint is there for all ranks, and is rank 0's.
+# Evaluates at once: the last checkpoint, rank 0's, is there for all ranks.
 found = estimator.evaluate(data, steps=4)
 assert found["global_step"] == STEPS and found["accuracy"] > 0.75, found
 saved = estimator.get_variable_value("batch_normalization/moving_mean")

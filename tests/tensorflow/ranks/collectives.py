@@ -1,4 +1,4 @@
-"""Each collective against NumPy, on every rank: eager, and in a tf.function."""
+"""Each collective compared with NumPy on every rank: eager, and in a tf.function."""
 
 import hccl.tensorflow as hvd
 import numpy as np
@@ -22,7 +22,7 @@ def all_of(shape=(3, 5), dtype="float32"):
 
 
 def both_ways(function, *arguments):
-    """Eager and in a graph: the same."""
+    """Runs the function eagerly and in a graph: the results must be equal."""
     eager = function(*arguments)
     graph = tf.function(function)(*arguments)
     tf.nest.map_structure(np.testing.assert_array_equal, eager, graph)

@@ -51,7 +51,7 @@ def loops():
 
 
 def types():
-    """A list for each; None stays None."""
+    """A list of gradients of each type; None stays None."""
 
     @tf.function
     def step():
@@ -67,7 +67,7 @@ def types():
 
 
 def not_fused():
-    """What has no sum or no known shape takes one operation; eager code, too."""
+    """Tensors without a sum or without a known shape take one operation each; so do those of eager code."""
 
     @tf.function(input_signature=[tf.TensorSpec([None])])
     def unknown(x):
@@ -81,7 +81,7 @@ def not_fused():
 
 
 def beside_collectives_of_backward():
-    """A collective within backward, as of synchronised batch norm, neither waits for the list nor it for that."""
+    """A collective within backward, as in synchronised batch norm, and the list do not wait for each other."""
 
     @tf.custom_gradient
     def synchronised(x):
@@ -104,7 +104,7 @@ def beside_collectives_of_backward():
 
 
 def gradients():
-    """That of a reduced list is the reduced gradient."""
+    """The gradient of a reduced list is the reduced gradient."""
     x, y = tf.Variable(tf.ones([3])), tf.Variable(tf.ones([2]))
 
     @tf.function
@@ -121,7 +121,7 @@ def gradients():
 
 
 def failed_steps():
-    """A step that ends early, before its list is reduced, takes nothing with it."""
+    """A step that ends before its list is reduced does not disturb later steps."""
 
     @tf.function
     def step(x, good):

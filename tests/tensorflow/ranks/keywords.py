@@ -41,7 +41,7 @@ class Rates(keras.callbacks.Callback):
 
 
 def learning_rates():
-    """Two epochs of warmup; then halved in each epoch; in the sixth a function of the batch."""
+    """Two epochs of warmup; then the rate is halved in each epoch; in the sixth it is a function of the batch."""
     lr, steps, seen = 0.08, 2, Rates()
     want = [lr / SIZE * ((SIZE - 1) / 2 * (i + 1) / steps + 1) for i in range(2 * steps)]
     want += [lr] * steps + [lr / 2] * steps + [lr / 4] * steps + [lr / 10 * 5.0, lr / 10 * 5.5]
@@ -86,7 +86,7 @@ def accumulated(kind, how, average):
         step = tf.function(step) if how == "function" else step
         for i in range(8):
             step(X[RANK, i : i + 1], Y[RANK, i : i + 1])
-    assert int(optimizer.iterations.numpy()) == 8  # Horovod counts each pass
+    assert int(optimizer.iterations.numpy()) == 8  # Horovod counts each backward pass
     w = np.zeros((3, 1))
     for first in (0, 3):  # the last two make no step
         w = w - 0.1 * sum(gradient(w, i, i + 1) for i in range(first, first + 3)) / (3 if average else 1)
@@ -133,7 +133,7 @@ def collectives():
         (found,) = hvd.grouped_allgather([tf.constant(rows[RANK])])
         np.testing.assert_array_equal(found, np.concatenate(rows))
         assert hvd.alltoall(tf.constant(np.repeat(rows[RANK][:1], SIZE, 0))).numpy().ravel().tolist() == [0, 1]
-    for count in (1, 2, 5):  # the first rank has a row more
+    for count in (1, 2, 5):  # the first rank may have one row more
         whole = np.arange(2.0 * count).reshape(count, 2)
         parts = np.array_split(whole, SIZE)
         (found,) = hvd.grouped_reducescatter([tf.constant(whole)], hvd.Sum)
@@ -169,7 +169,7 @@ def gradients_of_collectives():
         np.testing.assert_array_equal(rows, [[[0, 1]], [[2, 3], [4, 5], [10, 11], [12, 13], [14, 15]]][RANK])
         assert received.dtype == tf.int32 and received.numpy().tolist() == [[1, 0], [2, 3]][RANK]
         np.testing.assert_array_equal(found[:, 0], [[1, 2, 2], [2, 2, 2]][RANK])
-    for op, factor in ((hvd.Sum, SIZE), (hvd.Average, 1)):  # as Horovod's
+    for op, factor in ((hvd.Sum, SIZE), (hvd.Average, 1)):  # as in Horovod
         with tf.GradientTape() as tape:
             tape.watch(x := tf.ones([3, 1]))
             loss = tf.reduce_sum(hvd.reducescatter(x, op)) * (RANK + 1.0)

@@ -1,5 +1,5 @@
-"""Trains in mixed_float16, the same global batches with any number of ranks; in one step the
-gradients of the last rank alone are not finite: mixed.py FILE"""
+"""Trains in mixed_float16 with the same global batches on any number of ranks. In one step only the last rank's
+gradients are not finite: mixed.py FILE"""
 
 import sys
 
@@ -15,7 +15,7 @@ KERAS_2 = not hasattr(tf.keras.optimizers.Optimizer, "apply")
 tf.keras.mixed_precision.set_global_policy("mixed_float16")
 numbers = np.random.default_rng(0)
 x = numbers.uniform(-0.25, 0.25, (STEPS, BATCH, 4)).astype("float32")
-y = x.sum(2, keepdims=True) / 2 + 0.5  # such that the scale at first, 2**15, is not too much
+y = x.sum(2, keepdims=True) / 2 + 0.5  # small enough for the initial scale, 2**15
 x[HUGE, -1] = 60000  # float16 ends at 65504
 mine = slice(RANK * BATCH // SIZE, (RANK + 1) * BATCH // SIZE)
 data = tf.data.Dataset.from_tensor_slices((x[:, mine], y[:, mine]))

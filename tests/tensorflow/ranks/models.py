@@ -1,4 +1,4 @@
-"""What Keras models have beside their weights, on two ranks: models.py FOLDER"""
+"""The state of Keras models besides their weights, on two ranks: models.py FOLDER"""
 
 import sys
 
@@ -12,7 +12,7 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 npu.open().as_default()
 FOLDER, RANK = sys.argv[1], hvd.rank()
 layers, distribute = tf.keras.layers, npu.distribute
-rows = np.random.default_rng(RANK).normal(size=(8, 64)).astype("float32")  # each rank has others
+rows = np.random.default_rng(RANK).normal(size=(8, 64)).astype("float32")  # each rank has other rows
 labels = rows.sum(1, keepdims=True)
 
 
@@ -46,7 +46,7 @@ def a_loaded_optimizer_reduces_or_says_so():
     model.fit(rows, labels, verbose=0, callbacks=[hvd.BroadcastGlobalVariablesCallback(0)])
     if RANK == 0:
         model.save(path)
-    hvd.allreduce(1.0)  # it is saved
+    hvd.allreduce(1.0)  # waits until rank 0 has saved the model
     loaded = tf.keras.models.load_model(path)
     copied = type(model.optimizer).from_config(model.optimizer.get_config())
     for train in (

@@ -1,6 +1,6 @@
-"""Collectives of equal size inside and outside of branches and loops, which do not depend on each other: each must be
-matched with the same one of the other rank, whatever TensorFlow's threads run first. A power of ten tells which one a
-sum is of."""
+"""Independent collectives of equal size inside and outside of branches and loops: each must be matched with the same
+collective of the other rank, whichever TensorFlow's threads run first. In a sum, the power of ten tells which
+collective it is from."""
 
 from npu_bridge.npu_init import *  # noqa: F403  as scripts do
 
@@ -56,7 +56,7 @@ def branches():
 
 
 def loops():
-    """Iterations that do not depend on each other; a loop and a branch within; a collective in the condition."""
+    """Iterations that do not depend on each other; a loop and a branch inside a loop; a collective in a condition."""
 
     def body(i, _):
         inner = tf.while_loop(  # noqa: F405
@@ -79,7 +79,7 @@ def loops():
 
 
 def gradients():
-    """Of a branch and of a loop, whose collectives TensorFlow makes."""
+    """Gradients of a branch and of a loop, whose collectives TensorFlow makes."""
     x = mine(0)
     first = reduced(mine(1))
     branch = tf.cond(yes, lambda: reduced(x) * (rank + 1.0), lambda: x * 2)  # noqa: F405
@@ -102,7 +102,7 @@ for kind in (branches, loops, gradients):
     with tf.Session(config=tf.ConfigProto(inter_op_parallelism_threads=8)) as session:  # noqa: F405
         for run in range(RUNS):
             given = bool(random.randint(2)), bool(random.randint(2)), random.randint(4)
-            # All of them, or some, which are another graph.
+            # Runs all of them, or some, which are another graph.
             some = range(len(fetches)) if run % 2 else sorted(random.permutation(len(fetches))[:2])
             feed = dict(zip((yes, other, times), given))
             results = session.run([fetches[each] for each in some], feed)

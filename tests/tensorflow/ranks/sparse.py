@@ -1,4 +1,4 @@
-"""Sparse gradients, whose ranks have different numbers of rows, against NumPy."""
+"""Sparse gradients with different numbers of rows on the ranks, compared with NumPy."""
 
 import hccl.tensorflow as hvd
 import npu_device as npu
@@ -17,7 +17,7 @@ kinds = []
 
 
 class Optimizer(tf.keras.optimizers.SGD):
-    """Notes what it is to apply: Keras 3 by apply, Keras 2 by apply_gradients."""
+    """Records the gradients that it is asked to apply: Keras 3 calls apply, Keras 2 apply_gradients."""
 
     if hasattr(tf.keras.optimizers.SGD, "apply"):
 
@@ -49,7 +49,7 @@ def step(optimizer, function):
 
 
 def applied(wrap, function):
-    """What an optimizer gets for the table after gradients are reduced."""
+    """The table's gradients as an optimizer gets them after they are reduced."""
     step(wrap(Optimizer(RATE)), function)
     return kinds[-1]
 

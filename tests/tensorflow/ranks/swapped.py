@@ -8,7 +8,7 @@ import tensorflow as tf
 HOW = sys.argv[1]
 hvd.init()
 last = hvd.rank() == 1
-if HOW == "numbers" and not last:  # one more model and scope, which Keras and TensorFlow count
+if HOW == "numbers" and not last:  # makes one more model and scope, whose number is part of names
     tf.keras.Sequential([tf.keras.layers.Input((3,)), tf.keras.layers.Dense(3)])
     with tf.Graph().as_default(), tf.name_scope("step"):
         hvd.allreduce(tf.ones([3]), name="extra_1/loss:0")
@@ -20,7 +20,7 @@ def pair(first, second):
 
 
 def train(swap):
-    """A step of two layers of the same size."""
+    """Trains one step of two layers of the same size."""
     model = tf.keras.Sequential([tf.keras.layers.Input((3,)), *(tf.keras.layers.Dense(3) for _ in range(2))])
     variables = [layer.kernel for layer in model.layers]
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
@@ -34,7 +34,7 @@ def train(swap):
 
 
 try:
-    if HOW == "first":  # in the first use of either
+    if HOW == "first":  # at the first use of both
         pair(*(("beta", "alpha") if last else ("alpha", "beta")))
     elif HOW == "later":
         pair("alpha", "beta")

@@ -21,7 +21,7 @@ def eager(value, group="hccl_world_group"):
 
 
 def on_threads(call):
-    """What call(0) and call(1) raise on two threads."""
+    """The exceptions that call(0) and call(1) raise on two threads."""
     errors = []
 
     def work(number):
@@ -68,7 +68,7 @@ assert on_threads(on_own_group) == []
 
 
 def at_once(number):
-    for _ in range(5000):  # until they are refused
+    for _ in range(5000):  # until the calls are refused
         of_function(tf.fill([4], 10.0 * number + rank))
 
 

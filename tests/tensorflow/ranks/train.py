@@ -1,4 +1,4 @@
-"""Trains the same model with the same global batch: train.py fit|loop|plain FILE"""
+"""Trains one model with the same global batch on any number of ranks: train.py fit|loop|plain FILE"""
 
 import sys
 

@@ -29,7 +29,7 @@ try:
     step()
     if HOW == "skip":
         step()
-        while last and len(list(FOLDER.iterdir())) < hvd.size() - 1:  # until the others have given up
+        while last and len(list(FOLDER.iterdir())) < hvd.size() - 1:  # until the other ranks have given up
             time.sleep(0.05)
         step()
 except tf.errors.OpError as error:

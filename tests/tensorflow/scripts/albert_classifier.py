@@ -51,7 +51,7 @@ class Keep(tf.train.SessionRunHook):
 def model_fn(features, labels, mode, params):
     start = tf.truncated_normal_initializer(stddev=0.2)
     hidden = tf.layers.dense(features["input"], 8, tf.nn.tanh, kernel_initializer=tf.constant_initializer(0.1))
-    other = tf.get_variable("output_weights", [2, 8], initializer=start)  # other values on each rank, until rank 0's
+    other = tf.get_variable("output_weights", [2, 8], initializer=start)  # rank 0's are broadcast later
     logits = tf.matmul(hidden, other * 0.0 + tf.ones([2, 8]), transpose_b=True)
     logits = tf.nn.bias_add(logits, tf.get_variable("output_bias", [2], initializer=tf.zeros_initializer()))
     logits += tf.layers.dense(hidden, 2, kernel_initializer=tf.constant_initializer(0.1))

@@ -1,4 +1,4 @@
-"""Made data for the scripts, and what each of them prints at its end."""
+"""Made-up data for the scripts, and the output that each script ends with."""
 
 import numpy as np
 
@@ -16,6 +16,6 @@ def share(values, rank, size):
 
 
 def tell(losses, weights):
-    """The mean losses of the first and of the last three steps, and the sums of the weights' cubes."""
+    """Prints the mean losses of the first and of the last three steps, and the sums of the weights' cubes."""
     sums = [float(np.sum(np.asarray(weight, "float64") ** 3)) for weight in weights]
     print("said:", *(f"{value:.6f}" for value in [np.mean(losses[:3]), np.mean(losses[-3:]), *sums]))

@@ -1,5 +1,5 @@
-"""Pairs of ranks that end without destroy_process_group(), a pair for each way. Arguments: an empty
-folder, the ways. Prints their exit codes, by way, as JSON."""
+"""Pairs of ranks that end without destroy_process_group(), one pair for each way of ending. Arguments: an empty folder,
+the ways. Prints their exit codes, by way, as JSON."""
 
 import atexit
 import json
@@ -8,7 +8,7 @@ import sys
 import threading
 
 way = ""
-atexit.register(lambda: handler() if way == "code" else None)  # before torch, so it runs last
+atexit.register(lambda: handler() if way == "code" else None)  # registered before torch is imported, so it runs last
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -42,7 +42,7 @@ def messages(rank):
 
 def thread(rank):
     groups = [dist.new_group() for _ in range(2)]
-    if rank == 0:  # its operations are never met
+    if rank == 0:  # rank 1 never joins in these operations
         waits = lambda: dist.all_reduce(torch.ones(1), group=groups[0])
         threading.Thread(target=waits, daemon=True).start()
         waits = lambda: dist.irecv(torch.ones(1), 1, group=groups[1]).wait()
@@ -51,13 +51,13 @@ def thread(rank):
 
 
 def cleanup(rank):
-    """Has an exit handler that uses the groups."""
+    """An exit handler uses the groups."""
     nobody_waits(rank)
     dist.barrier()
 
 
 def code(rank):
-    """Has an exit handler, which runs after the backend's, as it was registered before torch."""
+    """An exit handler runs after the backend's, because it was registered before torch was imported."""
     nobody_waits(rank)
     sys.exit(3)
 
@@ -72,7 +72,7 @@ def handler():
 
 def exception(rank):
     if rank == 1:
-        dist.irecv(torch.ones(1), 0)  # of this rank alone
+        dist.irecv(torch.ones(1), 0)  # only this rank calls it
         raise ValueError("expected")
     dist.barrier()
 

@@ -1,5 +1,6 @@
-"""Trains a linear model on made data as users of a framework do, with a backend that the framework chooses, and says
-the backend and the weights. Argument: "plain", "accelerate", "trainer" or "lightning". Variable: OUT, a folder."""
+"""Trains a linear model on made-up data as users of a framework do, with a backend that the framework chooses, and
+reports the backend and the weights. Argument: "plain", "accelerate", "trainer" or "lightning". Variable: OUT, a
+folder."""
 
 import json
 import os
@@ -24,7 +25,7 @@ def loader(**options):
 
 
 def say(model):
-    """After training, while the group is there. "ours": whether the backend is hccl's."""
+    """Reports after training, while the group exists. "ours": whether the backend is hccl's."""
     weights = [value for each in model.parameters() for value in each.detach().flatten().tolist()]
     ours = _module.backend_of(dist.group.WORLD) is not None
     said = {"backend": dist.get_backend(), "size": dist.get_world_size(), "ours": ours, "weights": weights}
@@ -39,7 +40,7 @@ def train(model, optimizer, batches, backward):
 
 
 def plain(model):
-    """A group by the name, by the name of a device, of a mesh, and without a name."""
+    """Groups that are made by the backend's name, by a device's name, by a mesh, and without a name."""
     dist.init_process_group("gloo")
     groups = [dist.new_group(backend="gloo"), dist.new_group(backend="cpu:gloo"), dist.new_group()]
     groups += [dist.init_device_mesh("cpu", (2,)).get_group()]
@@ -73,7 +74,7 @@ def accelerate(model):
 
 
 class WithLoss(torch.nn.Module):
-    """What transformers.Trainer trains."""
+    """A model with a loss, as transformers.Trainer needs it."""
 
     def __init__(self, model):
         super().__init__()

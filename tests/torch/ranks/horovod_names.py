@@ -1,4 +1,4 @@
-"""horovod.torch on two ranks: training against one rank with the whole batch, collectives against NumPy."""
+"""horovod.torch on two ranks: training compared with one rank that has the whole batch, collectives with NumPy."""
 
 import copy
 import warnings
@@ -41,7 +41,7 @@ def refused(kind, word, call):
 
 
 def whole_batch(make, steps=8, factor=1.0, module=None):
-    """The weights after some steps of one rank with all rows."""
+    """The weights after some steps on one rank with all rows."""
     alone = module or model()
     optimizer = make(alone.parameters())
     for _ in range(steps):
@@ -104,7 +104,7 @@ def loops():
                 optimizer.step()
             if step < 3:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # that the scheduler's own optimizer made no step
+                    warnings.simplefilter("ignore")  # the warning that the scheduler's own optimizer made no step
                     schedule.step()
 
         def closure(module=module, rows=rows, optimizer=optimizer):
@@ -124,7 +124,7 @@ def mistakes():
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(own.parameters(), lr=1.0))
     for _ in range(2):
         own.zero_grad()
-        own[0](X).sum().backward()  # no gradient of own[2]
+        own[0](X).sum().backward()  # own[2] gets no gradient
         optimizer.step()
         assert not own[2].weight.grad.any()
     LOSS(own(X), Y).backward()
@@ -157,7 +157,7 @@ def optimizer_state():
         return optimizer
 
     for kind in (torch.optim.Adam, torch.optim.LBFGS):
-        if kind is torch.optim.LBFGS:  # needs a closure
+        if kind is torch.optim.LBFGS:  # this kind needs a closure
             optimizer = kind(model().parameters(), lr=0.1 + RANK)
         else:
             optimizer = stepped(kind, 0.1) if RANK == 0 else kind(model().parameters(), lr=5.0)
@@ -174,7 +174,7 @@ def batch_norm():
     torch.manual_seed(0)
     images, kinds = torch.randn(6, 3, 4, 4), torch.randn(6, 3, 4, 4)
     whole, own = torch.nn.BatchNorm2d(3), hvd.SyncBatchNorm(3)
-    rows = slice(0, 2) if RANK == 0 else slice(2, 6)  # of different lengths
+    rows = slice(0, 2) if RANK == 0 else slice(2, 6)  # the ranks' slices have different lengths
     x_whole, x = images.clone().requires_grad_(), images[rows].clone().requires_grad_()
     (whole(x_whole) * kinds).sum().backward()
     (own(x) * kinds[rows]).sum().backward()
@@ -198,7 +198,7 @@ def collectives():
     assert hvd.allreduce_(turned, op=hvd.Sum) is turned
     same(mine, total)
     mine.copy_(torch.from_numpy(parts[RANK]))
-    assert hvd.allreduce(torch.tensor([RANK, -RANK])).tolist() == [0, -1]  # of integers: rounded down
+    assert hvd.allreduce(torch.tensor([RANK, -RANK])).tolist() == [0, -1]  # integers are rounded down
     assert hvd.allreduce(torch.tensor(2 * RANK + 2), op=hvd.Sum, prescale_factor=0.5).item() == 3
     begun = hvd.grouped_allreduce_async_([torch.ones(2), torch.ones(3, dtype=torch.bfloat16)], op=hvd.Sum)
     assert [t.tolist() for t in hvd.synchronize(begun)] == [[2, 2], [2, 2, 2]] and hvd.poll(begun)
@@ -220,7 +220,7 @@ def collectives():
 
 
 def gradients():
-    """Of the mean of the ranks' losses, but for sums."""
+    """Gradients are those of the mean of the ranks' losses, except for sums."""
     cases = [
         (hvd.allreduce, [RANK + 1.0] * 2, lambda g: np.mean(g, 0)),
         (lambda x: hvd.allreduce(x, op=hvd.Sum), [2.0] * 2, lambda g: np.sum(g, 0)),

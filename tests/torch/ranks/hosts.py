@@ -1,5 +1,5 @@
-"""Two hosts with two ranks each, started three times: rank 3 is killed while the others wait for it to join, and then in
-backward of DDP's second step; at last all goes well. The folder FOLDER says how often it was killed."""
+"""Two hosts with two ranks each, started three times: rank 3 is killed while the other ranks wait for it to join, then
+in backward of DDP's second step; the third time all goes well. Files in FOLDER count how often rank 3 was killed."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 LIMIT = 60
 folder, rank = pathlib.Path(os.environ["FOLDER"]), int(os.environ["RANK"])
-attempt = len(list(folder.glob("killed-*")))  # the agents of several hosts do not agree on it
+attempt = len(list(folder.glob("killed-*")))  # the agents of several hosts may count attempts differently
 
 
 def say(text):
@@ -28,7 +28,7 @@ def die():
 
 
 class Watched(dist.Store):
-    """The group's store; a file says that this rank has read the root info, whichever."""
+    """The group's store; a file tells that this rank has read any root info."""
 
     def __init__(self, store):
         super().__init__()
@@ -54,7 +54,7 @@ def create(options, pg_options=None):
     if rank > 0:
         watched = Watched(store)  # c10d does not keep the Python object
         options.store = watched
-    elif attempt == 1:  # the others find the root info of the attempt before
+    elif attempt == 1:  # the other ranks first find the root info of the attempt before
         end = time.monotonic() + LIMIT
         while len(list(folder.glob("1-has-read-*"))) < 3:
             assert time.monotonic() < end
@@ -79,7 +79,7 @@ for found, expected in zip(model.parameters(), alone.parameters()):
     torch.testing.assert_close(found.grad, expected.grad)
 say(f"attempt {attempt}: rank {rank} of {size} is right")
 if attempt == 1:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the agent may end rank 2 before it has heard
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the agent may want to end rank 2 before it has its error
 dist.barrier()
 if attempt == 1 and rank == 3:
     model.module.weight.register_hook(lambda _: die())

@@ -1,6 +1,6 @@
-"""Two hosts with one rank each. Rank 0 fails in the first attempt, so rank 1's agent starts rank 1 again without counting
-that as a restart. A process of the first attempt outlives it, and tries to join the second one as rank 1: by torchrun's
-variables, and by PyTorch's store. Steps are files in FOLDER."""
+"""Two hosts with one rank each. Rank 0 fails in the first attempt, so rank 1's agent starts rank 1 again without
+counting that as a restart. A process of the first attempt survives, and tries to join the second attempt as rank 1: by
+torchrun's variables, and by PyTorch's store. Files in FOLDER mark the steps."""
 
 import datetime
 import os
@@ -48,7 +48,7 @@ if not old and not (folder / "failed").exists():
         subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, "OLD": ""}, start_new_session=True)
         time.sleep(LIMIT)
     wait_for("old lives")
-    time.sleep(1.5)  # the attempts of one host are told apart by more than a second
+    time.sleep(1.5)  # attempts on one host must be more than a second apart
     done("failed")
     sys.exit(1)
 if old:

@@ -1,5 +1,5 @@
-"""Steps of twelve kinds of public scripts for Ascend, each as its scripts write it, on made data; on any number of
-ranks. Each trains; where the ranks share a model, it ends with equal weights."""
+"""Steps of twelve kinds of public scripts for Ascend, written as in these scripts, on made-up data and any number of
+ranks. Each kind trains; if the ranks share a model, it ends with equal weights."""
 
 import copy
 import os
@@ -29,7 +29,7 @@ def random(*shape):
 
 
 def train(loss_of, optimizer, step=None, steps=6):
-    """step: what follows the loss; apex's scaling otherwise."""
+    """Trains; `step` is what follows the loss, apex's scaling by default."""
     losses = torch.npu.FloatTensor(steps, device=f"npu:{rank}")
     for i in range(steps):
         loss = loss_of()
@@ -66,7 +66,7 @@ class Gathered(torch.autograd.Function):
 
 
 def face():
-    """Each rank has some of the classes; gradients of the backbone alone are averaged."""
+    """Each rank has some of the classes; only gradients of the backbone are averaged."""
     torch.manual_seed(rank)
     backbone, centers = nn.Sequential(nn.Linear(6, 8), nn.PReLU(8)).npu(), nn.Parameter(torch.randn(4, 8).npu())
     own = apex.optimizers.NpuFusedSGD([{"params": backbone.parameters()}], lr=0.02, momentum=0.9)
@@ -99,7 +99,7 @@ def face():
 
 
 def self_supervised():
-    """A teacher that is the average of the student, in combined memory."""
+    """A teacher, in combined memory, is the average of the student."""
     torch.manual_seed(1)
     encoder = nn.Linear(6, 8, bias=False), nn.BatchNorm1d(8), nn.GELU()
     student = nn.Sequential(*encoder, nn.Linear(8, 4, bias=False)).npu()
@@ -182,7 +182,7 @@ def speech():
 
 
 def recommendation():
-    """Each rank has some of the tables; what they look up goes to the rank that has the rows."""
+    """Each rank has some of the tables; look-ups are sent to the rank that has the rows."""
 
     class Exchanged(torch.autograd.Function):
         @staticmethod
@@ -239,7 +239,7 @@ def video():
 
 
 def language():
-    """BERT: the functions and the loader of its scripts, and a checkpoint with master weights."""
+    """BERT: functions and data loader of its scripts, and a checkpoint with master weights."""
 
     class Product(torch.autograd.Function):
         @staticmethod
@@ -420,7 +420,7 @@ def images_and_text():
 
 
 def masked_images():
-    """FSDP, by numbers of devices."""
+    """FSDP, with devices given by number."""
     from torch.distributed import fsdp
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
@@ -455,7 +455,7 @@ def masked_images():
 
 
 def model_parallel():
-    """A large model's layers, cut over the ranks; its own checkpoints and generators."""
+    """The layers of a large model, divided among the ranks; with its own checkpoints and generators."""
     from torch.cuda import _lazy_call, device as on_device
 
     def set_state(state):

@@ -14,9 +14,9 @@ import time
 import torch
 import torch.distributed as dist
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in a shell's background ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that a shell runs in the background ignore it
 torch.set_num_threads(1)
-gc.freeze()  # the ends of many processes take long otherwise
+gc.freeze()  # otherwise the ends of many processes take long
 os.environ["HCCL_TORCH_FORM"] = "python"
 tensor, model = torch.ones(1000), torch.nn.Linear(2, 2)
 INTERRUPTED = {
@@ -51,7 +51,7 @@ LEFT = [nobody_waits, callback, exception, code]
 
 
 def interrupt(way):
-    """Rank 0 gets Ctrl-C while it waits. Rank 1 gets an error then, or, for a message, at the end."""
+    """Rank 0 gets Ctrl-C while it waits. Rank 1 gets an error then; for a message, when rank 0 ends."""
     try:
         if rank == 0:
             pid = os.getpid()

@@ -1,5 +1,5 @@
-"""Rank 1 of the first attempt is killed; torchrun starts all ranks again, and the work ends, though a rank of the
-first attempt is still there and tries to join. It leaves what it was told in the file STALE."""
+"""Rank 1 of the first attempt is killed; torchrun starts all ranks again, and the work ends well, though a rank of the
+first attempt still runs and tries to join. That rank writes its error into the file STALE."""
 
 import os
 import pathlib
@@ -38,12 +38,12 @@ class Remembered(dist.Store):
 
 
 def stale_rank(options):
-    """A child of rank 1 that lives on: it joins when all ranks of the next attempt have."""
+    """A child of rank 1 that survives: it tries to join after all ranks of the next attempt have joined."""
     options.store.wait(["hccl/0"])
     root_info = options.store.get("hccl/0")
     if os.fork() > 0:
         return
-    os.setsid()  # torchrun does not end it
+    os.setsid()  # so that torchrun does not end it
     wait_for(joined)
     try:
         _module.load().create(

@@ -1,4 +1,4 @@
-"""The layers of PyTorch above the backend, under torchrun: each against what one rank computes."""
+"""The layers of PyTorch above the backend, under torchrun: each compared with the result of one rank."""
 
 import os
 import sys
@@ -54,7 +54,7 @@ sharded(mine).pow(2).mean().backward()
 close([parameter.grad.full_tensor() for parameter in sharded.parameters()])
 
 sharded.zero_grad()
-sharded[2].set_gradient_divide_factor(2.0 * size)  # PREMUL_SUM
+sharded[2].set_gradient_divide_factor(2.0 * size)  # uses PREMUL_SUM
 sharded(mine).pow(2).mean().backward()
 halves = [parameter.grad.full_tensor() for parameter in sharded[2].parameters()]
 close([*expected[:2], *(2 * half for half in halves)])

@@ -53,8 +53,8 @@ def LARS(  # noqa: N802  Ascend's name
     epsilon: float = 0.00001,
     name: Optional[str] = None,
 ) -> list:
-    """Returns the gradients of a list of weights, scaled for each layer by hyperpara * |w| / (|g| +
-    weight_decay * |w| + epsilon). The weights' decay is added first."""
+    """Returns the gradients of a list of weights. First the decay of the weights is added; then
+    each layer is scaled by hyperpara * |w| / (|g| + weight_decay * |w| + epsilon)."""
     return [
         _lars(w, g, weight_decay, hyperpara, epsilon, None) for w, g in zip(inputs_w, inputs_g)
     ]
@@ -118,10 +118,10 @@ def adam_apply_one_assign(
     add2_y: Any,
     name: Optional[str] = None,
 ) -> tuple:
-    """One step of Adam without bias correction: input0 is the gradient, input1 the second moment,
-    input2 the first, input3 the weight, input4 the rate; mul0_x to mul3_x are beta1, 1 - beta1,
-    beta2, 1 - beta2, and add2_y epsilon. Assigns and returns the moments and the weight, as
-    (second, first, weight)."""
+    """Makes one step of Adam without bias correction. input0 is the gradient, input1 the second
+    moment, input2 the first moment, input3 the weight, input4 the rate. mul0_x to mul3_x are beta1,
+    1 - beta1, beta2, 1 - beta2; add2_y is epsilon. Assigns the moments and the weight, and returns
+    them as (second, first, weight)."""
     inputs, muls = (input0, input1, input2, input3, input4), (mul0_x, mul1_x, mul2_x, mul3_x)
     return adam_apply_one_with_decay_assign(*inputs, *muls, 0.0, add2_y)
 
@@ -140,7 +140,7 @@ def adam_apply_one_with_decay_assign(
     add2_y: Any,
     name: Optional[str] = None,
 ) -> tuple:
-    """The same step, with mul4_x times the weight added."""
+    """Makes the step of adam_apply_one_assign, with mul4_x times the weight added."""
     gradient, second, first, weight, rate = input0, input1, input2, input3, input4
     new_second = mul2_x * second + mul3_x * tf.square(gradient)
     new_first = mul0_x * first + mul1_x * gradient

@@ -25,7 +25,8 @@ from npu_device.distribute.hccl_ops import (
 def allgather(
     tensor: Any, rank_size: int, group: str = hccl.WORLD, fusion: int = 0, fusion_id: int = -1
 ) -> Any:
-    """The first dimension becomes rank_size times as long."""
+    """Concatenates the tensors of all ranks: the first dimension becomes rank_size times as
+    long."""
     check_fusion(fusion, fusion_id, (0, 2))
     return _device.allgather(tensor, rank_size, group)
 
@@ -38,7 +39,8 @@ def reduce_scatter(
     fusion: int = 0,
     fusion_id: int = -1,
 ) -> Any:
-    """The first dimension becomes rank_size times shorter."""
+    """Returns this rank's part of the reduced tensor: the first dimension is divided by
+    rank_size."""
     check_fusion(fusion, fusion_id, (0, 2))
     return _device.reduce_scatter(tensor, reduction, rank_size, group)
 

@@ -1,4 +1,5 @@
-"""A context that removes an NPU's graphs at its end; without effect on a CPU, which has none."""
+"""A context that removes an NPU's graphs at its end. A CPU has no such graphs, so it has no
+effect."""
 
 from npu_device._kept import Context
 

@@ -89,8 +89,8 @@ class _Part:
 
 
 class GlobalOptions:
-    """The options of this process. An unknown name, or an invalid value of an option, is a
-    ValueError."""
+    """The options of this process. ValueError: an option does not exist, or its value is
+    invalid."""
 
     def __init__(self) -> None:
         for name, (value, _) in _OPTIONS.items():

@@ -44,8 +44,8 @@ def all_reduce(
     IndexedSlices stay sparse: they have the rows of all workers. A mean divides by the number of
     all workers; a mean of integers is a float.
 
-    fusion: 0 each tensor separately; 1 a whole list at once; 2 tensors with the same fusion_id at
-    once."""
+    fusion: 0 reduces each tensor separately; 1 reduces a whole list at once; 2 reduces tensors with
+    the same fusion_id at once."""
     worker = _device.cluster_worker()
     if worker is None:
         _log.log(logging.INFO, "Skip all reduce as current process is not npu cluster worker")
@@ -129,9 +129,9 @@ def npu_distributed_keras_optimizer_wrapper(
 
 
 def shard_and_rebatch_dataset(dataset: Any, global_bs: int) -> tuple:
-    """Returns (this worker's part of the dataset, its part of a batch). Worker i % workers has
-    element i. Call it before .batch(). ValueError: the batch is not a multiple of the number of
-    workers."""
+    """Returns this worker's part of the dataset, and this worker's part of the batch size. Element
+    i belongs to worker i % workers. Call it before .batch(). ValueError: the batch size is not a
+    multiple of the number of workers."""
     worker = _device.cluster_worker()
     if worker is None:
         return dataset, global_bs

@@ -11,8 +11,8 @@ from npu_device import _device
 
 class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
     """Sets the model's weights to their values on the root before the first batch. Weights that are
-    made later are set after it. The seeds of dropout and the state of metrics, which Keras 3 has
-    among the model's variables, remain each rank's own."""
+    made later are set after the first batch. The seeds of dropout and the state of metrics, which
+    Keras 3 has among the model's variables, remain each rank's own."""
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()

@@ -53,7 +53,8 @@ def allreduce(
 
 @joins
 def allgather(tensor: Any, rank_size: int, group: str = hccl.WORLD) -> tf.Tensor:
-    """The first dimension becomes rank_size times as long."""
+    """Concatenates the tensors of all ranks: the first dimension becomes rank_size times as
+    long."""
     return _ops.all_gather(tensor, rank_size, group)
 
 
@@ -91,7 +92,8 @@ def reduce(
 def reduce_scatter(
     tensor: Any, reduction: str, rank_size: int, group: str = hccl.WORLD
 ) -> tf.Tensor:
-    """The first dimension becomes rank_size times shorter."""
+    """Returns this rank's part of the reduced tensor: the first dimension is divided by
+    rank_size."""
     check_reduction(reduction)
     return _ops.reduce_scatter(tensor, reduction, rank_size, group)
 

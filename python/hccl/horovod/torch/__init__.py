@@ -36,9 +36,9 @@ _places = (0, 1, True)
 
 
 def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
-    """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines; without any of them, a
-    world of one rank. Makes groups of the process sets; "dynamic": makes none. All ranks call it; a
-    second call does nothing else. comm: NotImplementedError unless None."""
+    """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines; without any of these, a
+    world of one rank. Makes groups of the process sets, or none if process_sets is "dynamic". All
+    ranks call it; a second call does not join again. comm: NotImplementedError unless None."""
     global _places
     fresh = not _world.joined()
     _horovod.init(comm, process_sets)
@@ -63,7 +63,7 @@ def is_homogeneous() -> bool:
 
 def join(device: int = -1) -> int:
     """Waits until all ranks have called it, after the same number of steps, and returns the last
-    rank. HcclError on all ranks: a rank still trains. The error names both calls."""
+    rank. If a rank still trains, all ranks get an HcclError that names both calls."""
     _optimizer.barrier_of_plans()
     barrier()
     return size() - 1

@@ -1,4 +1,4 @@
-"""Python objects, parameters and the state of optimizers, from one rank to all."""
+"""Sends Python objects, parameters and the state of optimizers from one rank to all ranks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def allgather_object(
 
 
 def broadcast_object_fn(root_rank: int = 0, name: str | None = None, **options: Any) -> Any:
-    """Returns a function that broadcasts the object that it gets."""
+    """Returns a function that broadcasts its argument."""
     return lambda obj: broadcast_object(obj, root_rank, name, **options)
 
 

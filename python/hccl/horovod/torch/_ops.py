@@ -1,13 +1,14 @@
 """Horovod's collectives on tensors. Arguments that several of them have:
 
-name: has no effect: all ranks call the same collectives in the same order, and the library compares
-the calls. op: Average (also if None), Sum, Max, Min or Product. average: True is Average, False is
-Sum. The mean of integers is rounded down. prescale_factor, postscale_factor: multiply each rank's
-tensor, and the result. compression: a member of Compression. process_set: the ranks that take part.
+name: has no effect, because all ranks call the same collectives in the same order, and the library
+compares the calls. op: Average (also if None), Sum, Max, Min or Product. average: True is Average,
+False is Sum. The mean of integers is rounded down. prescale_factor multiplies each rank's tensor,
+postscale_factor the result. compression: a member of Compression. process_set: the ranks that take
+part.
 
-A function with _async returns a Handle for synchronize() and poll(); one with a _ at the end works
-in place. The others return new tensors, and backward differentiates them. Tensors are on the CPU.
-A failure is an hccl.HcclError on all ranks, which names the culprit.
+A function with _async returns a Handle for synchronize() and poll(); a function with a _ at the end
+works in place. All others return new tensors, and backward differentiates them. Tensors are on the
+CPU. A failure is an hccl.HcclError on all ranks, which names its cause.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ def poll(handle: Handle) -> bool:
 
 
 class _Cast:
-    """A compression: floats are reduced in another type. None: in their own."""
+    """A compression: floats are reduced in another type, or in their own type if it is None."""
 
     def __init__(self, dtype: torch.dtype | None) -> None:
         self._dtype = dtype
 
     def compress(self, tensor: Tensor) -> tuple[Tensor, Any]:
-        """Returns the tensor to reduce, and the context that decompress needs with the result."""
+        """Returns the tensor to reduce, and a context that decompress() needs beside the result."""
         if self._dtype is None or not tensor.is_floating_point():
             return tensor, None
         return tensor.to(self._dtype), tensor.dtype
@@ -133,8 +134,8 @@ def allreduce(
     compression: Any = Compression.none, op: Any = None, prescale_factor: float = 1.0,
     postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Reduces over all ranks. Backward reduces the gradient: to its mean if op is Average, else to
-    its sum."""
+    """Reduces over all ranks. Backward reduces the gradients of all ranks, to their mean if op is
+    Average, else to their sum."""
     kind = _horovod.reduction(op, average)
     of_gradient = Average if kind == Average else Sum
     scales = (prescale_factor, postscale_factor, process_set)
@@ -155,7 +156,8 @@ def sparse_allreduce_async(
     tensor: Tensor, name: str | None = None, op: Any = None,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[], Tensor]:
-    """Returns a function that waits for the sum or mean of sparse tensors and returns it."""
+    """Returns a function that waits for the sum or the mean of sparse tensors, and returns the
+    result."""
     kind = _horovod.reduction(op)
     if kind not in ("mean", "sum"):
         _horovod.refuse("op", op, "sparse tensors can be added and averaged only")
@@ -232,7 +234,8 @@ def broadcast(
     tensor: Tensor, root_rank: int, name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Returns the root's tensor. Backward gives the root the mean gradient, and others zeros."""
+    """Returns the root's tensor. In backward the root gets the mean gradient, and all other ranks
+    get zeros."""
     comm, root = communicator(process_set), _horovod.root_of(process_set, root_rank)
 
     def to_root(gradient: Tensor) -> Tensor:
@@ -248,9 +251,9 @@ def alltoall_async(
     tensor: Tensor, splits: Any = None, name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Sends splits[i] rows to rank i, by default the same number to each. Gives the received rows
-    and, if there are splits, the number from each rank (int32). Waits until all ranks have called
-    it."""
+    """Sends splits[i] rows to rank i, by default the same number to each. The result is the
+    received rows and, with splits, the number of rows from each rank (int32). Waits until all ranks
+    have called it."""
     comm = communicator(process_set)
     if splits is None and len(tensor) % comm.size:
         raise ValueError(f"hccl: alltoall: {len(tensor)} rows for {comm.size} ranks: give splits")
@@ -289,7 +292,7 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> Handle:
     """Reduces, and gives each rank its rows. If the rows cannot be divided evenly, the first ranks
-    have one more."""
+    have one row more."""
     comm, kind = communicator(process_set), _horovod.reduction(op)
     least, more = divmod(len(tensor), comm.size)
     start = comm.rank * least + min(comm.rank, more)
@@ -330,7 +333,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def _of_list(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a function of one tensor a function of a list, with the same options."""
+    """Makes a function of a list, with the same options, out of a function of one tensor."""
 
     def grouped(tensors: Sequence[Tensor], *options: Any, **named: Any) -> Any:
         begun = [function(tensor, *options, **named) for tensor in tensors]

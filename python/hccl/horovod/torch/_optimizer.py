@@ -1,8 +1,8 @@
 """Horovod's DistributedOptimizer: gradients are reduced while backward runs.
 
-Each gradient that is complete is copied into memory that the ranks of a host share, and reported to
-the fusion engine (hccl.Fusion), which reduces gradients in the segments of a plan. The first step
-reduces without overlap: by then rank 0 knows the order of backward, which becomes that of the plan.
+Each complete gradient is copied into memory that the ranks of a host share. The fusion engine
+(hccl.Fusion) then reduces the gradients in the segments of a plan. The first step reduces without
+overlap: after that step, rank 0 knows the order of backward, and the plan takes that order.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ _optimizers: weakref.WeakSet[_Distributed] = weakref.WeakSet()
 
 
 def barrier_of_plans() -> None:
-    """For join(): an error if another rank still trains and reduces gradients in its plans."""
+    """Called by join(): raises an error if another rank still trains and reduces gradients in its
+    plans."""
     for plan in sorted(_plans, key=lambda plan: plan.comm.name):
         plan.comm.barrier()
 
 
 def close_plans() -> None:
-    """Before the end of the world."""
+    """Called before the end of the world."""
     for plan in list(_plans):
         plan.close()
     for optimizer in list(_optimizers):
@@ -46,7 +47,8 @@ _world.before_leaving.append(close_plans)
 
 
 class _Plan:
-    """The dense gradients of an optimizer, in segments, by type. All ranks must make it."""
+    """The dense gradients of an optimizer, by type and in segments. All ranks must make it
+    together."""
 
     def __init__(self, named: list[tuple[str, Tensor]], options: _Options) -> None:
         group = _horovod.group_of(options.process_set, hccl.WORLD)
@@ -110,7 +112,8 @@ class _Options:
 
 
 class _Distributed:
-    """The methods of a DistributedOptimizer, before those of the optimizer's own class."""
+    """The methods of a DistributedOptimizer, which take precedence over the optimizer's own
+    class."""
 
     _hvd: _Options
     param_groups: list[dict[str, Any]]
@@ -127,7 +130,7 @@ class _Distributed:
         _optimizers.add(self)
 
     def _forget(self) -> None:
-        """The world ends. In another world the next step makes a plan."""
+        """Called when the world ends. In another world the next step makes a new plan."""
         self._plan, self._synchronized = None, False
         self._sparse, self._order, self._passes, self._contexts = set(), [], {}, {}
 
@@ -175,7 +178,7 @@ class _Distributed:
         fusion.ready(number)
 
     def _make_plan(self) -> None:
-        """Ranks agree on the gradients that are sparse, and on the order of the others."""
+        """Lets the ranks agree on which gradients are sparse, and on the order of all others."""
         options, everything = self._hvd, self._own
         dense = options.sparse_as_dense
         flags = [p.grad is not None and p.grad.is_sparse and not dense for p in everything]
@@ -235,8 +238,8 @@ class _Distributed:
             self._waits = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Waits for the gradients, and makes a step. closure: its gradients are reduced each time
-        that the optimizer calls it."""
+        """Waits for the gradients, and makes a step. If the optimizer calls `closure`, the
+        closure's gradients are reduced after each call."""
         if closure is not None:
             return super().step(lambda: self._after(closure))  # type: ignore[misc]
         if self._waits:
@@ -266,13 +269,13 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
     gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Any = None,
     sparse_as_dense: bool = False, process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Returns an optimizer of the same class, with the parameters and the state of the given one,
-    whose step() uses gradients that are reduced over the ranks during backward. After step() or
-    synchronize() each `.grad` is in memory that the next iteration's reduction overwrites.
+    """Returns an optimizer of the same class, with the parameters and the state of the given one.
+    Its gradients are reduced over the ranks during backward, before step() uses them. After step()
+    or synchronize() each `.grad` is in memory that the next iteration's reduction overwrites.
 
     named_parameters: all parameters of the optimizer, with unique names, which errors and traces
-    use. num_groups, groups have no effect: the plan chooses the segments. ValueError,
-    NotImplementedError: a value that is not supported, with its keyword."""
+    use. num_groups and groups have no effect, because the plan chooses the segments. An unsupported
+    value raises ValueError or NotImplementedError with its keyword."""
     _horovod.check_groups(num_groups, groups)
     if backward_passes_per_step < 1:
         raise ValueError(f"hccl: backward_passes_per_step={backward_passes_per_step}: is below 1")
@@ -283,7 +286,8 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
     kind = type(optimizer)
     distributed: Any = type(kind.__name__, (_Distributed, kind), {})
     made = distributed.__new__(distributed)
-    # A scheduler that was made before has put its own step into the optimizer.
+    # If a scheduler was made before, it has put its own step into the optimizer: leave that step
+    # out.
     made.__dict__.update({k: v for k, v in vars(optimizer).items() if k != "step"})
     made._begin(options)
     return made

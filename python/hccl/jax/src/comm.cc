@@ -22,7 +22,7 @@ struct State {
   uint32_t splits = 0;
   std::mutex mutex;
   std::set<Comm*> comms;  // the living communicators of split()
-  bool told = false;      // a failure was printed on stderr
+  bool told = false;      // a failure has been printed on stderr
 };
 
 State& state() {
@@ -48,7 +48,7 @@ struct Choice {
   int32_t key;
 };
 
-// The ranks of the world with this color, by key. Empty if their keys are not 0, 1, 2, ...
+// Returns the ranks of the world with this color, by key. Empty if their keys are not 0, 1, 2, ...
 std::vector<uint32_t> members(const std::vector<Choice>& choices, int color) {
   std::map<int32_t, uint32_t> by_key;
   uint32_t count = 0;

@@ -11,8 +11,8 @@
 
 namespace hccl::jax {
 
-/// The object behind an MPI_Comm. XLA does not look at the result of MPI_Comm_split, so a failed
-/// split makes one, too: every call on it fails with `failure`.
+/// The object behind an MPI_Comm. XLA ignores the result of MPI_Comm_split, so a failed split makes
+/// an object, too: every call on it fails with the text `failure`.
 struct Comm {
   HcclComm handle = nullptr;
   uint32_t rank = 0;
@@ -20,38 +20,39 @@ struct Comm {
   std::string failure;  ///< empty: the communicator works
 };
 
-/// The ranks that the launcher started. The first call joins them. Any thread.
+/// Returns the communicator of the ranks that the launcher started. The first call joins them. Any
+/// thread may call it.
 Comm& world();
 
-/// The ranks that give the same color, ordered by their keys, which must be 0, 1, 2, ... All ranks
-/// of the world call it, in the same order. Any thread. Never null; the caller gives the
-/// communicator back with release().
+/// Makes a communicator of the ranks that give the same color, ordered by their keys, which must be
+/// 0, 1, 2, ... All ranks of the world call it, in the same order, on any thread. Never returns
+/// null. The caller must pass the result to release().
 Comm* split(int color, int key);
 
-/// Destroys a communicator of split(). Null and those that leave() has ended are ignored.
+/// Destroys a communicator of split(). Ignores null, and communicators that leave() has destroyed.
 void release(Comm* comm);
 
-/// Destroys all communicators, the world at last.
+/// Destroys all communicators; the world is the last.
 void leave();
 
-/// Keeps the text for the thread's MPI_Error_string. The first one of the process also goes to
+/// Keeps the text for the thread's MPI_Error_string. The first text of the process also goes to
 /// stderr: JAX may end the process before Python shows the error. Returns HCCL_E_INTERNAL.
 int fail(const std::string& text);
 
-/// fail() with the library's text, if the result is a failure. Returns `result`.
+/// If `result` is a failure, calls fail() with the library's text. Returns `result`.
 int check(HcclResult result);
 
-/// The text of the thread's last failure.
+/// Returns the text of the thread's last failure.
 const std::string& last_failure();
 
 }  // namespace hccl::jax
 
-/// For Python, before JAX begins: joins the ranks that the launcher started. The communicator stays
-/// the library's; until JAX begins, the caller may use it. The text of a failure is
-/// HcclGetLastErrorText().
+/// Python calls it before JAX begins: joins the ranks that the launcher started. The communicator
+/// stays the library's; until JAX begins, the caller may use it. After a failure,
+/// HcclGetLastErrorText() has the text.
 HCCL_JAX_EXPORT HcclResult HcclJaxWorld(HcclComm* comm);
 
-/// For Python, when the program of this rank fails: ends all communicators on all ranks, with
+/// Python calls it when the program of this rank fails: ends all communicators on all ranks, with
 /// `reason`.
 HCCL_JAX_EXPORT void HcclJaxAbort(const char* reason);
 

@@ -1,5 +1,6 @@
-// The MPI functions that XLA's MpiCollectives calls, under the names by which MPItrampoline finds
-// them, and the handles and numbers that they take. Handles are pointers or numbers of that size.
+// The MPI functions that XLA's MpiCollectives calls, under the names that MPItrampoline looks up,
+// and the handles and numbers that these functions take. Handles are pointers or numbers of the
+// size of a pointer.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -15,11 +16,12 @@ using hccl::jax::fail;
 
 namespace {
 
-constexpr int kErrorText = 512;  // bytes that the caller of MPI_Error_string has, at least
+constexpr int kErrorText = 512;  // the caller of MPI_Error_string has at least this many bytes
 constexpr int kUndefined = -32766;
 constexpr intptr_t kWorld = 1;
 
-// A type's handle: HCCL's type, and how many of its elements are one element of the MPI type.
+// A type's handle has two parts: HCCL's type, and the number of its elements that make one MPI
+// element.
 constexpr intptr_t handle(HcclDataType type, int elements = 1) { return elements << 16 | type; }
 HcclDataType type_of(intptr_t handle) { return static_cast<HcclDataType>(handle & 0xffff); }
 int elements_of(intptr_t handle) { return static_cast<int>(handle >> 16); }
@@ -36,7 +38,7 @@ uint64_t count_of(int count, intptr_t type) {
   return static_cast<uint64_t>(static_cast<int64_t>(count) * elements_of(type));
 }
 
-// Whether the call can be made; if not, the reason is kept for MPI_Error_string.
+// Whether the call can be made. If not, keeps the reason for MPI_Error_string.
 bool usable(const Comm* comm, int count) {
   if (!comm->failure.empty()) {
     fail(comm->failure);
@@ -119,7 +121,7 @@ FUNCTION MPIABI_Finalize() {
   return HCCL_SUCCESS;
 }
 
-// Every thread may make communicators. XLA refuses to make one on a thread that says no.
+// Always answers yes, because every thread may make communicators: XLA makes none after a no.
 FUNCTION MPIABI_Is_thread_main(int* flag) {
   *flag = 1;
   return HCCL_SUCCESS;
@@ -212,8 +214,8 @@ FUNCTION MPIABI_Irecv(void* data, int bytes, intptr_t, int from, int tag, Comm* 
   return begin(result, begun, comm, request);
 }
 
-// Takes no longer than an operation may. Afterwards nothing uses the memory of the request: if it
-// has not ended by then, the communicator ends.
+// Waits no longer than an operation may take. Afterwards nothing uses the memory of the request: if
+// the request has not ended by then, the communicator is ended.
 FUNCTION MPIABI_Wait(Request** request, void*) {
   const Request wait = **request;
   delete *request;

@@ -2,7 +2,7 @@
 // loop with collectives is one link in the chain of the frame around it.
 //
 // Branches: TensorFlow runs no op that follows an op of a branch that is not taken. So in a graph
-// with branches a ControlTrigger, which runs in any case, comes after each link.
+// with branches, a ControlTrigger comes after each link: it always runs.
 //
 // Loops: the chain becomes one more variable of the loop. It enters when the links before the loop
 // are done, passes through the links of each iteration, and leaves after the last iteration.
@@ -44,7 +44,7 @@ std::string frame_name(const NodeDef& enter) { return enter.attr().at("frame_nam
 /// A collective, or a loop with collectives.
 struct Link {
   int collective;    // the collective, or the first collective of a loop
-  std::string loop;  // empty: the collective itself
+  std::string loop;  // the loop's name; empty for a collective
   enum { kNew, kBegun, kPlaced } state = kNew;
 };
 
@@ -53,7 +53,7 @@ struct Frame {
   std::vector<int> enters;
   int condition = -1;
   std::deque<Link> links;
-  Link* link = nullptr;  // the link of the loop in the frame around the loop
+  Link* link = nullptr;  // the link of this loop in the frame around it
 };
 
 class Chain {
@@ -80,8 +80,8 @@ class Chain {
 
   GraphDef* graph_;
   std::vector<std::vector<int>> inputs_;  // of each op
-  std::vector<bool> looked_at_;           // by op: the links before it are placed
-  std::map<std::string, Frame> frames_;   // by name; "": in no loop
+  std::vector<bool> looked_at_;           // by op: the links on which the op depends are placed
+  std::map<std::string, Frame> frames_;   // by name; "" has the ops outside of loops
   std::unordered_map<int, Link*> links_;  // of collectives
   bool branches_ = false;
 };
@@ -107,8 +107,8 @@ Chain::Chain(GraphDef* graph)
   }
 }
 
-/// Returns the loop that contains the op. All ops of a loop have inputs from it; Enter begins the
-/// loop.
+/// Returns the loop that contains the op. Every op of a loop has an input from that loop; the op
+/// Enter begins the loop.
 std::string Chain::frame_of(int number) {
   for (int left = 0;; number = inputs_[number][0]) {
     if (is(node(number), "Enter") && left-- == 0) return frame_name(node(number));
@@ -192,8 +192,8 @@ void Chain::place_inputs(const std::string& frame, std::vector<int> left, const 
   for (int number : seen) looked_at_[number] = true;
 }
 
-/// Makes two collectives fail, because each of them, or its loop, needs a result of the other. This
-/// does not happen in loops of tf.while_loop.
+/// Makes two collectives fail, because each of them needs a result of the other, or their loops do.
+/// This does not happen in loops of tf.while_loop.
 void Chain::refuse(const Link& one, const Link& other) {
   const std::string text = "hccl: \"" + node(one.collective).name() + "\" and \"" +
                            node(other.collective).name() +
@@ -226,8 +226,9 @@ std::string Chain::join(Links::iterator begin, Links::iterator end, std::string 
 
 std::string Chain::join_loop(const std::string& name, const std::string& last) {
   const Frame& frame = frames_[name];
-  // The variable has the value of another input of the loop: TensorFlow enters a loop with all its
-  // inputs or, in a branch that is not taken, with none. A counter is a small value.
+  // The chain's variable takes its value from another input of the loop: TensorFlow enters a loop
+  // with all its inputs or, in a branch that is not taken, with none. A counter is preferred,
+  // because its value is small.
   const auto counter = std::find_if(frame.enters.begin(), frame.enters.end(), [this](int enter) {
     return node(enter).attr().at("T").type() == ::tensorflow::DT_INT32;
   });

@@ -5,12 +5,13 @@
 
 namespace hccl::tf {
 
-/// Adds control inputs to the collectives of a graph before it runs: they then run in the order of
-/// their numbers on all ranks. A second call does nothing. Collectives that cannot be ordered get
-/// an attribute with the reason; their kernels raise it.
+/// Adds control inputs to the collectives of a graph before it runs, so that the collectives run in
+/// the order of their numbers on all ranks. A second call does nothing. A collective that cannot be
+/// ordered gets an attribute with the reason; its kernel raises that reason.
 void chain(::tensorflow::GraphDef* graph);
 
-/// The number of a collective, set by Python; the reason why it has no place in the order.
+/// Two attributes: the number of a collective, set by Python; and the reason why it has no place in
+/// the order.
 inline constexpr const char* kOrder = "_hccl_order";
 inline constexpr const char* kUnordered = "_hccl_unordered";
 

@@ -50,7 +50,7 @@ class Broadcast final : public Kernel {
   int root_ = 0;
 };
 
-/// On other ranks than the root the output is the input.
+/// Reduces to the root. On all other ranks the output is the input.
 class Reduce final : public Reducing {
  public:
   explicit Reduce(OpKernelConstruction* construction) : Reducing(construction) {
@@ -158,7 +158,7 @@ Status reach(const std::vector<std::uint64_t>& counts, const std::vector<std::ui
   return absl::OkStatus();
 }
 
-/// Makes the output of an all-to-all, if the input has as many elements as are sent.
+/// Makes the output of an all-to-all. Fails if the input has not as many elements as are sent.
 Status make_output(OpKernelContext* context, std::uint64_t sent, std::uint64_t received,
                    Tensor** output) {
   const std::uint64_t there = count_of(context->input(0));
@@ -188,7 +188,7 @@ class AllToAllV final : public Kernel {
     TF_RETURN_IF_ERROR(reach(lists[2], lists[3], &received));
     Tensor* output = nullptr;
     TF_RETURN_IF_ERROR(make_output(context, sent, received, &output));
-    std::memset(memory_of(*output), 0, output->tensor_data().size());  // gaps
+    std::memset(memory_of(*output), 0, output->tensor_data().size());  // zeros for gaps
     const HcclDataType type = to_type(input.dtype());
     return to_status(HcclAlltoAllV(memory_of(input), lists[0].data(), lists[1].data(), type,
                                    memory_of(*output), lists[2].data(), lists[3].data(), type, comm,

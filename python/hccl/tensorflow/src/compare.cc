@@ -38,7 +38,7 @@ Status compare(HcclComm comm, Form form, const std::vector<std::int64_t>& sizes,
 
 Status compare_once(HcclComm comm, Form form, const std::vector<std::int64_t>& sizes,
                     const std::string& what, const std::vector<std::string>& names) {
-  // Handles are never used twice, so handles of ended worlds may stay.
+  // The library never uses a handle twice, so handles of ended worlds can stay here.
   static std::mutex& mutex = *new std::mutex;
   static auto& compared = *new std::set<std::tuple<HcclComm, Form, std::vector<std::int64_t>>>;
   const std::tuple list(comm, form, sizes);

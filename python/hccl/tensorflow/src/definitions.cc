@@ -80,8 +80,8 @@ HCCL_TF_REGISTER("HcclGroupedAllReduce")
     .HCCL_TF_NAMES.SetShapeFn(same_shapes);
 
 // Passes a gradient of a list to the library as soon as it is ready. Only HcclFusedAllReduce uses
-// `handed_over`. Not stateful, so gradients may be passed in any order. If the op is folded away,
-// HcclFusedAllReduce copies the gradient itself.
+// `handed_over`. The op is not stateful, so gradients may be passed in any order. If TensorFlow
+// folds the op away, HcclFusedAllReduce copies the gradient itself.
 REGISTER_OP("HcclFusedPush")
     .Input("gradient: T")
     .Output("handed_over: int64")
@@ -90,7 +90,7 @@ REGISTER_OP("HcclFusedPush")
     .Attr("index: int >= 0")
     .SetShapeFn(::tensorflow::shape_inference::ScalarShape);
 
-// The gradients of a list, fused into segments (hccl/hccl_fusion.h).
+// Reduces the gradients of a list, fused into segments (hccl/hccl_fusion.h).
 HCCL_TF_REGISTER("HcclFusedAllReduce")
     .Input("gradients: N * T")
     .Input("handed_over: N * int64")

@@ -20,7 +20,7 @@ class FusedPush final : public ::tensorflow::OpKernel {
   void Compute(OpKernelContext* context) override {
     Tensor* handed_over = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &handed_over));
-    // Constant folding runs kernels without a step; then nothing may be passed on.
+    // Constant folding runs kernels without a step; the gradient must then not be passed on.
     const bool folded = context->step_container() == nullptr;
     handed_over->scalar<std::int64_t>()() =
         folded ? 0 : list_->push(static_cast<std::uint32_t>(index_), context->input(0));
@@ -66,8 +66,8 @@ extern "C" __attribute__((visibility("default"))) void hccl_tf_forget_lists() {
   hccl::tf::FusedList::forget_all();
 }
 
-/// Returns the text of a failure, valid until the thread's next call; null: the traces were
-/// written.
+/// Returns null if the traces were written; otherwise the text of the failure, valid until the
+/// thread's next call.
 extern "C" __attribute__((visibility("default"))) const char* hccl_tf_write_traces(
     const char* prefix) {
   static thread_local std::string text;

@@ -77,8 +77,8 @@ std::int64_t FusedList::push(std::uint32_t index, const Tensor& tensor) {
   return handed ? gradient.step : 0;
 }
 
-// Passes gradients on in the order of the indices. So if a step ends early, the gradients that it
-// has left are known. No time is lost, because segments begin in this order.
+// Passes gradients on in the order of the indices. So if a step ends early, it is known which
+// gradients were passed on. This loses no time, because segments begin in this order.
 Status FusedList::hand_over() {
   while (next_ < gradients_.size() && gradients_[next_].state == State::kCopied) {
     TF_RETURN_IF_ERROR(to_status(HcclFusionReady(fusion_, next_)));

@@ -18,10 +18,10 @@ namespace hccl::tf {
 /// forward and backward never wait for each other. Index 0 is the gradient that backward makes
 /// first.
 ///
-/// A step: pushes, from any threads and in any order, copy gradients into the list's memory and
-/// pass them on. reduce() has all gradients as inputs. It copies the gradients that no push has
+/// In each step, pushes copy gradients into the list's memory and pass them on, from any threads
+/// and in any order. reduce() has all gradients as inputs. It copies the gradients that no push has
 /// passed on, waits, and copies the results out. The first reduce() makes the fusion object, so the
-/// pushes of the first step do nothing. Making a communicator is a collective operation, and
+/// pushes of the first step do nothing: making a communicator is a collective operation, and only
 /// reduce() has the same place in the program's order on all ranks.
 class FusedList {
  public:
@@ -31,15 +31,15 @@ class FusedList {
     bool hcom_parallel = true;
   };
 
-  /// Returns the list of a key. The first operation makes it. It is never destroyed, because
-  /// TensorFlow may run ops until the process ends.
+  /// Returns the list of a key. The first op with the key makes the list. The list is never
+  /// destroyed, because TensorFlow may run ops until the process ends.
   static FusedList& of(const std::string& key);
   /// Ends all lists that are not in use. Called before the world ends.
   static void forget_all();
-  /// Writes the traces of all lists: PREFIX<number>.pb, and .json in Chrome's form.
+  /// Writes the traces of all lists: PREFIX<number>.pb, and PREFIX<number>.json in Chrome's form.
   static Status write_traces(const std::string& prefix);
 
-  /// Returns the number of the step to which the gradient was passed; 0: it was not passed.
+  /// Returns the number of the step to which the gradient was passed; 0 if it was not passed.
   std::int64_t push(std::uint32_t index, const Tensor& gradient);
 
   /// The context's first inputs are the gradients, its last inputs are the results of the pushes.

@@ -78,7 +78,7 @@ Status forward(OpKernelContext* context, int number, void** in, void** out) {
 
 namespace {
 
-/// Ops outside of graphs have step 0 and run on the calling thread.
+/// Returns the run of an op. Ops outside of graphs have step 0 and run on the calling thread.
 RunNumber run_of(const OpKernelContext& context) {
   const auto step = static_cast<RunNumber>(context.step_id());
   return step != 0 ? step : std::hash<std::thread::id>()(std::this_thread::get_id());

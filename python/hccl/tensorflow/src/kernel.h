@@ -21,7 +21,7 @@ using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 using Status = absl::Status;
 
-/// The result of a library call, with the text of its failure on this thread.
+/// Converts the result of a library call, with the text of its failure on this thread.
 Status to_status(HcclResult result);
 
 HcclDataType to_type(::tensorflow::DataType type);
@@ -33,12 +33,12 @@ inline std::uint64_t count_of(const Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.NumElements());
 }
 
-/// Makes an output. If nobody else needs the memory of the input with the same number, the output
-/// takes that memory; otherwise it gets new memory. `in` is the address of the input's elements;
-/// the input is not valid any more.
+/// Makes an output. If nothing else needs the memory of the input with the same number, the output
+/// takes over that memory; otherwise it gets new memory. `in` becomes the address of the input's
+/// elements; the input tensor is not valid any more.
 Status forward(OpKernelContext* context, int number, void** in, void** out);
 
-/// A kernel whose operation the library runs in the background. So waiting for other ranks blocks
+/// A kernel whose operation the library runs in the background: a wait for other ranks then blocks
 /// no thread of TensorFlow.
 class Requested : public AsyncOpKernel {
  public:
@@ -65,7 +65,7 @@ class Requested : public AsyncOpKernel {
   std::string group_;
 };
 
-/// A kernel that calls collectives, in the order of its communicator.
+/// A kernel that calls collectives, in the order of its communicator's operations.
 class Kernel : public Requested {
  public:
   explicit Kernel(OpKernelConstruction* construction);

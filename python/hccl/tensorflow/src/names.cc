@@ -30,7 +30,7 @@ Known& known() {
   return *made;
 }
 
-/// A rank's message about a name: the digest and the end of the text.
+/// The message in which a rank tells a name: the digest and the last characters.
 struct Told {
   std::int64_t digest = 0;
   char text[56] = {};

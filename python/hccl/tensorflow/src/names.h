@@ -1,5 +1,5 @@
-// The names by which ranks compare their operations. If operations are swapped, the error has both
-// names.
+// The names by which ranks compare their operations. If ranks swap two operations, the error text
+// has both names.
 #pragma once
 
 #include <tensorflow/core/framework/op_kernel.h>
@@ -12,16 +12,16 @@
 
 namespace hccl::tf {
 
-/// The names of an op's tensors, with the digests that ranks compare. Without names nothing is
+/// The names of an op's tensors, with the digests that ranks compare. Ops without names are not
 /// compared.
 class Names {
  public:
   explicit Names(::tensorflow::OpKernelConstruction* construction);
   const std::vector<std::string>& all() const { return names_; }
-  /// The tag for HcclSetCallTag.
+  /// Returns the tag for HcclSetCallTag.
   std::uint32_t tag() const { return tag_; }
-  /// Checks that all ranks have these names in this order. Does so once for each communicator; then
-  /// all ranks also know the names for later errors.
+  /// Checks that all ranks have these names in this order, once for each communicator. After the
+  /// check all ranks know the names for later errors.
   absl::Status compare_once(HcclComm comm) const;
 
  private:
@@ -30,7 +30,7 @@ class Names {
   std::uint32_t tag_ = 0;
 };
 
-/// The text of an error with names in place of tags.
+/// Returns the text of an error with names in place of tags.
 std::string with_names(std::string text);
 
 }  // namespace hccl::tf

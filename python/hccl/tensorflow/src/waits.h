@@ -1,5 +1,6 @@
-// Operations that wait for other ranks. The record serves Ctrl-C, which TensorFlow ignores while it
-// runs, and finds threads that call collectives of one communicator at the same time.
+// Records operations that wait for other ranks. The record serves Ctrl-C, which TensorFlow ignores
+// while it runs. The record also reveals threads that call collectives of one communicator at the
+// same time.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@
 namespace hccl::tf {
 
 /// A part of the program in which collectives have an order: a session.run, a call of a function
-/// or, for ops outside of graphs, a thread. kAnyRun: ranks do not match the operation by its order.
+/// or, for ops outside of graphs, a thread. kAnyRun is for an operation that ranks do not match by
+/// its order.
 using RunNumber = std::uint64_t;
 inline constexpr RunNumber kAnyRun = 0;
 
@@ -22,7 +24,7 @@ struct WaitingOp {
 };
 using WaitingOps = std::multimap<HcclComm, WaitingOp>;
 
-/// Records, for as long as it lives, that an operation of the communicator is perhaps waiting for
+/// While this object lives, it records that an operation of the communicator may be waiting for
 /// other ranks.
 class Waiting {
  public:

@@ -38,7 +38,8 @@ class FusedOptimizer(torch.optim.Optimizer):
     """A torch.optim.Optimizer whose step is one call over a table of addresses.
 
     No gradient is combined or copied: each step uses the current `.grad` of each parameter.
-    Parameters are float32, float64, bfloat16 or float16, also mixed, on the CPU.
+    Parameters are on the CPU. They are float32, float64, bfloat16 or float16, and types may be
+    mixed.
 
     master_weights: 16-bit parameters get a float32 copy (state "master_param") and float32 states.
     The step works on the copy, and the parameter is the rounded copy.
@@ -66,8 +67,8 @@ class FusedOptimizer(torch.optim.Optimizer):
     _missing: dict = {}  # values of arguments that groups of older releases of torch lack
 
     def _numbers(self, group: dict, step: float) -> Any:
-        """Returns native.Numbers for a group's parameters in step number `step`, from 1. Reads only
-        this class's arguments, because a group may contain other keys."""
+        """Returns native.Numbers for a group's parameters in step number `step`, which counts from
+        1. Reads only this class's arguments, because a group may contain other keys."""
         numbers = {
             number: group[name] for name, number in _NUMBERS.items() if name in self.defaults
         }
@@ -199,13 +200,13 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step_segment(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Steps those of `parameters` that belong to this optimizer. It is for
+        """Steps those of `parameters` that belong to this optimizer. It serves as the hook of
         register_segment_hook of hccl.torch.DistributedDataParallel and CombinedGradients: the first
-        segments of gradients are stepped while the next ones are reduced.
+        segments of gradients are stepped while later segments are reduced.
 
         Call step() afterwards as usual: it steps the remaining parameters and begins the next
-        iteration. Numbers such as lr are those at the end of backward. Clipping and scalers are not
-        possible, because they need all gradients first. RuntimeError: a second backward before
+        iteration. Numbers such as lr are taken at the end of backward. Clipping and scalers are not
+        possible, because they need all gradients first. RuntimeError: a second backward came before
         step() (accumulate in no_sync).
         """
         if self._needs_all_gradients() or self._pending is not None:
@@ -258,7 +259,7 @@ class FusedOptimizer(torch.optim.Optimizer):
     def _factor(
         self, max_norm: Optional[float], norm_type: float, scaler: Any, process_group: Any
     ) -> Optional[float]:
-        """Returns the factor of gradients in the step; None: the step is skipped."""
+        """Returns the factor that multiplies gradients in the step; None if the step is skipped."""
         factor, norm = self._pending or (1.0, None)
         self._pending = None
         found = getattr(self, "found_inf", None)  # set by torch.amp.GradScaler.step
@@ -332,7 +333,8 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     def clip_grad_norm_fused_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
         """Clips the gradients of all groups together, as torch.nn.utils.clip_grad_norm_ does, and
-        returns their norm before that. After a deferred unscale_ only stores the coefficient."""
+        returns their norm before the clipping. After a deferred unscale_, only stores the
+        coefficient for the step."""
         pending = self._pending
         factor, norm = pending or (1.0, None)
         if norm is None or norm_type != 2.0:

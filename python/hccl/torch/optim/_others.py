@@ -75,8 +75,8 @@ class FusedLamb(FusedOptimizer):
 
 
 class FusedRMSpropTF(FusedOptimizer):
-    """RMSprop as in TensorFlow: eps is inside the root, and squares start at one. decoupled_decay
-    subtracts weight_decay times the parameter, without the learning rate."""
+    """RMSprop as in TensorFlow: eps is inside the root, and the averages of squares start at one.
+    decoupled_decay subtracts weight_decay times the parameter, without the learning rate."""
 
     _rule = native.Rule.RMSPROP_TF
     _state_names = FusedRMSprop._state_names

@@ -12,12 +12,12 @@ class GradScaler(torch.amp.GradScaler):
     """torch.amp.GradScaler on the CPU, for fused and other optimizers.
 
     With a fused optimizer, step() reads the gradients once for the overflow check, and unscales
-    them in the pass of the step; `scaler.step(optimizer, max_norm=1.0, zero_grad=True)` clips and
-    zeroes there, too.
+    them in the pass of the step. `scaler.step(optimizer, max_norm=1.0, zero_grad=True)` also clips
+    and zeroes in that pass.
 
     deferred: unscale_() of a fused optimizer only reads the gradients. The step unscales them, and
-    clips them after optimizer.clip_grad_norm_fused_(). Do not read gradients in between: they are
-    still scaled.
+    also clips them if optimizer.clip_grad_norm_fused_() was called. Do not read gradients before
+    the step: they are still scaled.
     """
 
     def __init__(

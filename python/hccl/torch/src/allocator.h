@@ -9,20 +9,20 @@
 
 namespace hccl::pytorch {
 
-/// Allocates memory of the device heap, which the ranks of a host share, so operations do not copy
-/// it. Tensors in it may outlive every process group, and can be resized.
+/// Returns an allocator of the device heap. The ranks of a host share this heap, so operations do
+/// not copy the memory. Tensors in it may outlive every process group, and can be resized.
 c10::Allocator* heap_allocator();
 
-/// A new tensor in this memory, with undefined contents. CPU only.
+/// Returns a new tensor in this memory, with undefined contents. CPU only.
 at::Tensor heap_empty(at::IntArrayRef sizes, const at::TensorOptions& options);
 
-/// Tensors one after another in one block of this memory. Consecutive tensors are reduced as one,
-/// in place. The block lives as long as any of its tensors.
+/// Places tensors one after another in one block of this memory. Consecutive tensors are reduced as
+/// one, in place. The block lives as long as any of its tensors.
 class Pack {
  public:
   /// The block is allocated when the first tensor is added.
   explicit Pack(int64_t bytes) : bytes_(bytes) {}
-  /// Nothing if the block is full.
+  /// Returns nothing if the block is full.
   std::optional<at::Tensor> add(int64_t numel, const at::TensorOptions& options);
 
  private:

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long a deleted group, which the program has not destroyed, lets its operations run.
+// If the program deletes a group without destroying it, its running operations get this much time.
 constexpr milliseconds kGraceOfOperations{10'000};
 
 }  // namespace
@@ -114,7 +114,7 @@ void ProcessGroupHccl::shutdown() {
 }
 
 void ProcessGroupHccl::end(milliseconds patience) {
-  if (shrunk_) patience = milliseconds(0);  // other ranks may be dead, or have gone on
+  if (shrunk_) patience = milliseconds(0);  // other ranks may be dead, or may have left the group
   current()->end(patience, milliseconds(0), "the process group was destroyed while operations ran");
 }
 

@@ -22,9 +22,10 @@ namespace hccl::pytorch {
 
 using TensorLists = std::vector<Tensors>;
 
-/// The backend "hccl" of one process group, on a communicator of its own. `whole`: the backend of
-/// the default group; null if the default group has another backend. `global_ranks`: the numbers of
-/// this group's ranks in the default group. `later`: reconfigure() makes the communicator.
+/// The backend "hccl" of one process group, on a communicator of its own. `whole` is the backend of
+/// the default group, or null if the default group has another backend. `global_ranks` has the
+/// numbers of this group's ranks in the default group. With `later`, reconfigure() makes the
+/// communicator.
 class ProcessGroupHccl final : public c10d::Backend {
  public:
   ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
@@ -43,8 +44,8 @@ class ProcessGroupHccl final : public c10d::Backend {
   // reductions.cc
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  /// The sum, in the tensor; waits. It has no Work, and Python calls it without torch's dispatcher:
-  /// for callers whose other work displaces the caches between calls.
+  /// Computes the sum in the tensor, and waits for it. Makes no Work, and Python calls it without
+  /// torch's dispatcher. It serves callers whose other work displaces the caches between two calls.
   void sum_in_place(const at::Tensor& tensor);
   WorkPtr allreduce_coalesced(Tensors& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override;
@@ -93,7 +94,7 @@ class ProcessGroupHccl final : public c10d::Backend {
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
   std::shared_ptr<c10::Allocator> getMemAllocator() override;
   /// Places the next tensors of allocateTensor one after another in one block, up to this many
-  /// bytes in all. 0: ends that.
+  /// bytes in all. 0 ends this placement.
   void pack_tensors(int64_t bytes);
 
   void setSequenceNumberForGroup() override {}
@@ -106,8 +107,9 @@ class ProcessGroupHccl final : public c10d::Backend {
   bool supportsShrinking() const override { return true; }
   c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int flags,
                                            const c10::intrusive_ptr<Options>& options) override;
-  /// The group of the ranks that live and are not excluded, and their ranks in this group. This
-  /// group may have failed. Its end aborts the operations that still run.
+  /// Returns the group of the ranks that live and are not excluded, and the numbers of these ranks
+  /// in this group. This group may have failed. When this group ends, operations that still run are
+  /// aborted.
   std::pair<c10::intrusive_ptr<ProcessGroupHccl>, std::vector<int64_t>> shrink_to_living(
       const std::vector<int64_t>& excluded, int flags, const c10::intrusive_ptr<Options>& options);
 
@@ -126,7 +128,7 @@ class ProcessGroupHccl final : public c10d::Backend {
  private:
   /// The facts that c10d needs of an operation before it runs.
   struct Call {
-    /// `options`: of c10d.
+    /// `options` are c10d's options of the operation.
     template <typename Options>
     Call(c10d::OpType kind, const char* title_of_record, Tensors from, Tensors to,
          const Options& options)
@@ -149,8 +151,8 @@ class ProcessGroupHccl final : public c10d::Backend {
   WorkPtr issue(Call call, std::function<void(HcclComm)> run);
   WorkPtr begin_message(c10d::OpType type, const char* title, const at::Tensor& tensor,
                         uint32_t peer, int tag);
-  /// For the checks of a collective's arguments: a refusal is sent to the ranks that wait for the
-  /// collective.
+  /// Returns the object that checks a collective's arguments. It sends a refusal to the ranks that
+  /// wait for the collective.
   Refusal refusal(const char* operation);
   void end(std::chrono::milliseconds patience);
   std::shared_ptr<Communicator> current() const {

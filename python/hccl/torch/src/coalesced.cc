@@ -17,7 +17,7 @@ std::chrono::milliseconds left_until(steady_clock::time_point deadline) {
   return std::max(left, std::chrono::milliseconds(1));
 }
 
-/// Several operations as one: done when all are done, failed when one has failed.
+/// The Work of several operations. It is done when all are done, and has failed if one has failed.
 class CoalescedWork final : public c10d::Work {
  public:
   explicit CoalescedWork(std::vector<WorkPtr> works)
@@ -36,7 +36,7 @@ class CoalescedWork final : public c10d::Work {
     return nullptr;
   }
 
-  // Waits for all operations, even if one has failed: until then the others use their tensors.
+  // Waits for all operations, even if one has failed: until all end, operations use their tensors.
   bool wait(std::chrono::milliseconds timeout) override {
     const auto deadline = steady_clock::now() + timeout;
     std::exception_ptr first;

@@ -14,11 +14,11 @@ class Coalescing {
  public:
   void start();
   bool started() const;
-  /// Returns the Work for the operation's caller. Between start() and end() adds `work` to the
-  /// list. If `caller_waits`, it then returns no Work, because the caller would wait for this
+  /// Returns the Work for the operation's caller. Between start() and end(), adds `work` to the
+  /// list. It then returns no Work if `caller_waits` is set, because the caller would wait for this
   /// operation alone.
   WorkPtr add(WorkPtr work, bool caller_waits);
-  /// One Work for all operations; none if there are none.
+  /// Returns one Work for all operations; none if there are no operations.
   WorkPtr end();
 
  private:

@@ -32,9 +32,9 @@ constexpr milliseconds kLook{100};
 constexpr milliseconds kLookAtStore{1000};
 
 // torchrun restarts ranks with the store of the earlier attempt. So rank 0 removes the key when all
-// ranks have joined. If ranks die before that, the number of the attempt in the key helps. But the
-// agents of several hosts do not agree on that number, so a rank may still find the root info of a
-// dead rank 0.
+// ranks have joined. If ranks die before that, the key remains, but the next attempt has another
+// number in its key. The agents of several hosts do not agree on that number, so a rank may still
+// find the root info of a dead rank 0.
 std::string root_info_key() {
   const bool one_host = environment("LOCAL_WORLD_SIZE") == environment("WORLD_SIZE");
   const std::string attempt = environment("TORCHELASTIC_RESTART_COUNT");
@@ -43,7 +43,8 @@ std::string root_info_key() {
 
 using Bytes = std::vector<uint8_t>;
 
-// On failure the other ranks get the reason in place of the root info; the reason is shorter.
+// On failure, stores the reason in place of the root info. The other ranks know it by its smaller
+// size.
 HcclRootInfo make_root_info(c10d::Store& store, const std::string& key) {
   HcclRootInfo info{};
   const HcclResult result = HcclGetRootInfo(&info);
@@ -56,7 +57,7 @@ HcclRootInfo make_root_info(c10d::Store& store, const std::string& key) {
   return info;
 }
 
-// The value that rank 0 has put into the store. Ctrl-C ends the wait.
+// Returns the value that rank 0 has put into the store. Ctrl-C ends the wait.
 Bytes wait_for_root(c10d::Store& store, const std::string& key, milliseconds timeout) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   for (;;) {
@@ -101,7 +102,7 @@ HcclComm join_as_root(c10d::Store& store, const std::string& key, int size) {
   return joining.take();
 }
 
-// The current value in the store, without a wait; `known` if there is none.
+// Returns the current value in the store, without a wait; if there is none, returns `known`.
 Bytes value_now(c10d::Store& store, const std::string& key, const Bytes& known) {
   try {
     return store.compareSet(key, known, known);
@@ -112,7 +113,8 @@ Bytes value_now(c10d::Store& store, const std::string& key, const Bytes& known) 
   }
 }
 
-// False: there is another root now, because this root belonged to an earlier attempt.
+// Waits for the join. Returns false if the store has another root, because `root` belonged to an
+// earlier attempt.
 bool ends(Joining& joining, c10d::Store& store, const std::string& key, Bytes& root) {
   const bool restarts = !environment("TORCHELASTIC_RESTART_COUNT").empty();
   for (auto waited = kLook; !joining.ends_within(kLook); waited += kLook) {
@@ -145,7 +147,7 @@ struct Communicator::Shared {
   }
 
   const HcclComm handle;
-  const std::shared_ptr<Shared> world = nullptr;  // null: a world itself
+  const std::shared_ptr<Shared> world = nullptr;  // null: this is a world
   const std::vector<uint32_t> ranks = {};         // ranks of the world
 };
 
@@ -168,7 +170,7 @@ std::shared_ptr<Communicator::Shared> Communicator::shared() {
   return shared_;
 }
 
-// Null if there is no whole.
+// Makes a part of the whole communicator. Returns null if there is no whole communicator.
 std::shared_ptr<Communicator::Shared> Communicator::divide(const Part& part, milliseconds timeout) {
   if (part.whole == nullptr) return nullptr;
   const std::shared_ptr<Shared> whole = part.whole->shared();

@@ -18,12 +18,13 @@ namespace hccl::pytorch {
 
 class Communicator;
 
-/// Some ranks of a communicator; it is null if no communicator is known to contain them.
+/// Describes some ranks of a communicator, which is null if no known communicator contains the
+/// ranks.
 struct Part {
   std::shared_ptr<Communicator> whole;
   std::vector<uint32_t> ranks;
   std::string name;        // no other living part of this process has this name
-  bool same_name = false;  // all members have `name`; else they make such parts in one order
+  bool same_name = false;  // all members have `name`; if false, they make parts in one order
 };
 
 /// The communicator of a process group.
@@ -33,35 +34,36 @@ class Communicator {
   Communicator() : missing_("reconfigure() makes the process group, and comes first") {
     left_ = true;
   }
-  /// Joins. A part needs no store, and no thread before its first asynchronous operation. Without a
-  /// part, the ranks join a world of their own: rank 0 puts the root info into `store`, which is
-  /// the group's own.
+  /// Joins. A part of another communicator needs no store, and no thread before its first
+  /// asynchronous operation. Without a part, the ranks join a world of their own: rank 0 puts the
+  /// root info into `store`, which must belong to this group alone.
   Communicator(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout,
                const Part& part);
-  /// The parent's ranks that live and are not in `excluded`. The parent may have failed, and is not
-  /// needed afterwards.
+  /// Makes a communicator of the parent's ranks that live and are not in `excluded`. The parent may
+  /// have failed, and is not needed afterwards.
   Communicator(Communicator& parent, const std::vector<uint32_t>& excluded);
   ~Communicator() { leave(std::chrono::milliseconds(0)); }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// World ranks, by rank.
+  /// Returns the world rank of each rank.
   std::vector<uint32_t> world_ranks() const;
   /// Throws once the group is leaving.
   HcclComm handle() const;
-  /// Sets the limit of each operation that begins from now on; 0: none. Called by the thread that
-  /// runs operations.
+  /// Sets the limit of each operation that begins from now on; 0 means no limit. Called by the
+  /// thread that runs operations.
   void set_timeout(std::chrono::milliseconds timeout);
   /// Ends running operations on all ranks. Any thread, at any time.
   void abort(const char* reason) noexcept;
-  /// Runs the function in the order of submitted operations and waits for it; on this thread if no
-  /// operation is before it. Throws what it throws.
+  /// Runs the function in the order of submitted operations and waits for it. Runs it on this
+  /// thread if no operation is queued before it. Throws the exceptions of the function.
   void run(const std::function<void()>& function);
-  /// Called around each message. Messages are independent of collectives, and have no order.
+  /// Called before a message; end_message() is called after it. Messages are independent of
+  /// collectives, and have no order.
   HcclComm begin_message();
   void end_message();
-  /// Waits until no operation is running. False: collectives or messages take longer than `limit`;
-  /// 0: no limit.
+  /// Waits until no operation is running. Returns false if collectives or messages take longer than
+  /// `limit`; 0 means no limit.
   bool drain(std::chrono::milliseconds limit) noexcept;
   /// Leaves when no operation is running. Operations that take longer than `patience` are aborted
   /// with the reason. If a callback then takes longer than `grace` (0: no limit), it goes on, and

@@ -10,10 +10,11 @@ namespace hccl::pytorch {
 
 /// Throws torch.distributed.DistBackendError with the library's text, unless the call succeeded.
 void check(HcclResult result, const char* operation);
-/// The text of the exception of check().
+/// Returns the text that the exception of check() would have.
 std::string failure_text(HcclResult result, const char* operation);
 
-/// c10d's assertions call it with their text. It throws a RuntimeError that names the operation.
+/// c10d's assertions call this object with their text. It throws a RuntimeError that names the
+/// operation.
 class Refusal {
  public:
   using Report = std::function<void(const std::string& text)>;
@@ -27,7 +28,7 @@ class Refusal {
   Report report_;
 };
 
-/// Refuses, in a forked child, the use of an object that was made before the fork.
+/// In a forked child, refuses the use of an object that was made before the fork.
 class ForkGuard {
  public:
   ForkGuard();

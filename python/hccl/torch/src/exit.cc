@@ -18,7 +18,7 @@ using std::chrono::steady_clock;
 
 // The time that all groups together give their operations at the end of the program.
 constexpr milliseconds kGraceAtExit{5'000};
-// The time that a running callback then has.
+// If a callback still runs after that time, it gets this much more.
 constexpr milliseconds kGrace{2'000};
 
 struct Member {
@@ -54,7 +54,7 @@ void add_living(std::vector<std::shared_ptr<Communicator>>& living) {
 void end_before_python(const std::shared_ptr<Communicator>& communicator) {
   const std::lock_guard lock(members().mutex);
   std::erase_if(members().all, [](const Member& each) { return each.communicator.expired(); });
-  if (!begun) members().ending.reserve(members().all.size() + 1);  // memory may lack at the end
+  if (!begun) members().ending.reserve(members().all.size() + 1);  // the end may lack memory
   members().all.push_back({communicator, {}});
 }
 

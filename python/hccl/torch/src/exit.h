@@ -14,19 +14,20 @@ namespace hccl::pytorch {
 
 /// Makes sure that the group ends before Python does.
 void end_before_python(const std::shared_ptr<Communicator>& communicator);
-/// The groups' communicators that this process has made and not destroyed.
+/// Returns the communicators of groups that this process has made and not destroyed.
 std::vector<std::shared_ptr<Communicator>> living_communicators();
 
-/// Lets running operations end, within a few seconds, and leaves all groups. `failed`: an exception
-/// ends the program. Then running operations are aborted, and other ranks get an error at once.
+/// Lets running operations end, within a few seconds, and leaves all groups. If `failed` is set, an
+/// exception ends the program: running operations are aborted, and other ranks get an error at
+/// once.
 void end_groups(bool failed) noexcept;
 /// Whether `end_groups` has begun: no group can be made any more.
 bool program_ends() noexcept;
-/// Whether Python is ending: operations that end now keep their tensors and callbacks for good, and
-/// wake no thread.
+/// Whether Python is ending. If so, operations that end now keep their tensors and callbacks for
+/// good, and wake no thread.
 bool python_ends() noexcept;
-/// For a thread that returns from an operation to Python. Once `end_groups` has begun, every thread
-/// but the one that runs it sleeps here until the process has ended.
+/// Called by a thread that returns from an operation to Python. Once `end_groups` has begun, the
+/// thread sleeps here until the process has ended, unless the thread itself runs `end_groups`.
 void sleep_if_late() noexcept;
 
 }  // namespace hccl::pytorch

@@ -19,7 +19,7 @@
 namespace hccl::pytorch {
 namespace {
 
-// The time that the main thread has to run Python code again.
+// The main thread must run Python code again within this time; otherwise operations are ended.
 constexpr std::chrono::milliseconds kTimeToRunPython{300};
 
 sem_t interrupts;          // counts Ctrl-C for the watcher

@@ -2,12 +2,13 @@
 
 namespace hccl::pytorch {
 
-/// Makes Ctrl-C end the communicator's operations while Python's main thread waits in C++ (for this
-/// backend, or for PyTorch's futures, as in DDP's backward): there it cannot handle the signal. If
-/// the user has installed a handler, nothing ends: the handler runs when the wait is over.
+/// Makes Ctrl-C end the communicator's operations while Python's main thread waits in C++ code,
+/// which cannot handle the signal. The wait may be for this backend, or for PyTorch's futures, as
+/// in DDP's backward. If the user has installed a handler, no operation is ended: the handler runs
+/// when the wait is over.
 void end_on_interrupt();
 
-/// Called by the waits of this module. On the main thread it runs Python's signal handlers, and
+/// The waits of this module call it. On the main thread it runs Python's signal handlers, and
 /// throws their exception (KeyboardInterrupt).
 void run_signal_handlers();
 

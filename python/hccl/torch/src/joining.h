@@ -7,8 +7,8 @@
 
 namespace hccl::pytorch {
 
-/// A call that makes a communicator, on a thread of its own. So the waiting thread can give the
-/// call up.
+/// A call that makes a communicator, on a thread of its own, so that the waiting thread can give
+/// the call up.
 class Joining {
  public:
   using Call = std::function<HcclResult(HcclComm*)>;

@@ -29,7 +29,7 @@ class MessageWork final : public Work {
     return static_cast<int>(source);
   }
 
-  /// `peer`: the receiver, or the sender, or HCCL_ANY_RANK.
+  /// `peer` is the receiver, the sender, or HCCL_ANY_RANK.
   void start(uint32_t peer, int tag) {
     const HcclComm comm = communicator_->begin_message();
     auto* self = c10::intrusive_ptr<MessageWork>::unsafe_reclaim_from_nonowning(this).release();
@@ -51,8 +51,7 @@ class MessageWork final : public Work {
     auto* const self = static_cast<MessageWork*>(arg);
     if (python_ends()) return self->communicator_->end_message();
     const bool future = self->has_future_at_end(self->end(result));
-    // Waits through the library, because a callback may wait for messages, and this thread moves
-    // them.
+    // Waits inside the library: this thread moves the messages, and a callback may wait for them.
     const auto nothing = [](void*) { return HCCL_SUCCESS; };
     const auto told = [](void* arg, HcclResult) { complete_last(arg, true); };
     if (future && HcclSubmit(nothing, nullptr, false, told, self, nullptr) == HCCL_SUCCESS) return;
@@ -63,11 +62,11 @@ class MessageWork final : public Work {
     auto self = c10::intrusive_ptr<MessageWork>::reclaim(static_cast<MessageWork*>(arg));
     const auto communicator = self->communicator_;
     self->complete_future(future);
-    self.reset();  // before the message ends, because then Python may end
+    self.reset();  // first, because Python may end as soon as the message has ended
     communicator->end_message();
   }
 
-  // The failure of the message, or null.
+  // Returns the failure of the message; null if it succeeded.
   std::exception_ptr end(HcclResult result) {
     try {
       check(result, sends() ? "send" : "recv");

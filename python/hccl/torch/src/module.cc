@@ -1,4 +1,4 @@
-// The Python module: c10d's classes are bound with pybind11, so this module is, too.
+// The Python module. It is bound with pybind11, because c10d's classes are, too.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 

@@ -10,7 +10,7 @@
 namespace hccl::pytorch {
 namespace {
 
-/// The number of elements for, or from, each rank, and the places where they begin.
+/// The number of elements to or from each rank, and the places where these blocks begin.
 struct Blocks {
   std::vector<uint64_t> counts;
   std::vector<uint64_t> offsets;
@@ -29,8 +29,8 @@ struct Blocks {
     for (const at::Tensor& each : tensors) blocks.add(in_blocks(each).count);
     return blocks;
   }
-  /// Counts rows of a contiguous tensor: the given numbers, or by default the same number for each
-  /// rank.
+  /// Counts the elements of each rank's rows in a contiguous tensor. `rows` has the numbers of
+  /// rows; if it is empty, all ranks have the same number.
   static Blocks of_rows(const at::Tensor& tensor, const std::vector<int64_t>& rows, int ranks) {
     Blocks blocks;
     const uint64_t all = in_blocks(tensor).count;
@@ -328,7 +328,7 @@ WorkPtr ProcessGroupHccl::barrier(const c10d::BarrierOptions& options) {
 
 void ProcessGroupHccl::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
   c10d::BarrierOptions own = options;
-  own.asyncOp = true;    // a Work also among coalesced operations
+  own.asyncOp = true;    // makes a Work, also among coalesced operations
   barrier(own)->wait();  // the library's text names the absent ranks
 }
 

@@ -15,9 +15,9 @@ namespace hccl::pytorch {
 namespace py = pybind11;
 
 /// Serves an optimizer of Python. Each step makes a new table of spans, with the current addresses
-/// of parameters, gradients and states, and passes it to the library. Between steps only the
-/// results of dictionary look-ups are kept. A result is used only while the dictionary still has
-/// the same objects.
+/// of parameters, gradients and states, and passes the table to the library. Between steps it keeps
+/// only the results of dictionary look-ups. It uses such a result only while the dictionary still
+/// has the same objects.
 class Optimizer {
  public:
   /// `owner` is the optimizer of Python, which this class does not keep alive. It has
@@ -27,7 +27,7 @@ class Optimizer {
   Optimizer(HcclOptimRule rule, const py::object& owner);
 
   /// Steps the parameters that have a gradient. Gradients are multiplied by `factor`; with `zero`
-  /// they are 0 afterwards. `only`: a set of parameters; None: all.
+  /// they are 0 afterwards. `only` is the set of parameters to step, or None for all.
   void step(const py::list& groups, const py::dict& state, double factor, bool zero,
             const py::object& only);
 
@@ -39,7 +39,7 @@ class Optimizer {
     std::array<py::object, 6> values;  // the values of `state` at the last step
     at::Tensor step, master;
     std::array<at::Tensor, 3> states;
-    bool is_new = false;  // not stepped yet
+    bool is_new = false;  // the parameter has not been stepped yet
   };
   struct Group {
     std::vector<Entry> entries;
@@ -50,7 +50,7 @@ class Optimizer {
     const HcclOptimNumbers* last_numbers = nullptr;
   };
 
-  /// The state "step" of a parameter. It changes only when all spans have been made.
+  /// The state "step" of a parameter. It is changed only when all spans have been made.
   struct Counter {
     void* at;
     bool is_double;

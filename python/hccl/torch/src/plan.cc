@@ -117,8 +117,8 @@ c10::intrusive_ptr<Future> GradientPlan::reduce(c10d::GradBucket& bucket) {
   return future;
 }
 
-// In an iteration with new buckets, reduces the buckets as they come. DDP's first bucket has all
-// gradients.
+// In an iteration with new buckets, reduces the buckets as they arrive. At first DDP has one
+// bucket, with all gradients.
 void GradientPlan::add(const c10d::GradBucket& bucket) {
   const at::Tensor& buffer = bucket.getBuffer();
   TORCH_CHECK(!buffer.is_sparse(), "hccl: a plan cannot reduce sparse gradients");
@@ -135,7 +135,7 @@ void GradientPlan::add(const c10d::GradBucket& bucket) {
 
 void GradientPlan::make_fusion(bool one_by_one) {
   std::vector<HcclFusionGradient> list;
-  std::vector<uint32_t> own;  // segments
+  std::vector<uint32_t> own;  // the last gradient of each segment
   for (const Bucket& each : buckets_) {
     list.push_back(
         {each.name.c_str(), each.data.data_ptr(), static_cast<uint64_t>(each.data.numel())});

@@ -30,7 +30,8 @@ class GradientPlan {
   using Tail = std::function<void(const Tensors&)>;
 
   /// Joins a communicator of its own, because DDP and its user run operations on the group's
-  /// communicator. group: its split strategy applies. names: of the parameters, for traces.
+  /// communicator. `group` is the group whose split strategy applies. `names` has the names of the
+  /// parameters, for traces.
   GradientPlan(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout,
                const Part& part, std::string group, const Tensors& parameters,
                std::vector<std::string> names);
@@ -45,13 +46,13 @@ class GradientPlan {
   void ready(uint32_t gradient);
   void finish();
 
-  /// Plans newest first (HcclFusionPlanNewestFirst), between two iterations. Returns elements
-  /// [begin, end) of all gradients for each message. Collective.
+  /// Plans the newest-first order (HcclFusionPlanNewestFirst) between two iterations. Returns the
+  /// elements [begin, end) of all gradients for each message. Collective.
   std::vector<std::pair<uint64_t, uint64_t>> plan_newest_first();
-  /// Reduces these messages from now on in place of the gradients, each on its own and in this
-  /// order. Each iteration calls ready() as above, end_backward() when all are ready, and
-  /// wait_message() for each message in order. The last wait_message() ends the iteration.
-  /// Collective.
+  /// From now on reduces these messages instead of the gradients, each on its own and in this
+  /// order. In each iteration the program calls ready() as above, end_backward() when all gradients
+  /// are ready, and wait_message() for each message in order. The last wait_message() ends the
+  /// iteration. Collective.
   void set_messages(const Tensors& messages, const std::vector<std::string>& names);
   void end_backward();
   void wait_message(uint32_t message);
@@ -59,18 +60,19 @@ class GradientPlan {
   /// begun. An unfinished iteration is dropped, because other ranks may not even have begun it.
   void end();
 
-  /// Takes a bucket whose gradient is ready. The futures of all buckets complete with that of the
-  /// last bucket; its call returns when all gradients are reduced.
+  /// Takes a bucket whose gradient is ready. The futures of all buckets complete when the future of
+  /// the last bucket does; reduce() of the last bucket returns when all gradients are reduced.
   c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
-  /// DDP has new buckets: the next iteration reduces bucket by bucket, and learns the buckets.
+  /// Notes that DDP has new buckets: the next iteration reduces bucket by bucket, and learns the
+  /// buckets.
   void forget();
   /// Marks the begin of a forward pass whose backward pass will be reduced, for the trace.
   void mark_forward();
   void set_tail(Tail tail) { tail_ = std::move(tail); }
 
-  /// The last gradient of each segment; empty while there are no segments.
+  /// Returns the last gradient of each segment; empty while there are no segments.
   std::vector<uint32_t> segments() const;
-  /// The names of the gradients, in the order of the buckets.
+  /// Returns the names of the gradients, in the order of the buckets.
   std::vector<std::string> gradients() const;
   std::string trace_text() const;
   void write_trace(const std::string& path) const;
@@ -100,7 +102,7 @@ class GradientPlan {
   Tail tail_;
 };
 
-/// The class GradientPlan in Python, and plan_reducer(reducer, plan), which makes a plan the
+/// Binds the class GradientPlan to Python, and plan_reducer(reducer, plan), which makes a plan the
 /// communication hook of DDP's reducer. The reducer keeps the plan.
 void bind_plan(pybind11::module_& module);
 

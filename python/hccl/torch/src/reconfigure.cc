@@ -12,7 +12,7 @@
 
 namespace hccl::pytorch {
 
-// A handle only tells members apart. Members meet by the store, as they do at the start.
+// A handle only tells members apart. Members meet through the store, as at the start.
 std::string ProcessGroupHccl::new_handle() {
   std::random_device random;
   std::string handle = "hccl";
@@ -26,7 +26,7 @@ WorkPtr ProcessGroupHccl::reconfigure(const c10d::ReconfigureOptions& options) {
   std::visit([&](const auto& each) { handles.assign(each.begin(), each.end()); }, options.handles);
   std::vector<std::string> sorted = handles;
   std::ranges::sort(sorted);
-  if (options.handles.index() == 0) handles = sorted;  // a set: the order is free
+  if (options.handles.index() == 0) handles = sorted;  // the handles are a set without an order
   const auto mine = std::ranges::find(handles, handle_);
   TORCH_CHECK_VALUE(mine != handles.end(), "hccl reconfigure: the handles lack this rank's");
   TORCH_CHECK_VALUE(std::ranges::adjacent_find(sorted) == sorted.end(),

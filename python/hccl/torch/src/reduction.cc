@@ -12,7 +12,7 @@ namespace {
 
 using RedOpType = c10d::ReduceOp::RedOpType;
 
-// By RedOpType. Truth values are the bytes 0 and 1: so a sum is "or", and a product is "and".
+// For each RedOpType. Bools are the bytes 0 and 1: so a sum is "or", and a product is "and".
 struct Kind {
   const char* name;
   HcclReduceOp of_numbers;

@@ -14,7 +14,8 @@ struct Reduction {
   HcclReduceOp op;
   std::optional<HcclScale> scale;
 
-  /// Refuses an operation that has no meaning for the type; the text names both.
+  /// Refuses an operation that has no meaning for the type; the error text names operation and
+  /// type.
   static Reduction of(const c10d::ReduceOp& op, at::ScalarType type, const Refusal& refuse);
 
   /// Calls the library; `send` and `recv` have the same type.

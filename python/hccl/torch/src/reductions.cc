@@ -16,7 +16,8 @@ using Combine = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
 
 constexpr Combine kAdd = [](const at::Tensor& a, const at::Tensor& b) { return a.add(b); };
 
-// Several tensors in a list count as inputs of several ranks. First reduces this rank's own.
+// Several tensors in a list count as inputs of several ranks. So this rank first combines its own
+// tensors.
 Combine combining(const c10d::ReduceOp& op, const Refusal& refuse) {
   // By ReduceOp: SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM.
   static constexpr Combine kCombines[] = {kAdd,           nullptr,         at::mul,
@@ -27,7 +28,7 @@ Combine combining(const c10d::ReduceOp& op, const Refusal& refuse) {
   return combine;
 }
 
-// The ranks' parts differ in size: each rank passes the same list of parts.
+// Reduces parts that differ in size between ranks: each rank passes the same list of parts.
 void reduce_scatter_uneven(const Tensors& inputs, const at::Tensor& output,
                            const Reduction& reduction, HcclComm comm) {
   at::Tensor all = packed_all(inputs);

@@ -14,13 +14,13 @@
 namespace hccl::pytorch {
 
 // Functions that run for every tensor of every step are inline and read as little as possible: with
-// thousands of small tensors, they are the cost of a step.
+// thousands of small tensors, these functions take most of a step's time.
 
-/// The gradient of a leaf or of any other tensor; undefined if there is none.
+/// Returns the gradient of a leaf or of any other tensor; undefined if there is none.
 inline const at::Tensor& gradient_of(const at::Tensor& parameter) {
   return std::as_const(*parameter.unsafeGetTensorImpl()).grad();
 }
-/// The address of a tensor's elements, for writing.
+/// Returns the address of a tensor's elements, for writing.
 inline void* memory_of(const at::Tensor& tensor) {
   const at::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   auto* const base = static_cast<std::byte*>(impl.unsafe_storage().mutable_data());
@@ -44,19 +44,19 @@ inline bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides();
 }
 
-/// The reason for which can_step() is false.
+/// Returns the reason for which can_step() is false.
 std::string fault_of_gradient(const at::Tensor& parameter, const at::Tensor& gradient);
 
 /// Whether the elements of each index of the first dimension are contiguous.
 bool rows_are_contiguous(const at::Tensor& tensor);
 
-/// The type of a parameter; it must be is_steppable().
+/// Returns the type of a parameter, for which is_steppable() must be true.
 HcclOptimType type_of(const at::Tensor& parameter, bool has_master);
 
-/// As many threads as torch's own operators use, from torch's own pool.
+/// Runs as many threads as torch's own operators use, from torch's own pool.
 HcclOptimThreads torch_threads();
 
-/// Sum of squares and largest magnitude of tensors of any types and layouts.
+/// Computes the sum of squares and the largest magnitude of tensors of any types and layouts.
 HcclOptimNorm norms(const std::vector<at::Tensor>& tensors);
 void scale(const std::vector<at::Tensor>& tensors, double factor);
 

@@ -19,7 +19,8 @@ at::Tensor describe(const at::Tensor& tensor) {
   return at::tensor(words, at::kLong);
 }
 
-// Exchanges the descriptions of all ranks, a row each. Different sizes are an error on all ranks.
+// Exchanges the descriptions of all ranks; each rank has a row of the result. Different sizes are
+// an error on all ranks.
 at::Tensor exchange_descriptions(const at::Tensor& tensor, int size, HcclComm comm) {
   const at::Tensor own = describe(tensor);
   at::Tensor all = at::empty({size, own.numel()}, at::kLong);

@@ -158,7 +158,7 @@ void unpack(const at::Tensor& memory, const at::Tensor& tensor) {
   at::Tensor source = memory;
   at::Tensor target = tensor;
   for (const int64_t dim : c10::irange(tensor.dim())) {
-    // Expanded dimension: all its indices name one element in memory.
+    // In an expanded dimension, all indices mean one element in memory.
     if (tensor.stride(dim) == 0 && tensor.size(dim) > 1) {
       source = source.narrow(dim, 0, 1);
       target = target.narrow(dim, 0, 1);

@@ -68,7 +68,7 @@ void Work::start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_w
   check(result, "submit");
 }
 
-// In a callback the library runs the operation for which the callback waits.
+// If a callback waits for the operation, the library runs the operation inside the callback.
 void Work::end_in_callback() const {
   if (request_ == nullptr || comm_ == nullptr || calling_back != comm_) return;
   const WithoutInterpreterLock unlocked;

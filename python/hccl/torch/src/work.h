@@ -14,8 +14,8 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 /// The caller's object for an operation: the caller waits for it or takes its future. A collective
 /// is a call that is submitted to the library.
 ///
-/// Callbacks of futures run in the library's callback, one after another, and may issue operations
-/// and wait for them. The place of such an operation in the order is the point at which the program
+/// Callbacks of futures run in the library's callback, one after another. They may issue operations
+/// and wait for them. Such an operation has its place in the order at the point where the program
 /// asked for the future. If the future is complete at that point, the caller's thread issues the
 /// operation there. So the order is the same on all ranks.
 class Work : public c10d::Work {
@@ -25,9 +25,9 @@ class Work : public c10d::Work {
        std::vector<at::Tensor> outputs);
   ~Work() override;
 
-  /// Runs the collective. If the caller would wait anyway and nothing is queued before, it runs on
-  /// this thread, otherwise on the communicator's thread. `run` must own the tensors, because it
-  /// may run after the caller has dropped its Work.
+  /// Runs the collective. If the caller would wait anyway and no operation is queued before, the
+  /// collective runs on this thread, otherwise on the communicator's thread. `run` must own the
+  /// tensors, because it may run after the caller has dropped its Work.
   void start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_waits);
 
   bool wait(std::chrono::milliseconds timeout) override;
@@ -40,11 +40,11 @@ class Work : public c10d::Work {
   void set_sequence_number(uint64_t number) { sequence_number_ = number; }
 
  protected:
-  /// Ends the operation, with success or failure. Returns whether the program has asked for its
-  /// future.
+  /// Ends the operation, with success or failure. Returns whether the program has asked for the
+  /// operation's future.
   bool has_future_at_end(std::exception_ptr failure);
-  /// Completes the future, if `future`, and then wakes the waiting threads. Callbacks of the future
-  /// run on this thread, so hold no lock.
+  /// Completes the future if `future` is set, and then wakes the waiting threads. Callbacks of the
+  /// future run on this thread, so the caller must hold no lock.
   void complete_future(bool future) noexcept;
 
   HcclRequest request_ = nullptr;  // null: the operation ran on the caller's thread
@@ -60,7 +60,7 @@ class Work : public c10d::Work {
   bool settled_ = false;
   std::exception_ptr failure_;
   uint64_t sequence_number_ = 0;
-  HcclComm comm_ = nullptr;  // of a collective
+  HcclComm comm_ = nullptr;  // the communicator of a collective
   std::function<void(HcclComm)> run_;
 };
 

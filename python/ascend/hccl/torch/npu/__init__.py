@@ -2,8 +2,9 @@
 
     python -m hccl.torch script.py        or        hccl.torch.as_npu()
 
-makes these modules importable, with the parts that are useful on a CPU, and makes "npu" mean the
-CPU. A real torch_npu or apex takes precedence. The modules exist only in this process.
+    makes these modules importable, with the parts that are useful on a CPU, and makes "npu" mean
+    the CPU. An installed torch_npu or apex takes precedence. The modules exist only in this
+    process.
 """
 
 import importlib.util
@@ -44,7 +45,7 @@ def as_npu() -> None:
 
 
 class _Spawned:
-    """multiprocessing's new processes unpickle this before they import the script."""
+    """New processes of multiprocessing unpickle this object before they import the script."""
 
     def __reduce__(self) -> tuple:
         return as_npu, ()

@@ -5,7 +5,7 @@ on CPUs. With HCCL_HALF=bf16, O1 models use torch's autocast. O2 and O3 make mod
 forward takes inputs of any floating type and returns float32. O2 keeps batch norms and master
 weights in float32.
 
-Levels, properties and the texts of errors are those of apex's page on amp.
+Levels, properties and error texts follow apex's documentation of amp.
 """
 
 import contextlib
@@ -243,9 +243,9 @@ def scale_loss(
 ) -> Iterator[torch.Tensor]:
     """with amp.scale_loss(loss, optimizer) as scaled: scaled.backward(); then optimizer.step().
 
-    After the block gradients are unscaled, and in float32 if there are master weights. After an
-    overflow the next step of these optimizers does nothing. delay_unscale: another backward comes
-    before the step."""
+    After the block gradients are unscaled, and they are float32 if there are master weights. After
+    an overflow the next step of these optimizers does nothing. Set delay_unscale if another
+    backward comes before the step."""
     if not _amp_state.opt_properties.enabled:
         yield loss
         return
@@ -254,9 +254,9 @@ def scale_loss(
     stashes = [(each, _stash_of(each)) for each in _list(optimizers)]
     for optimizer, stash in stashes:
         grads = _own_gradients(optimizer, stash)
-        if stash.skip and grads:  # another loss has overflowed; this loss may be finite
+        if stash.skip and grads:  # another loss has overflowed: its gradients must not make this loss overflow
             torch._foreach_zero_(grads)
-        elif not stash.delayed and scale != 1 and grads:  # scaled gradients are added to these
+        elif not stash.delayed and scale != 1 and grads:  # backward adds scaled gradients to these
             torch._foreach_mul_(grads, scale)
     yield loss.float() * scale
     if delay_unscale:
@@ -284,7 +284,7 @@ def _stash_of(optimizer: torch.optim.Optimizer) -> _Stash:
 
 
 def _own_gradients(optimizer: torch.optim.Optimizer, stash: _Stash) -> list:
-    """Gradients of parameters without a master."""
+    """Returns the gradients of parameters that have no master."""
     masters = {id(master) for _, master in stash.pairs}
     parameters = (each for group in optimizer.param_groups for each in group["params"])
     return [p.grad for p in parameters if p.grad is not None and id(p) not in masters]
@@ -363,7 +363,7 @@ def state_dict() -> dict:
 
 
 def load_state_dict(state: dict) -> None:
-    """RuntimeError: the number of losses differs, or the names are not those of state_dict()."""
+    """RuntimeError: the number of losses differs, or the keys are not the keys of state_dict()."""
     if len(state) != len(_amp_state.loss_scalers):
         print(
             f"Warning: state_dict contains {len(state)} entries, while "

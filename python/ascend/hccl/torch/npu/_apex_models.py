@@ -33,7 +33,7 @@ def converted(value: Any, dtype: torch.dtype) -> Any:
 
 
 def widest(value: Any) -> torch.dtype:
-    """The widest type of the floating tensors in a container."""
+    """Returns the widest type of the floating tensors in a container."""
     if isinstance(value, torch.Tensor):
         return value.dtype if value.is_floating_point() else HALF
     parts = value.values() if isinstance(value, dict) else value
@@ -42,7 +42,7 @@ def widest(value: Any) -> torch.dtype:
 
 
 def _forward_of(module: torch.nn.Module) -> Callable:
-    """forward(module, ...) for the module or a deep copy of it."""
+    """Returns forward(module, ...), which works for the module or a deep copy of it."""
     own = module.__dict__.get("forward")
     if own is None:
         return type(module).forward
@@ -92,7 +92,7 @@ def _keep_batchnorms(model: torch.nn.Module) -> None:
         module.forward = types.MethodType(in_float, module)
 
 
-# Checkpoints have the masters, so a run that loads a checkpoint continues with the same bits.
+# Checkpoints contain the masters, so a run that loads a checkpoint continues with the same bits.
 def _save_masters(module: torch.nn.Module, state: dict, prefix: str, _: Any) -> None:
     for name, parameter in module.named_parameters(remove_duplicate=False):
         master = getattr(parameter, "_amp_master", None)

@@ -104,7 +104,7 @@ class FusedLAMB(_ByTensors):
 
 
 class FusedNovoGrad(_ByTensors):
-    """apex's NovoGrad. norm_type 0: the largest magnitude in place of the norm. The state
+    """apex's NovoGrad. norm_type 0 uses the largest magnitude in place of the norm. The state
     "exp_avg_sq" is a number: the average of norms."""
 
     def __init__(

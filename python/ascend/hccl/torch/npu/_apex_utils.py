@@ -26,8 +26,8 @@ multi_tensor_applier = MultiTensorApply(2048 * 32)
 
 class LARC:
     """Layer-wise adaptive rates (You et al., 2017) around an optimizer. A gradient and its weight
-    decay are scaled by trust_coefficient * |weight| / (|gradient| + decay * |weight|). clip: the
-    optimizer's rate is the upper limit."""
+    decay are scaled by trust_coefficient * |weight| / (|gradient| + decay * |weight|). With `clip`,
+    the rate is never above the optimizer's own rate."""
 
     def __init__(
         self, optimizer: Any, trust_coefficient: float = 0.02, clip: bool = True, eps: float = 1e-8

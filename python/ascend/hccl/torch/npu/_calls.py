@@ -1,4 +1,5 @@
-"""torch.npu: a host is one device, and all its work is always done."""
+"""torch.npu on a CPU: a host is one device, and every call has finished its work when it
+returns."""
 
 import contextlib
 import os
@@ -47,7 +48,7 @@ class Event:
         self._time = time.perf_counter()
 
     def elapsed_time(self, end: "Event") -> float:
-        """Milliseconds. RuntimeError: one of the two events was not recorded."""
+        """Returns milliseconds. RuntimeError: one of the two events was not recorded."""
         if self._time is None or end._time is None:
             raise RuntimeError("both events must be recorded before calculating elapsed time")
         return (end._time - self._time) * 1e3
@@ -62,12 +63,12 @@ class Event:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """An option of NPUs that has no meaning on a CPU."""
+    """Stands for an option of NPUs that has no meaning on a CPU."""
 
 
 def device_count() -> int:
-    """The number of ranks of this host, from their launcher, or the number of devices that the
-    script may see."""
+    """Returns the number of ranks of this host, if their launcher gives it; otherwise the number of
+    devices that the script may see."""
     listed = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "0").split(",")
     return int(os.environ.get("LOCAL_WORLD_SIZE", len(listed)))
 
@@ -154,7 +155,7 @@ def npu_check_overflow(gradients: Any) -> bool:
 
 
 def contents() -> dict:
-    """The names of torch.npu."""
+    """Returns the names of torch.npu."""
     unlike_here = (
         *("synchronize", "empty_cache", "init", "set_compile_mode", "set_option"),
         *("set_stream", "global_step_inc", "set_start_fuzz_compile_step", "launch_graph"),

@@ -21,10 +21,10 @@ def _own_storage(combined: torch.Tensor, start: int, tensor: torch.Tensor) -> to
 def npu_combine_tensors(
     list_of_tensor: list, require_copy_value: bool = True
 ) -> Optional[torch.Tensor]:
-    """Returns a new tensor with exactly the elements of the list, and moves the tensors into it,
-    with their values (require_copy_value) or zeros. None for an empty list.
+    """Returns a new tensor with exactly the elements of the list, and moves the tensors into it:
+    with their values if require_copy_value is set, else with zeros. Returns None for an empty list.
 
-    RuntimeError: None in the list, several types, another device, not contiguous."""
+    RuntimeError: a tensor is None, has another type, is on another device, or is not contiguous."""
     if not list_of_tensor:
         return None
     for tensor in list_of_tensor:
@@ -52,7 +52,8 @@ def npu_combine_tensors(
 def get_part_combined_tensor(
     combined_tensor: Optional[torch.Tensor], index: int, size: int
 ) -> Optional[torch.Tensor]:
-    """Returns `size` elements from `index` on, without a copy; None for None or size 0."""
+    """Returns `size` elements from `index` on, without a copy. Returns None if the tensor is None
+    or size is 0."""
     if combined_tensor is None or size == 0:
         return None
     if index < 0 or index + size > combined_tensor.numel():

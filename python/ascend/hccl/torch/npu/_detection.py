@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 def _wide(x: Any) -> Any:
-    """Half types as float32."""
+    """Converts half types to float32."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -16,8 +16,8 @@ def _wide(x: Any) -> Any:
 
 
 def npu_iou(bboxes: Any, gtboxes: Any, mode: int = 0) -> Any:
-    """[i, j]: intersection of gtboxes[i] and bboxes[j], divided by their union or, with mode 1, by
-    the area of gtboxes[i]."""
+    """Returns for [i, j] the intersection of gtboxes[i] and bboxes[j], divided by their union or,
+    with mode 1, by the area of gtboxes[i]."""
     one, two = _wide(bboxes)[None], _wide(gtboxes)[:, None]
     sides = torch.minimum(one, two)[..., 2:] - torch.maximum(one, two)[..., :2]
     inter = sides.clamp(min=0).prod(-1)
@@ -31,8 +31,8 @@ _EPS = 1e-10
 
 
 def _of_pairs(name: str) -> Callable:
-    """Returns an operator on pairs: boxes i of both arguments. Boxes are columns of (4, n), or with
-    trans centers and sizes."""
+    """Returns an operator on pairs, box i of each argument. Boxes are columns of (4, n). With trans
+    they are given by centers and sizes."""
 
     def operator(
         self: Any,
@@ -75,8 +75,8 @@ def _center_and_size(boxes: Any) -> tuple:
 
 
 def npu_bounding_box_encode(anchor_box: Any, ground_truth_box: Any, *means_and_stds: float) -> Any:
-    """Encodes boxes: shifts, and logarithms of ratios of sizes. Subtracts the four means, and
-    divides by the four deviations."""
+    """Encodes boxes as shifts and logarithms of the ratios of sizes. Then subtracts the four means
+    and divides by the four deviations."""
     center, size = _center_and_size(_wide(anchor_box))
     wanted, wanted_size = _center_and_size(_wide(ground_truth_box))
     deltas = torch.cat(((wanted - center) / size, (wanted_size / size).abs().log()), 1)
@@ -103,8 +103,8 @@ def npu_bounding_box_decode(rois: Any, deltas: Any, *means_stds_and_limits: Any)
 
 
 def _best(boxes: Any, scores: Any, threshold: float) -> Any:
-    """Keeps boxes by score. A box that overlaps a better kept box by more than the threshold is
-    dropped."""
+    """Keeps boxes, the best scores first. Drops a box that overlaps a kept box by more than the
+    threshold."""
     order = scores.argsort(descending=True, stable=True)
     boxes, alive = boxes.detach()[order], torch.ones(len(order), dtype=torch.bool)
     for i in range(len(order)):
@@ -114,7 +114,8 @@ def _best(boxes: Any, scores: Any, threshold: float) -> Any:
 
 
 def npu_nms_with_mask(input: Any, iou_threshold: float) -> tuple:
-    """Returns the input's boxes and scores (n, 5), 0 to n - 1, and whether each box stays."""
+    """Returns the input's boxes and scores (n, 5), the numbers 0 to n - 1, and whether each box is
+    kept."""
     mask = torch.zeros(len(input), dtype=torch.uint8)
     mask[_best(input[:, :4], input[:, 4], iou_threshold)] = 1
     return input[:, :5], torch.arange(len(input), dtype=torch.int32), mask
@@ -130,8 +131,9 @@ def npu_batch_nms(
     change_coordinate_frame: bool = False,
     transpose_box: bool = False,
 ) -> tuple:
-    """Boxes (batch, n, 1 or classes, 4), scores (batch, n, classes). Returns the best boxes of all
-    classes, their scores and classes, filled up with zeros, and their number."""
+    """Takes boxes (batch, n, 1 or classes, 4) and scores (batch, n, classes). Returns the best
+    boxes of all classes, their scores and their classes, each filled up with zeros, and the number
+    of these boxes."""
     if change_coordinate_frame or transpose_box:
         raise NotImplementedError(
             "hccl: npu_batch_nms has neither change_coordinate_frame nor transpose_box"
@@ -179,8 +181,8 @@ def npu_roi_align(
     sample_num: int = 2,
     roi_end_mode: int = 1,
 ) -> Any:
-    """rois: image, x1, y1, x2, y2. Modes: 0: unchanged; 1: ends are one pixel later; 2 and 3: moved
-    by half a position, and of any size."""
+    """rois: image, x1, y1, x2, y2. Mode 0 leaves them unchanged; mode 1 moves the ends by one
+    pixel; modes 2 and 3 move them by half a position, and allow any size."""
     shift = 0.5 if roi_end_mode > 1 else 0.0
     later = spatial_scale if roi_end_mode == 1 else 0.0
     found = []
@@ -229,7 +231,7 @@ def npu_roi_alignbk(
     """Returns the gradient of npu_roi_align's features; `self` is the gradient of its result."""
     features = self.new_zeros(tuple(xdiff_shape)).requires_grad_()
     mode = 1 if roi_end_mode is None else roi_end_mode
-    height, width = self.shape[2:]  # callers exchange the arguments
+    height, width = self.shape[2:]  # callers pass height and width in exchanged order
     if len(rois):
         with torch.enable_grad():
             y = npu_roi_align(features, rois, spatial_scale, height, width, sample_num, mode)
@@ -250,9 +252,10 @@ def npu_deformable_conv2d(
     deformable_groups: int = 1,
     modulated: bool = True,
 ) -> tuple:
-    """offset: shifts in x, shifts in y, and factors, of each group and tap. stride and dilation: of
-    the input's four dimensions; padding: top, bottom, left, right. Returns the result, and the
-    samples (batch, channel, rows * taps down, columns * taps across)."""
+    """offset: shifts in x, shifts in y, and factors, for each group and tap. stride and dilation
+    have a number for each of the input's four dimensions; padding has top, bottom, left, right.
+    Returns the result, and the samples (batch, channel, rows * taps down, columns * taps
+    across)."""
     batch, taps, sizes = len(input), tuple(weight.shape[2:]), input.shape[2:]
     # (batch and group, x, y and factor, row, tap down, column, tap across)
     moved = offset.view(batch, 3, deformable_groups, *taps, *offset.shape[2:])

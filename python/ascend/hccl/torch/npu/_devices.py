@@ -23,7 +23,7 @@ def _to_cpu(device: Any) -> Any:
 
 
 def _mapped(location: Any) -> Any:
-    """Converts a device, a number of a device, or an argument of torch.load."""
+    """Converts a device, a device's number, or an argument of torch.load."""
     if isinstance(location, int):
         return "cpu"
     if isinstance(location, dict):
@@ -47,7 +47,7 @@ def _translated(call: Any) -> Any:
 
 
 def _to(call: Any) -> Any:
-    """Tensor.to and Module.to: their first argument may be the number of a device."""
+    """Wraps Tensor.to or Module.to, whose first argument may be the number of a device."""
     translated = _translated(call)
 
     @functools.wraps(call)
@@ -75,13 +75,13 @@ def _type(call: Any) -> Any:
 
 
 def _loaded(storage: Any, location: str) -> Any:
-    """The storage of a checkpoint that an NPU wrote; None for any other storage."""
+    """Returns the storage of a checkpoint if an NPU wrote it; None for any other storage."""
     return storage if _to_cpu(location) == "cpu" else None
 
 
 def _takers() -> dict:
-    """The names of functions that take a device, by owner. Functions that make a tensor have the
-    device in their schemas."""
+    """Returns the names of functions that take a device, by owner. Functions that make a tensor
+    have the device in their schemas."""
     made = {
         schema.name.removeprefix("aten::")
         for schema in torch._C._jit_get_all_schemas()
@@ -104,7 +104,7 @@ def _takers() -> dict:
 
 
 class _OfScripts(type):
-    """Takes the place of a class of torch in scripts. isinstance works as before."""
+    """Takes the place of a class of torch in scripts. isinstance() still works with it."""
 
     reals: tuple
 
@@ -123,28 +123,31 @@ class _OfScripts(type):
 
 
 def _class_of_scripts(make: Any, *reals: Any) -> Any:
-    """A class that stands for `reals`. make(the first, ...) makes its instances."""
+    """Returns a class that stands for `reals`. make(the first of reals, ...) makes its
+    instances."""
     real = reals[0]
     names = {"__new__": lambda cls, *args, **kwargs: make(real, *args, **kwargs), "reals": reals}
-    # Pickles of devices have this name.
+    # Pickled devices refer to this name.
     return _OfScripts(real.__name__, (), {**names, "__module__": "torch", "__hccl__": True})
 
 
 def _device(real: Any, *args: Any, **kwargs: Any) -> Any:
-    """torch.device("npu:0") is the CPU, and torch.Generator("npu") the CPU's."""
+    """Makes torch.device("npu:0") the CPU, and torch.Generator("npu") the CPU's generator."""
     kind = args[0] if args else kwargs.get("type", kwargs.get("device"))
     translated = _mapped(kind)
     return real(translated) if translated is not kind else real(*args, **kwargs)
 
 
 def _typed(real: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
-    """torch.npu.FloatTensor(2, device="npu:0"): torch's constructors do not accept the device."""
+    """Makes torch.npu.FloatTensor(2, device="npu:0") work: torch's constructors do not accept the
+    device."""
     return real(*args, **kwargs)
 
 
 def _of_the_cpu(ours: Any) -> Any:
-    """torch.Stream("npu") and torch.Event(device="npu") are those of torch.npu. So are those of the
-    CPU, the default, because torch's events of the CPU cannot be recorded."""
+    """Makes torch.Stream("npu") and torch.Event(device="npu") the classes of torch.npu. Streams and
+    events of the CPU, the default device, also get these classes, because torch's events of the CPU
+    cannot be recorded."""
 
     def make(real: Any, device: Any = None, **how: Any) -> Any:
         if device is None or torch.device(_mapped(device)).type == "cpu":

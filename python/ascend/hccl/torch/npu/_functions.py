@@ -1,6 +1,6 @@
-"""Functions of torch with the arguments and results that they have on NPUs: int32 indices and
-targets; comparisons of transposed matrices in rows, because scripts view them; and the type
-"half"."""
+"""Functions of torch that on NPUs have other arguments and results: indices and targets may be
+int32; comparisons of transposed matrices store their results by rows, because scripts view them;
+and "half" is the type that HCCL_HALF names."""
 
 import functools
 import os
@@ -13,7 +13,8 @@ _HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def half_type() -> torch.dtype:
-    """The value of HCCL_HALF: "fp16" (the default), or "bf16", which is faster on most CPUs."""
+    """Returns the value of HCCL_HALF: "fp16" (the default), or "bf16", which is faster on most
+    CPUs."""
     name = os.environ.get("HCCL_HALF", "fp16")
     if name not in _HALVES:
         raise ValueError(f'HCCL_HALF is "{name}"; it may be fp16 or bf16')
@@ -22,7 +23,7 @@ def half_type() -> torch.dtype:
 
 HALF = half_type()
 
-# The place of each function's index or target, and that argument's name.
+# For each function: the place of its index or target, and the name of that argument.
 _MOVES = ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill")
 _INDICES = {
     **{name + end: (2, "index") for name in _MOVES for end in ("", "_")},

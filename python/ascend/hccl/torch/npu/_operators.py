@@ -1,6 +1,6 @@
-"""torch_npu.npu_*: operators that are ordinary mathematics, with torch's functions, which also give
-their gradients. Memory formats of NPUs have no meaning here. _detection.py has the operators of
-detection.
+"""torch_npu.npu_*: operators that are ordinary mathematics, made of torch's functions, which also
+give their gradients. Memory formats of NPUs have no meaning here. _detection.py has the operators
+of detection.
 """
 
 import math
@@ -20,8 +20,8 @@ def npu_pad(input: Any, paddings: Any) -> Any:
 
 
 def npu_indexing(self: Any, begin: Any, end: Any, strides: Any, *masks: int, **more: int) -> Any:
-    """TensorFlow's strided_slice: bit i of a mask applies to entry i. ValueError: strides below
-    1."""
+    """Works as TensorFlow's strided_slice: bit i of a mask applies to entry i. ValueError: a stride
+    is below 1."""
     names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     given = {**dict.fromkeys(names, 0), **dict(zip(names, masks)), **more}
     index: list = []
@@ -35,7 +35,7 @@ def npu_indexing(self: Any, begin: Any, end: Any, strides: Any, *masks: int, **m
 def npu_one_hot(
     input: Any, num_classes: int = -1, depth: int = 1, on_value: float = 1, off_value: float = 0
 ) -> Any:
-    """float32. num_classes is the place of the new dimension."""
+    """Returns float32 values. num_classes is the position of the new dimension."""
     here = input.unsqueeze(-1) == torch.arange(depth)
     return torch.where(here, float(on_value), float(off_value)).movedim(-1, num_classes)
 
@@ -65,7 +65,8 @@ def npu_group_norm_silu(input: Any, weight: Any, bias: Any, group: int, eps: flo
 
 
 def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half") -> Any:
-    """Rotates pairs: halves of the last dimension, or neighbors in it ("interleave")."""
+    """Rotates pairs of elements. A pair has one element in each half of the last dimension or, with
+    "interleave", two neighbors."""
     if rotary_mode == "half":
         first, second = input.chunk(2, -1)
         turned = torch.cat((-second, first), -1)
@@ -110,9 +111,9 @@ def npu_fusion_attention(
     gen_mask_parallel: bool = True,
     sync: bool = False,
 ) -> tuple:
-    """dropout(softmax(mask(scale * (query key^T + pse)))) value; rows without any unmasked element
-    are zero. Returns the result, maxima and sums (eight equal columns each), and four unused
-    values."""
+    """Returns dropout(softmax(mask(scale * (query key^T + pse)))) value, the maxima and the sums
+    (eight equal columns each), and four unused values. Rows without any unmasked element are
+    zero."""
     if padding_mask is not None or prefix is not None or sparse_mode > 4:
         raise NotImplementedError(
             "hccl: npu_fusion_attention has neither padding_mask, prefix, nor sparse_mode above 4; "
@@ -123,7 +124,7 @@ def npu_fusion_attention(
         mask = _mask(atten_mask, sparse_mode, pre_tockens, next_tockens, q.size(-2), k.size(-2))
         return _attention(q, k, v, pse, mask, scale, keep_prob)
 
-    if input_layout == "TND":  # sequences one after another, with these ends
+    if input_layout == "TND":  # sequences lie one after another and end at these places
         parts, begin = [], (0, 0)
         for end in zip(actual_seq_qlen, actual_seq_kvlen):
             rows = [slice(*each) for each in zip(begin, end)]
@@ -157,12 +158,12 @@ def _heads(x: Any, layout: str, heads: int) -> Any:
 
 
 def _mask(given: Any, mode: int, before: int, behind: int, rows: int, columns: int) -> Any:
-    """The elements not to attend to. In modes 2 to 4 numbers define them, and the mask does not
-    count."""
+    """Returns the elements that are masked. In modes 2 to 4 numbers define them, and the given mask
+    has no effect."""
     if given is None or mode < 2:
         return None if given is None else given.bool()[..., :rows, :columns]
     ahead = torch.arange(columns) - torch.arange(rows)[:, None]
-    if mode != 2:  # the last row and the last column meet
+    if mode != 2:  # the mask is aligned at the last row and the last column
         ahead = ahead - (columns - rows)
     return (ahead > behind) | (ahead < -before) if mode == 4 else ahead > 0
 
@@ -186,8 +187,8 @@ def _attention(
 
 
 def npu_dropout_gen_mask(size: Any, p: float, **_: Any) -> Any:
-    """Returns bits, eight in a byte, the lowest first. A bit is 0 with probability p: it drops an
-    element."""
+    """Returns bits, eight in a byte, the lowest first. With probability p a bit is 0, which drops
+    an element."""
     kept = (torch.rand(-(-math.prod(size) // 128) * 128) >= p).view(-1, 8)
     return (kept * 2 ** torch.arange(8)).sum(1).to(torch.uint8)
 
@@ -199,8 +200,8 @@ def npu_dropout_do_mask(self: Any, mask: Any, p: float) -> tuple:
 
 
 def npu_random_choice_with_mask(x: Any, count: int = 256, seed: int = 0, seed2: int = 0) -> tuple:
-    """Returns the places of true elements in random order, filled up with zeros, and a mask of the
-    entries that are places."""
+    """Returns the places of true elements in random order, filled up with zeros, and a mask that
+    tells places from filling."""
     generator = None
     if seed or seed2:
         generator = torch.Generator().manual_seed((seed << 32 ^ seed2) % 2**63)
@@ -305,8 +306,8 @@ _REFUSED = {
 
 
 def missing(name: str) -> type:
-    """__getattr__ of these modules. Returns a class whose constructor raises an error with the
-    replacement. AttributeError: an unknown name."""
+    """The __getattr__ of these modules. Returns a class whose constructor raises an error that
+    names the replacement. AttributeError: the name is unknown."""
     if name not in _REFUSED:
         raise AttributeError(f"hccl has no {name!r} among Ascend's names")
 
@@ -317,7 +318,7 @@ def missing(name: str) -> type:
 
 
 def install() -> None:
-    """Older scripts call torch.npu_format_cast(x, 2) or x.npu_format_cast(2)."""
+    """Adds torch.npu_format_cast(x, 2) and x.npu_format_cast(2), which older scripts call."""
     for name, operator in OPERATORS.items():
         setattr(torch, name, operator)
     for name in ("format_cast", "format_cast_", "dtype_cast", "confusion_transpose"):

@@ -14,7 +14,7 @@ _TYPES = (torch.float32, HALF)
 
 def _kept(optimizer: Any, key: Any, tensors: list) -> Any:
     """Combines the tensors into one tensor, one after another. Makes a new tensor only if they are
-    not combined already."""
+    not combined yet."""
     known = optimizer.__dict__.setdefault("_combined_tensors", {})
     combined, at = known.get(key), 0
     valid = combined is None or combined.numel() == sum(tensor.numel() for tensor in tensors)
@@ -28,10 +28,10 @@ def _kept(optimizer: Any, key: Any, tensors: list) -> Any:
 
 
 class NpuFusedOptimizerBase(torch.optim.Optimizer):
-    """Base of a program's own optimizer. Its step() combines the parameters that have a gradient,
-    and their gradients, by type (float32, half). If is_states_combined is false, as after a change
-    of them, it calls the program's _maybe_init_combined_states(). Then it calls _group_step(i) for
-    each group."""
+    """The base of a program's own optimizer. Its step() combines the parameters that have a
+    gradient, and their gradients, by type (float32, half). If is_states_combined is false, as after
+    a change of the parameters, step() calls the program's _maybe_init_combined_states(). Then it
+    calls _group_step(i) for each group."""
 
     is_fused_optimizer = True
     is_params_grads_combined = is_states_combined = False
@@ -102,7 +102,8 @@ class NpuFusedOptimizerBase(torch.optim.Optimizer):
         return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
 
     def get_combined_params(self) -> list:
-        """[float32, half]: the parameters with a gradient in one tensor, or None without any."""
+        """Returns [float32, half]: the parameters that have a gradient, in one tensor for each
+        type. None if no parameter has one."""
         self._maybe_init_combined_params_and_grads()
         return self.params_all_group_combined
 
@@ -117,7 +118,7 @@ class NpuFusedOptimizerBase(torch.optim.Optimizer):
 def _of_amp(of_model: bool, gradients: bool) -> Any:
     def combined(self: Any) -> list:
         """Returns the parameters or gradients in one tensor: [all] or, with master weights,
-        [masters, others] or the model's [halves, others]. None for an empty list."""
+        [masters, others]; of the model, [halves, others]. An empty list gives None."""
         pairs = self._amp_stash.pairs
         masters = {id(master) for _, master in pairs}
         parameters = (p for group in self.param_groups for p in group["params"])
@@ -189,7 +190,7 @@ _OTHERS = (
     *(optim.FusedRMSprop, optim.FusedRMSpropTF),
 )
 OPTIMIZERS = {one.__name__: one for one in map(_npu, (*_NEED_LR, *_OTHERS))}
-globals().update(OPTIMIZERS)  # pickles look for them here
+globals().update(OPTIMIZERS)  # unpickling looks for the classes here
 
 
 _HOW = ("set_grad_none", "capturable", "master_weights", "materialize_master_grads")
@@ -234,8 +235,8 @@ APEXS = {"FusedAdam": FusedAdam, "FusedSGD": FusedSGD}
 
 
 class GradScaler(optim.GradScaler):
-    """torch_npu.npu.amp.GradScaler: after step() the gradients are unscaled, so that programs may
-    read them or add to them. dynamic=False: gradients are not checked, and the scale never
+    """torch_npu.npu.amp.GradScaler. After step() the gradients are unscaled, so programs can read
+    them or add to them. With dynamic=False gradients are not checked, and the scale never
     changes."""
 
     def __init__(
@@ -285,5 +286,5 @@ class GradScaler(optim.GradScaler):
 
 
 def clip_grad_norm_fused_(optimizer: Any, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
-    """Clips all gradients of an optimizer and returns their norm before."""
+    """Clips all gradients of an optimizer and returns their norm before the clipping."""
     return optimizer.clip_grad_norm_fused_(max_norm, norm_type)

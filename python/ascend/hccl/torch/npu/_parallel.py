@@ -11,8 +11,8 @@ import torch.distributed.nn.functional as differentiable
 
 
 def install() -> None:
-    """Drops device_ids and output_device: DistributedDataParallel takes none for a module on the
-    CPU, which is the NPU here."""
+    """Makes DistributedDataParallel ignore device_ids and output_device, which torch does not
+    accept for a module on the CPU; the NPU is the CPU here."""
     parallel = torch.nn.parallel.DistributedDataParallel
     join = parallel.__init__
 
@@ -37,8 +37,8 @@ def install() -> None:
 
 
 def _joining(join: Any) -> Any:
-    """init_process_group without device_id, which is the CPU. If MASTER_ADDR, RANK and WORLD_SIZE
-    are not set, RANK_TABLE_FILE, RANK_ID and RANK_SIZE replace them."""
+    """Wraps init_process_group: ignores device_id, because the NPU is the CPU. If MASTER_ADDR, RANK
+    and WORLD_SIZE are not set, RANK_TABLE_FILE, RANK_ID and RANK_SIZE replace them."""
 
     @functools.wraps(join)
     def joining(*args: Any, device_id: Any = None, **kwargs: Any) -> None:
@@ -56,7 +56,7 @@ def _joining(join: Any) -> Any:
 
 
 def _server_of_root(item: Any, server: Optional[str]) -> Optional[str]:
-    """The server_id of the server that has rank_id 0 in a rank table."""
+    """Returns the server_id of the server that has rank_id 0 in a rank table."""
     if isinstance(item, dict):
         server = item.get("server_id", server)
         if str(item.get("rank_id")) == "0":
@@ -69,7 +69,7 @@ def _server_of_root(item: Any, server: Optional[str]) -> Optional[str]:
 def _one_device(
     self: Any, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
 ) -> None:
-    """DataParallel over the only device: the module itself."""
+    """Makes DataParallel over the only device: returns the module itself."""
     torch.nn.Module.__init__(self)
     self.module, self.device_ids, self.dim = module, [], dim
 

@@ -17,7 +17,7 @@ _METRICS = (
 
 
 def install() -> None:
-    """torch.autograd.profiler.profile(use_npu=True) profiles the CPU."""
+    """Makes torch.autograd.profiler.profile(use_npu=True) profile the CPU."""
     profiler = torch.autograd.profiler.profile
     begin = profiler.__init__
 
@@ -91,7 +91,7 @@ def _trace_handler(
 
 
 def contents() -> dict:
-    """The names of torch_npu.profiler."""
+    """Returns the names of torch_npu.profiler."""
     anything = types.SimpleNamespace
     return {
         "profile": profile,

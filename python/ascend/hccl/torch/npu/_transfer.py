@@ -1,5 +1,5 @@
-"""import torch_npu.contrib.transfer_to_npu: scripts for CUDA run on the CPU, and "nccl" is
-"hccl"."""
+"""import torch_npu.contrib.transfer_to_npu: afterwards scripts for CUDA run on the CPU, and "nccl"
+means "hccl"."""
 
 import functools
 import importlib
@@ -15,7 +15,7 @@ from hccl.torch.npu import _devices
 
 
 class Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the module. Its import has that effect."""
+    """Finds the module. The import of the module makes the transfer."""
 
     name = "torch_npu.contrib.transfer_to_npu"
 
@@ -45,7 +45,7 @@ def _transfer(npu: Any) -> None:
 
 
 def _with_hccl(call: Any, place: int) -> Any:
-    """Wraps a function whose backend is argument number `place`."""
+    """Wraps a function whose argument number `place` is the backend."""
 
     def of(backend: Any) -> Any:  # such as "nccl" or "cpu:gloo,cuda:nccl"
         return "hccl" if isinstance(backend, str) and "nccl" in backend.lower() else backend

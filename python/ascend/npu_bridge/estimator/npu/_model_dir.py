@@ -29,7 +29,7 @@ class _NoSaver(tf.compat.v1.train.CheckpointSaverHook):
 
 
 class _EndTogether(_Hook):
-    """Runs after the hook that writes, so that the last checkpoint exists after training."""
+    """Makes all ranks end together, after rank 0 has written the last checkpoint."""
 
     def begin(self) -> None:
         self._operation = _ops.all_reduce(tf.constant(1), "sum").op
@@ -39,9 +39,9 @@ class _EndTogether(_Hook):
 
 
 def for_training(config: Any) -> tuple[Any, str, list[Any]]:
-    """Returns this rank's settings for training: a RunConfig, the directory of its checkpoints, and
-    hooks that must run after all others. All ranks must call it. A rank with a part of the
-    optimizer's state has its own checkpoints, in a directory below rank 0's."""
+    """Returns this rank's settings for training: a RunConfig, the directory of this rank's
+    checkpoints, and hooks that must run after all others. All ranks must call it. If each rank has
+    a part of the optimizer's state, each has its own checkpoints, in a directory below rank 0's."""
     directory = config.model_dir
     if _is_rank_0s(pathlib.Path(directory)) and _ranks.rank() != 0:
         quiet = config.replace(save_summary_steps=0, log_step_count_steps=None)
@@ -52,9 +52,10 @@ def for_training(config: Any) -> tuple[Any, str, list[Any]]:
 
 
 def give_places(estimator: Any) -> None:
-    """Makes the class, tf.estimator.Estimator, and those derived from it write to a directory below
-    model_dir on all ranks but 0, if npu_config_proto has made the config of their sessions. They may
-    not meet other ranks, so each rank decides alone. NPUEstimator asks for_training() instead."""
+    """Makes tf.estimator.Estimator and the classes derived from it write to a directory below
+    model_dir on all ranks but 0, if npu_config_proto has made the config of their sessions. Such
+    estimators may never meet other ranks, so each rank decides alone. NPUEstimator calls
+    for_training() instead."""
     begin = estimator.__init__
 
     @functools.wraps(begin)
@@ -72,7 +73,7 @@ def give_places(estimator: Any) -> None:
 
 
 def _is_rank_0s(directory: pathlib.Path) -> bool:
-    """Whether this rank sees a file that rank 0 makes in the directory."""
+    """Whether this rank sees a file that rank 0 makes in the directory. All ranks must call it."""
     first = _ranks.rank() == 0
     number = secrets.randbits(62) if first else 0
     marker = directory / f".hccl-{number}"

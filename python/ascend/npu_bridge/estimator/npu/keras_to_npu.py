@@ -1,4 +1,5 @@
-"""An NPUEstimator of a Keras model: in TensorFlow 1, it makes many steps in one session.run."""
+"""Makes an NPUEstimator of a Keras model; in TensorFlow 1, one session.run then makes many
+steps."""
 
 from __future__ import annotations
 

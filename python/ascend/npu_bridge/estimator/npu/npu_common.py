@@ -1,4 +1,4 @@
-"""NPUBasics: rank and number of ranks of this process."""
+"""NPUBasics: the rank of this process, and the number of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""NPURunConfig and its parts: checked, stored, and used if they have a meaning on a CPU."""
+"""NPURunConfig and its parts. Options are checked and stored, and used if they have a meaning on a
+CPU."""
 
 from __future__ import annotations
 
@@ -156,7 +157,7 @@ def _check_loop(iterations_per_loop: int, mix_compile_mode: bool) -> None:
 
 
 def _saving(steps: Optional[int], secs: Optional[int]) -> dict[str, int]:
-    """Returns RunConfig's argument for the times of checkpoints."""
+    """Returns RunConfig's argument that sets when checkpoints are written."""
     if steps is not None and secs is not None:
         raise ValueError(
             "save_checkpoints_steps and save_checkpoints_secs cannot be given together"

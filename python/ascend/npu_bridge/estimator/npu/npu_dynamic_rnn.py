@@ -80,8 +80,8 @@ class _Layer:
 def _scan(
     step: Callable, elements: Any, state: tuple, others: int, seq_length: Any, reverse: bool = False
 ) -> list:
-    """Calls step(state, element), which returns (output, the new state..., others...), for each
-    time, and returns all results over time. `state` is a list of tensors [batch, hidden_size]."""
+    """Calls step(state, element) for each time, and returns all results over time. step returns
+    (output, the new state..., others...). `state` is a list of tensors [batch, hidden_size]."""
     time, like = tf.shape(elements[0])[0], tf.zeros_like(state[0])
     lasts = time if seq_length is None else seq_length
     steps = tf.range(time)
@@ -101,8 +101,8 @@ def _scan(
 
 
 class DynamicRNN(_Layer):
-    """An LSTM with the gates i, j, f, o in the columns of w [features + hidden_size,
-    4 * hidden_size]. Returns y, h, c, i, j, f, o, tanh(c); with "BIDIRECTIONAL" each with a first
+    """An LSTM with the gates i, j, f, o in the columns of w [features + hidden_size, 4 *
+    hidden_size]. Returns y, h, c, i, j, f, o, tanh(c). With "BIDIRECTIONAL" each result has a first
     dimension of two: forward, backward."""
 
     def __init__(
@@ -147,7 +147,8 @@ class DynamicRNN(_Layer):
         weight: Any = None,
         bias: Any = None,
     ) -> list:
-        """init_h and init_c: [1 (or 2, with both directions), batch, hidden_size]; zeros."""
+        """init_h and init_c: [1 (or 2, with both directions), batch, hidden_size]; zeros by
+        default."""
         weight = self._w if weight is None else weight
         bias = self._b if bias is None else bias
         ways = 2 if self.direction == DYNAMIC_RNN_BIDIRECTION else 1
@@ -227,7 +228,7 @@ class DynamicGRUV2(_Layer):
         ]
 
     def call(self, x: Any, seq_length: Any = None, init_h: Any = None) -> list:
-        """init_h: [batch, hidden_size]; zeros."""
+        """init_h: [batch, hidden_size]; zeros by default."""
         return self._run((x,), seq_length, init_h, 4)
 
     def _gates(self, x: Any, h: Any) -> tuple:

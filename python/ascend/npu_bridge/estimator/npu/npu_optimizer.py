@@ -30,7 +30,7 @@ def allreduce(tensor: Any, average: bool = True) -> Any:
 def reduce(
     tensor: Any, root_rank: int, average: bool = True, fusion: int = 0, fusion_id: int = -1
 ) -> Any:
-    """Returns the sum or the mean on the root, and on other ranks the rank's own tensor."""
+    """Returns the sum or the mean on the root; on other ranks returns the rank's own tensor."""
     size = _ranks.size()
     result = _ops.reduce(tensor, "sum", root_rank)
     if average and _ranks.rank() == root_rank:
@@ -45,7 +45,7 @@ def npu_allreduce(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> Any:
-    """Reduces one tensor or a list like npu_device's all_reduce. With one rank returns the
+    """Reduces one tensor or a list as npu_device's all_reduce does. With one rank returns the
     argument."""
     size = _ranks.size()
     check_fusion(fusion, fusion_id, (0, 1, 2))
@@ -65,8 +65,8 @@ def _means(pairs: list) -> list:
 
 class NPUDistributedOptimizer(Wrapper):
     """An optimizer of tf.train whose gradients are means over the ranks. With
-    is_weight_update_sharding each rank updates its share of the variables, has the optimizer's
-    state only for that share, and sends the variables to all ranks."""
+    is_weight_update_sharding each rank has a share of the variables: it updates this share, stores
+    the optimizer's state only for this share, and sends the updated variables to all ranks."""
 
     def __init__(
         self, optimizer: Any, is_weight_update_sharding: bool = False, name: Optional[str] = None

@@ -15,7 +15,8 @@ def npu_dynamic_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple:
-    """inputs: [time, batch, features]. Returns (outputs [time, batch, units], the last state)."""
+    """inputs: [time, batch, features]. Returns the outputs [time, batch, units] and the last
+    state."""
     return tf.compat.v1.nn.dynamic_rnn(
         cell,
         tf.convert_to_tensor(inputs),

@@ -30,6 +30,6 @@ class NPUStrategy(distribute_lib.StrategyV1):
         super().__init__(NPUExtended(self, device))
 
     def _scale_loss_for_estimator_enabled(self) -> Any:
-        """Does nothing. An Estimator would divide the loss by the number of ranks, but
+        """Makes an Estimator not divide the loss by the number of ranks, because
         NPUDistributedOptimizer, which reduces the gradients, already computes means."""
         return contextlib.nullcontext()

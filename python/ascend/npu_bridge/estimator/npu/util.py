@@ -74,8 +74,8 @@ def _iteration_op(train_op: Any) -> Any:
 
 
 def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 1) -> Any:
-    """Returns the op to run instead of train_op. One run makes iterations_per_loop steps on the
-    same feed, or on as many elements of the dataset."""
+    """Returns the op to run instead of train_op. A run of this op makes iterations_per_loop steps,
+    on the same feed or on as many elements of the dataset."""
     _check_operation(train_op)
     _check_iterations(iterations_per_loop)
     if iterations_per_loop == 1:
@@ -104,7 +104,7 @@ class IterationPerLoop:
             load_iterations(sess, iterations_per_loop)
 
 
-# ---- For scripts only: these names have no meaning on a CPU, and their first use is logged ----
+# ---- Names that scripts use and that have no meaning on a CPU; their first use is logged ----
 
 _values: dict = {}
 
@@ -133,7 +133,7 @@ def npu_compile(sess: Any, *fetches: Any) -> None:
 
 
 def keep_tensors_dtypes(graph: Any, input_tensors: Any) -> None:
-    """ValueError: no graph; no list of names."""
+    """ValueError: graph is no graph, or input_tensors is no list of names."""
     if not isinstance(graph, tf.Graph):
         raise ValueError("graph param must be ops.Graph class.")
     if not isinstance(input_tensors, (tuple, list)):
@@ -180,8 +180,8 @@ def set_op_tensor_max_size(tensor: Any, max_size: int) -> None:
 
 
 def fair_division(inputs: Any, number: int) -> Any:
-    """Assigns each item, in order, one of `number` ranks as its root_rank_id, so that the ranks'
-    sums of sizes are about equal. ValueError: fewer items than ranks."""
+    """Gives each item, in order, one of `number` ranks as its root_rank_id, so that the sums of the
+    items' sizes are about equal on all ranks. ValueError: there are fewer items than ranks."""
     if number > len(inputs) or number < 0:
         raise ValueError(
             "'number' is greater than the number of inputs or 'number' is less than 0."

@@ -1,1 +1,1 @@
-"""npu_device.compat.v1: npu_bridge by the name that scripts for TensorFlow 2.6 use."""
+"""npu_device.compat.v1: scripts for TensorFlow 2.6 use npu_bridge by this name."""

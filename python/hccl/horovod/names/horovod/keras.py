@@ -1,4 +1,4 @@
-"""Horovod's names for Keras: those for tf.keras."""
+"""Horovod's names for Keras, which are the names for tf.keras."""
 
 from hccl.horovod import alias
 from hccl.horovod.keras import *  # noqa: F403
