@@ -141,8 +141,8 @@ for now in "${steps[@]}"; do
       ;;
     long)
       # Every test three times, 1,000 starts by each launcher, many simulated worlds, models with wider bounds and all
-      # mutants, half an hour of churn; about 8,700 jobs, in each of which another of a job's 28,000 allocations fails
-      # (HCCL_TEST_FAILURES=0: 28,000 jobs, in 80 minutes); two installations at once, PyTorch's tests with more ranks,
+      # mutants, half an hour of churn; about 8,700 jobs, each with one failing allocation, a different one in each job
+      # (HCCL_TEST_FAILURES=0: all 28,000, in 80 minutes); two installations at once, PyTorch's tests with more ranks,
       # Ray, vLLM, every parser under libFuzzer, the path-sensitive analysis of the library, the kernels for Arm.
       build dev
       run_ctest dev --repeat until-fail:3

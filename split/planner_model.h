@@ -1,5 +1,6 @@
-// The parts that the planner's algorithms share: the problem in the form of their recurrences, and
-// the run of one segment during compute. Only for planner*.cc and priority.cc.
+// The parts that the planner's algorithms share: the problem in the form that their recurrences use
+// (sums of bytes, ready times), and how one segment runs during compute. Only for planner*.cc and
+// priority.cc.
 #pragma once
 
 #include <algorithm>

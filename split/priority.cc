@@ -46,8 +46,8 @@ PriorityPlan send(const PriorityProblem& problem, const AffineCost& cost, std::u
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     return problem.ready[a] < problem.ready[b];
   });
-  // The gradients that are ready and not sent, the newest at the end. New gradients are usually
-  // added at the end.
+  // The gradients that are ready and not sent, by rising index, so the newest (the last in
+  // backward's order) is at the end. Gradients usually become ready in this order.
   std::vector<Piece> waiting;
   std::size_t next = 0;
   double now = 0;

@@ -50,9 +50,9 @@ Result<Segments> segments_by_index(std::span<const std::uint64_t> bytes,
 /// kPara if there are no gradients, or if check_percentages() fails.
 ///
 /// For gradients of unknown shape, `unknown_shape_buffer` must give the bytes of the communication
-/// buffer. Then every cut lies at or below its share. A segment of several gradients never exceeds
-/// the buffer less 1 MiB; a single gradient may. With a buffer of 1 MiB or less every gradient is a
-/// segment.
+/// buffer. Then no cut lies behind the end of its share, unless the segment would have no gradient.
+/// A segment of several gradients never exceeds the buffer less 1 MiB; a single gradient may. With
+/// a buffer of 1 MiB or less every gradient is a segment.
 Result<Segments> segments_by_size(std::span<const std::uint64_t> bytes,
                                   std::span<const float> percentages,
                                   std::optional<std::uint64_t> unknown_shape_buffer = {});

@@ -177,8 +177,8 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
                  near.status().message());
     }
   }
-  // The tcp mesh connects all ranks, also those of one host. So no rank needs to know which other
-  // hosts share memory.
+  // The tcp mesh connects all ranks, also those of one host. So no rank needs to know on which
+  // other hosts the ranks share memory.
   auto far = parts.tcp(args);
   if (!far.ok() || !near.ok()) return far;
   HCCL_ASSIGN_OR_RETURN(std::unique_ptr<BothSleeper> sleeper, BothSleeper::create(**near, **far));

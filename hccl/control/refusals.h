@@ -59,8 +59,8 @@ class Refusals {
   std::map<std::uint32_t, RankSet> numbers(const RankSet& ranks) const;
   /// Handles the end of a gathering. Returns the changed refusals of this node's ranks, `own`.
   std::vector<Refusal> over(const Gatherings::Answer& answer, const RankSet& own);
-  /// Compares the calls for groups that two ranks have refused since they last made a group
-  /// together. Returns the error for an awaited rank with more refusals than an arrived rank. Skips
+  /// Compares how many calls for groups two ranks have refused since they last made a group
+  /// together. Returns an error if an awaited rank has refused more than an arrived rank. Skips
   /// refusals after `until`. Equal numbers are no error: if all ranks make the same wrong call, all
   /// refuse it, and none waits. `gone`: ranks that only gatherings with kAwaitsAll wait for.
   std::optional<Status> find(const Gathering& sum, Time until = Time::max(),

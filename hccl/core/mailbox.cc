@@ -13,7 +13,8 @@
 namespace hccl::core {
 namespace {
 
-// The most bytes that all peers together may send to a rank before the rank posts its receives.
+// The bytes that all peers together may send to a rank before the rank posts its receives. Each
+// peer has an equal share, within the two limits below, so very many peers may send more.
 constexpr std::uint64_t kEagerTotal = std::uint64_t{4} << 20;
 constexpr std::uint64_t kLeastWindow = std::uint64_t{32} << 10;
 constexpr std::uint64_t kMostWindow = std::uint64_t{512} << 10;

@@ -300,8 +300,8 @@ void Operations::refused(std::vector<exec::Transfer> messages, const std::string
     for (const exec::Transfer& each : messages) {
       if (each.peer == is_.rank) continue;
       const auto& numbers = each.sending ? sends_ : recvs_;
-      // The peer or this rank may be the rank that waits, so both scopes are told. If both ranks
-      // have refused equally often, there is no error.
+      // Either of the two ranks may be the one that waits, so the refusal is reported in both
+      // scopes. If both ranks have refused equally often, there is no error.
       for (const bool receiver_waits : {false, true}) {
         is_.control->refused(scope_of(each, receiver_waits),
                              numbers[static_cast<std::size_t>(each.peer)] + 1, text);

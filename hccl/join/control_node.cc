@@ -140,7 +140,7 @@ void ControlNode::bring(const Owner* its, std::uint32_t rank, std::uint32_t size
   settle();
 }
 
-// The callers get the reason one after the other, over the spare descriptor.
+// Processes that connect get the reason, one after the other, over the spare descriptor.
 void ControlNode::give_up(const Status& why) {
   const Time now = Clock::now();
   lines_->use_spare();

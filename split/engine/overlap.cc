@@ -75,8 +75,8 @@ Result<std::unique_ptr<Overlap>> Overlap::create(std::shared_ptr<core::Communica
       new Overlap(std::move(communicator), std::move(gradients), type, op, parallel, mode));
   HCCL_RETURN_IF_ERROR(segments_by_index(made->gradient_bytes(), segments).status());
   const auto& log = made->communicator_->membership().log;
-  // Segments beyond HCCL's documented number may be a mistake, unless each gradient has one
-  // segment.
+  // More segments than HCCL documents may be a mistake, unless each gradient is a segment of its
+  // own.
   if (segments.size() > kDocumentedSegments && segments.size() < made->gradients_.size()) {
     log->warn("{} segments; HCCL documents at most {}", segments.size(), kDocumentedSegments);
   }

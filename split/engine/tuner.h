@@ -86,7 +86,8 @@ class Tuner {
   std::uint64_t probe_at_ = 0;  // the iteration in which overlap is tried again
 };
 
-/// Returns "4 segments, [0,9] [10,42] ...", with the predicted end, the bound, and the gap.
+/// Returns "segment num: 2, segment index list: [0,9] [10,42]; predicted end ...", the lower bound
+/// and the gap. If `instead_of` is above 0, compares the predicted end with this time.
 std::string to_string(const Plan& plan, double instead_of);
 
 }  // namespace hccl::split

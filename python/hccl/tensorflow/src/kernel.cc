@@ -78,7 +78,8 @@ Status forward(OpKernelContext* context, int number, void** in, void** out) {
 
 namespace {
 
-/// Returns the run of an op. Ops outside of graphs have step 0 and run on the calling thread.
+/// Returns a number for the run of the graph to which the op belongs. Ops outside of graphs have
+/// step 0 and run on the calling thread, so the thread stands for their run.
 RunNumber run_of(const OpKernelContext& context) {
   const auto step = static_cast<RunNumber>(context.step_id());
   return step != 0 ? step : std::hash<std::thread::id>()(std::this_thread::get_id());
