@@ -1,4 +1,4 @@
-// Which processes may take a rank of a job that only a rank table defines.
+// Tests which processes are allowed to take a rank if only a rank table defines the job.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
