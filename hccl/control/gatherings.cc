@@ -28,6 +28,13 @@ Status doubt_error(const RankSet& others) {
           Status::kNobody};
 }
 
+// About the bytes that an answer takes in memory.
+std::uint64_t bytes_of(const Gathering& sum) {
+  std::uint64_t bytes = kAgreementCap;  // and all the rest without blobs
+  for (const auto& [rank, blob] : sum.blobs) bytes += blob.size() + 96;
+  return bytes;
+}
+
 }  // namespace
 
 std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gathering& part, Time now,
@@ -124,8 +131,7 @@ Gatherings::Due Gatherings::due(const Place& place, Time now) {
 }
 
 const Gatherings::Answer* Gatherings::last(const Uuid& group, bool success) const {
-  const auto at = last_.find({group, success});
-  return at == last_.end() ? nullptr : &at->second;
+  return last_.find({group, success});
 }
 
 bool Gatherings::answered(Answer answer) {
@@ -135,8 +141,8 @@ bool Gatherings::answered(Answer answer) {
   if (same != nullptr && same->key.number >= answer.key.number) return was_open;
   if (other != nullptr && other->key == answer.key) return false;
   if (!success && other != nullptr && other->key > answer.key) return false;
-  if (same == nullptr && last_.size() >= kGatheringsCap) last_.clear();
-  last_.insert_or_assign({answer.key.group, success}, std::move(answer));
+  const std::uint64_t bytes = bytes_of(answer.sum);
+  last_.put({answer.key.group, success}, std::move(answer), bytes);
   return true;
 }
 
@@ -155,9 +161,9 @@ void Gatherings::moved() {
   }
 }
 
-std::vector<Gatherings::Answer> Gatherings::last() const {
-  std::vector<Answer> all;
-  for (const auto& [group, answer] : last_) all.push_back(answer);
+std::vector<const Gatherings::Answer*> Gatherings::last() const {
+  std::vector<const Answer*> all;
+  last_.each([&all](const Answer& each) { all.push_back(&each); });
   return all;
 }
 

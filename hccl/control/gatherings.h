@@ -11,18 +11,19 @@
 #include <utility>
 #include <vector>
 
+#include "hccl/base/recent.h"
 #include "hccl/control/gathering.h"
 
 namespace hccl::control {
 
 using Time = std::chrono::steady_clock::time_point;
 
-inline constexpr std::size_t kGatheringsCap = 4096;  ///< the most open gatherings and the most
-                                                     ///< stored answers
+inline constexpr std::size_t kGatheringsCap = 4096;   ///< the most open gatherings
+inline constexpr std::size_t kAnswersCap = 8U << 20;  ///< the most bytes of stored answers
 
-/// The gatherings of one node of the tree: the open ones, and the last answer of each group. If a
-/// relay dies after it has passed an answer to only some members, the nodes of these members send
-/// the answer to their new parents. Not thread-safe.
+/// The gatherings of one node of the tree: the open ones, and the latest answers, one of each group.
+/// If a relay dies after it has passed an answer to only some members, the nodes of these members
+/// send the answer to their new parents. Not thread-safe.
 class Gatherings {
  public:
   struct Key {
@@ -84,8 +85,9 @@ class Gatherings {
               const std::map<std::uint32_t, RankSet>& refused = {});
   /// The node has a new parent. The new parent has no sum of this node yet.
   void moved();
-  /// The last success and the last error of each group, for a new parent.
-  std::vector<Answer> last() const;
+  /// For a new parent: the last success and the last error of each group, the oldest first, within
+  /// kAnswersCap. The pointers are valid until the next answer.
+  std::vector<const Answer*> last() const;
   /// At the root: gatherings whose members must now get the list of awaited ranks.
   std::vector<Late> late(Time now);
   const std::map<Key, Open>& open() const { return open_; }
@@ -100,7 +102,7 @@ class Gatherings {
   std::map<Key, Open> open_;
   // The last answers, by group and success. Errors have their own entries: the next success waits
   // until all members have the last success, but an error may come before.
-  std::map<std::pair<Uuid, bool>, Answer> last_;
+  Recent<std::pair<Uuid, bool>, Answer> last_{kAnswersCap};
   const Answer* last(const Uuid& group, bool success) const;
 };
 

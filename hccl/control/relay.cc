@@ -287,9 +287,11 @@ void Relay::tell_ranks() {
 }
 
 RankSet Relay::ranks_of(const RankSet& nodes) const {
-  RankSet all;
-  for (const std::uint32_t node : nodes.ranks()) all |= roster_->nodes[node].ranks;
-  return all;
+  std::vector<std::uint32_t> all;
+  for (const std::uint32_t node : nodes.ranks()) {
+    for (const std::uint32_t rank : roster_->nodes[node].ranks.ranks()) all.push_back(rank);
+  }
+  return RankSet(std::move(all));
 }
 
 RankSet Relay::gone_ranks() const {
@@ -319,8 +321,10 @@ void Relay::say_below() {
   said_doubts_ = doubts;
   // Members that are no longer below this node may have missed an answer that this node sent down.
   const RankSet lost = ranks_of(std::exchange(said_below_, now) - now - tree_.gone());
-  for (const auto& each : gatherings_.last()) {
-    if (!(each.sum.named() & lost).empty()) say_answer(parent_, each);
+  if (!lost.empty()) {
+    for (const auto* each : gatherings_.last()) {
+      if (!(each->sum.named() & lost).empty()) say_answer(parent_, *each);
+    }
   }
   ByteWriter out;
   put(out, now);

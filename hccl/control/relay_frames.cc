@@ -179,9 +179,7 @@ bool Relay::hear_welcome(LineId id, Line& line, ByteReader& in) {
     send(id, Kind::kNews, known.bytes());
   }
   gatherings_.moved();
-  for (const auto& each : gatherings_.last()) {
-    say_answer(id, each);
-  }
+  for (const auto* each : gatherings_.last()) say_answer(id, *each);
   for (const auto& [kind, body] : kept_) send(id, kind, body);
   for (const auto& [key, known] : refusals_.all()) say_refusal(known.refusal);
   return true;
@@ -249,6 +247,7 @@ Relay::Step Relay::gather(const Gatherings::Key& key, const Gathering& part, Tim
 }
 
 void Relay::answer_due() {
+  if (gatherings_.open().empty()) return;
   if (state_ == State::kOver || (state_ == State::kRoot && held_)) return;
   const RankSet gone = gone_ranks();
   Gatherings::Place place{ranks_of(below()), gone, state_ == State::kRoot};

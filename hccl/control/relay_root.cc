@@ -153,6 +153,7 @@ RankSet Relay::speakers(const Gatherings::Late& late) const {
 }
 
 void Relay::judge_gatherings() {
+  if (gatherings_.open().empty()) return;
   std::vector<std::pair<Gatherings::Key, Status>> vain;
   const RankSet dead = news_.dead_ranks(), gone = gone_ranks();
   for (const auto& [key, open] : gatherings_.open()) {

@@ -119,40 +119,56 @@ News Verdicts::waits(const Wait& wait, Time now) {
 void Verdicts::refused(const Refusal& refusal) {
   const Uuid& scope = refusal.scope;
   if (scope == kEverything || is_known(scope)) return;
-  if (refusals_.size() >= kScopesCap && refusals_.count(scope) == 0) refusals_.clear();
-  refusals_[scope].insert_or_assign(refusal.rank, refusal);
+  Refused* known = refusals_.find(scope);
+  if (known == nullptr) known = &refusals_.put(scope, {});
+  known->calls.erase(refusal.rank);
+  for (auto& [at, ranks] : known->destroyed) {
+    if (ranks.contains(refusal.rank)) ranks -= {refusal.rank};
+  }
+  if (refusal.text.empty()) {
+    known->destroyed[{refusal.number, refusal.times}] |= {refusal.rank};
+  } else {
+    known->calls.emplace(refusal.rank, refusal);
+  }
 }
 
 // The error for an awaited rank that has refused more calls in place of the operation than a
 // waiting rank. Equal numbers are no error: all ranks made the same wrong call, all refused it, and
 // each may make the right call afterwards.
 std::optional<Status> Verdicts::refused_one(const Wait& wait) const {
-  const auto at = refusals_.find(wait.scope);
-  if (at == refusals_.end()) return std::nullopt;
-  const RankSet awaited = waits_.at(wait.scope, wait.number)->awaited();
-  const auto times = [&](std::uint32_t rank) {
-    const auto its = at->second.find(rank);
-    const bool here = its != at->second.end() && its->second.number == wait.number;
-    return here ? its->second.times : 0;
-  };
-  const std::vector<std::uint32_t> waiting = wait.waiting.ranks();
-  for (const auto& [rank, its] : at->second) {
-    if (its.number != wait.number || !awaited.contains(rank)) continue;
-    const auto witness =
-        std::ranges::find_if(waiting, [&](auto each) { return times(each) < its.times; });
-    if (witness == waiting.end()) continue;
-    const std::string called = rank_text(*witness) + " called " + wait.call;
-    if (its.text.empty()) {
-      return Status(Code::kRemote,
-                    name_of(rank) + how_it_left(rank) + "; " + called + " (world ranks)",
-                    static_cast<int>(rank));
-    }
-    return Status(Code::kPara,
-                  "EI0005: the ranks' calls differ: " + called + ", but a call of " +
-                      rank_text(rank) + " was refused: " + its.text + " (world ranks)",
-                  static_cast<int>(rank));
+  const Refused* known = refusals_.find(wait.scope);
+  if (known == nullptr) return std::nullopt;
+  std::map<std::uint32_t, RankSet> refused;  // by the number of calls refused in the operation
+  for (const auto& [at, ranks] : known->destroyed) {
+    if (at.first == wait.number) refused[at.second] |= ranks;
   }
-  return std::nullopt;
+  for (const auto& [rank, its] : known->calls) {
+    if (its.number == wait.number) refused[its.times] |= {rank};
+  }
+  const RankSet awaited = waits_.at(wait.scope, wait.number)->awaited();
+  std::optional<std::uint32_t> culprit, witness;
+  RankSet fewer = wait.waiting;  // the waiting ranks that have refused fewer calls
+  for (const auto& [times, ranks] : refused) fewer -= ranks;
+  for (const auto& [times, ranks] : refused) {
+    const RankSet those = ranks & awaited;
+    if (!fewer.empty() && !those.empty() && (!culprit || those.lowest() < *culprit)) {
+      culprit = those.lowest();
+      witness = fewer.lowest();
+    }
+    fewer |= wait.waiting & ranks;
+  }
+  if (!culprit) return std::nullopt;
+  const std::string called = rank_text(*witness) + " called " + wait.call;
+  const auto call = known->calls.find(*culprit);
+  if (call == known->calls.end()) {
+    return Status(Code::kRemote,
+                  name_of(*culprit) + how_it_left(*culprit) + "; " + called + " (world ranks)",
+                  static_cast<int>(*culprit));
+  }
+  return Status(Code::kPara,
+                "EI0005: the ranks' calls differ: " + called + ", but a call of " +
+                    rank_text(*culprit) + " was refused: " + call->second.text + " (world ranks)",
+                static_cast<int>(*culprit));
 }
 
 // The error for an awaited rank that will never come, because it has left or its program is ending.

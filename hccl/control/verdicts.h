@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "hccl/base/recent.h"
 #include "hccl/control/gatherings.h"
 #include "hccl/control/news.h"
 #include "hccl/control/refusals.h"
@@ -58,6 +59,12 @@ class Verdicts {
   News release();
 
  private:
+  // The ranks of one communicator that have refused calls or destroyed the communicator.
+  struct Refused {
+    std::map<std::uint32_t, Refusal> calls;  // by rank: its last refused call
+    // The ranks that have destroyed it, by the operation and the number of refused calls.
+    std::map<std::pair<std::uint64_t, std::uint32_t>, RankSet> destroyed;
+  };
   // Closed connections that ranks of one communicator have seen.
   struct Broken {
     std::map<std::uint32_t, Status> reports;  // by rank
@@ -86,7 +93,7 @@ class Verdicts {
   std::map<std::uint32_t, Time> gone_;         // by rank: when it left, or its program began to end
   std::map<std::uint32_t, std::string> ends_;  // by rank: its last operation, if its program ended
   Waits waits_;
-  std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;  // by rank
+  Recent<Uuid, Refused> refusals_{kScopesCap};
   std::map<Uuid, Broken> broken_;
 };
 

@@ -33,7 +33,8 @@ Communicator::Communicator(Membership is, const Selection* parent)
           is_.log,
           [this](const Status& why) {
             failure_.abort(Status(why.code(), why.message(), is_.of_world(rank())));
-          })),
+          },
+          [this](int peer) { return is_.control->has_left(is_.of_world(peer)); })),
       operations_(is_, settings_, opening_, failure_, parent) {}
 
 Result<std::shared_ptr<Communicator>> Communicator::world(

@@ -18,6 +18,8 @@ namespace {
 constexpr std::uint64_t kEagerTotal = std::uint64_t{4} << 20;
 constexpr std::uint64_t kLeastWindow = std::uint64_t{32} << 10;
 constexpr std::uint64_t kMostWindow = std::uint64_t{512} << 10;
+// The most turns of one poll().
+constexpr int kTurns = 64;
 // If all ranks are present, the mesh opens within this time.
 constexpr std::chrono::seconds kOpensIn{1};
 
@@ -34,7 +36,7 @@ Status Message::wait(Deadline deadline) {
     if (done()) return true;
     if (box.mutex_.try_lock()) {
       MutexLock lock(box.mutex_, std::adopt_lock);
-      box.poll(lock);
+      box.poll(lock, this);
     }
     return done();
   };
@@ -59,7 +61,7 @@ std::string Message::to_string() const {
 }
 
 Mailbox::Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log,
-                 Broken broken)
+                 Broken broken, HasLeft has_left)
     : rank_(rank),
       size_(size),
       name_(std::move(name)),
@@ -68,7 +70,8 @@ Mailbox::Mailbox(int rank, int size, std::string name, Open open, WaitPolicy pol
       process_(::getpid()),
       window_(window_among(size)),
       open_(std::move(open)),
-      broken_(std::move(broken)) {}
+      broken_(std::move(broken)),
+      has_left_(std::move(has_left)) {}
 
 Mailbox::~Mailbox() { stop(); }
 
@@ -212,10 +215,12 @@ void Mailbox::serve() {
     const Waiter waiter{.policy = {.spin = std::chrono::nanoseconds(0), .longest_nap = kNap}};
     static_cast<void>(waiter.until(
         [this] {
-          MutexLock lock(mutex_);
-          const bool over = failed_;
-          if (poll(lock)) sleeper_->moved();
-          return over;
+          for (;;) {
+            MutexLock lock(mutex_);
+            const bool over = failed_;
+            if (!poll(lock)) return over;
+            sleeper_->moved();
+          }
         },
         *sleeper_));
   }
@@ -266,21 +271,37 @@ void Mailbox::stop() {
   sleeper_.reset();
   mesh_.reset();
   open_ = nullptr;
+  has_left_ = nullptr;
 }
 
-bool Mailbox::poll(MutexLock& lock) {
-  bool moved = false;
+// Bytes may keep moving for long, and the caller holds the mutex. So one call makes a limited number
+// of turns, and the mailbox's end ends them. If there is more to do, the thread does it.
+bool Mailbox::poll(MutexLock& lock, const Message* awaited) {
+  int turns = 0;
+  for (; turns < kTurns && move(); ++turns) run_callbacks(lock);
   try {
-    while (mesh_ != nullptr && !failed_ && (mesh_->progress() | advance())) moved = true;
     fail_expired();
   } catch (...) {
     give_up();
   }
   if (ended_.raised()) fail_all();
-  // The thread moves the transfers that this caller has begun.
-  if (moved && !active_.empty() && !thread_.is_current()) sleeper_->begun();
+  if (turns != 0 && sleeper_ != nullptr && !thread_.is_current()) {
+    const bool again = awaited != nullptr && !awaited->done();
+    if (turns == kTurns && !again) sleeper_->ring();
+    if (!active_.empty()) sleeper_->begun();
+  }
   run_callbacks(lock);
-  return moved;
+  return turns != 0;
+}
+
+bool Mailbox::move() noexcept {
+  try {
+    const bool can_move = mesh_ != nullptr && !failed_ && !ended_.raised();
+    return can_move && (mesh_->progress() | advance());
+  } catch (...) {
+    give_up();
+    return false;
+  }
 }
 
 // Only one thread at a time runs callbacks. A callback may post messages that are done at once; the
@@ -331,14 +352,17 @@ void Mailbox::fail_all() {
 }
 
 // A link may have closed because another rank died. Until the deadline `verdict` the root may name
-// that rank, which ends the mailbox. Otherwise the peer has left, and the message fails with `why`.
+// that rank, which ends the mailbox. Otherwise the peer has left, and the message fails with `why`,
+// at once if the peer has left the world: a verdict from before then has come before that news.
 void Mailbox::fail_later(const MessagePtr& message, const Status& why, Deadline verdict) {
   delayed_failures_.push_back({message, why, verdict});
 }
 
 void Mailbox::fail_expired() {
   std::erase_if(delayed_failures_, [this](const DelayedFailure& each) HCCL_REQUIRES(mutex_) {
-    if (!each.verdict.expired()) return false;
+    const int peer = each.why.culprit();
+    const bool left = has_left_ && peer >= 0 && peer < size_ && has_left_(peer);
+    if (!left && !each.verdict.expired()) return false;
     settle(each.message, each.why);
     return true;
   });

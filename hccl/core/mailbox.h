@@ -69,9 +69,12 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   using Open = std::function<Result<Opened>(const AbortFlag&)>;
   /// The mailbox's thread calls this function if this rank lacks the memory to go on.
   using Broken = std::function<void(const Status&)>;
+  /// Whether a rank of the communicator has left in good order. The mailbox calls this function
+  /// with its mutex locked, until stop().
+  using HasLeft = std::function<bool(int)>;
   /// `name` is the communicator's name, for texts. `policy` says how callers wait.
   Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log,
-          Broken broken = {});
+          Broken broken = {}, HasLeft has_left = {});
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
   ~Mailbox();
@@ -124,9 +127,10 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     MessagePtr sender;                    // the send, for a message of this rank to itself
     std::unique_ptr<std::byte[]> buffer;  // for eager messages
     bool eager = false;
-    bool here = false;     // the bytes are in the buffer
+    bool here = false;     // the bytes are in the buffer, unless `why` is an error
     bool refused = false;  // the receive has another size
     MessagePtr taker;      // the receive that waits for the bytes
+    Status why;            // why the bytes did not come
   };
   using ArrivalPtr = std::shared_ptr<Arrival>;
   struct PeerRecord {
@@ -185,9 +189,10 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
                   std::uint64_t expected) const;
   Status too_many(int dest) const;
 
-  /// Moves the messages that can move, and runs the callbacks of messages that are done. True if
-  /// anything moved.
-  bool poll(MutexLock& lock) HCCL_REQUIRES(mutex_);
+  /// Moves messages, and runs the callbacks of messages that are done. True if anything moved: then
+  /// more may move. `awaited`: until this message is done, the caller calls poll() again.
+  bool poll(MutexLock& lock, const Message* awaited = nullptr) HCCL_REQUIRES(mutex_);
+  bool move() noexcept HCCL_REQUIRES(mutex_);
   void run_callbacks(MutexLock& lock) HCCL_REQUIRES(mutex_) HCCL_UNCHECKED;
 
   const int rank_;
@@ -202,6 +207,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
 
   Open open_;
   const Broken broken_;
+  HasLeft has_left_ HCCL_GUARDED_BY(mutex_);
   std::atomic<bool> given_up_{false};  // this rank lacked memory
 
   Mutex mutex_{LockLevel::kMailbox};

@@ -142,6 +142,9 @@ void Mailbox::match(const ArrivalPtr& arrival, const MessagePtr& receive) {
     return settle(receive, wrong);
   }
   if (arrival->eager) {
+    if (!arrival->why.ok()) {
+      return fail_later(receive, arrival->why, Deadline::after(kPeerVerdictTime));
+    }
     if (!arrival->here && fits) {
       arrival->taker = receive;
       return;
@@ -284,6 +287,7 @@ void Mailbox::take_payload(const ArrivalPtr& arrival, const MessagePtr& receive)
     arrival->here = true;
     const MessagePtr taker = direct ? receive : arrival->taker;
     if (!status.ok()) {
+      arrival->why = status;
       if (taker != nullptr) fail_later(taker, status, Deadline::after(kPeerVerdictTime));
       return;
     }

@@ -65,7 +65,11 @@ control::Gathering roll_call() {
 }  // namespace
 
 World::World(std::shared_ptr<Node> node, int size, int rank, Logger log)
-    : node_(std::move(node)), size_(size), rank_(rank), log_(std::move(log)) {}
+    : node_(std::move(node)),
+      size_(size),
+      rank_(rank),
+      log_(std::move(log)),
+      left_(static_cast<std::size_t>(size)) {}
 
 World::~World() { node_->remove(*this); }
 
@@ -138,9 +142,14 @@ void World::heard(const control::News& news) {
   {
     const MutexLock lock(mutex_);
     static_cast<void>(news_.merge(news));
+    RankSet left = news.left_ranks;
+    for (const std::uint32_t node : news.left.ranks()) left |= roster_->nodes[node].ranks;
+    for (const std::uint32_t rank : left.ranks()) {
+      if (rank < left_.size()) left_[rank].store(true, std::memory_order_release);
+    }
     for (const Uuid& scope : news.summons) {
       for (FailureListener* each : listeners_) each->on_summons(scope);
-      if (const auto at = not_coming_.find(scope); at != not_coming_.end()) in_vain.push_back(*at);
+      if (const auto* members = not_coming_.find(scope)) in_vain.emplace_back(scope, *members);
     }
     for (const control::Verdict& verdict : news.in_order()) {
       for (FailureListener* each : listeners_) each->on_failure(verdict.scope, verdict.why);
@@ -351,8 +360,7 @@ void World::summon(const Uuid& scope) {
 void World::will_not_come(const Uuid& messages, const std::vector<int>& members) noexcept {
   const MutexLock lock(mutex_);
   try {
-    if (not_coming_.size() >= control::kScopesCap) not_coming_.erase(not_coming_.begin());
-    not_coming_.emplace(messages, ranks_of(members, size_));
+    if (not_coming_.find(messages) == nullptr) not_coming_.put(messages, ranks_of(members, size_));
   } catch (...) {  // NOLINT(bugprone-empty-catch): waiting ranks meet their deadline
   }
 }
@@ -363,9 +371,7 @@ bool World::is_lost() const {
 }
 
 bool World::has_left(int rank) const {
-  const MutexLock lock(mutex_);
-  return news_.left.contains(roster_->node_of[static_cast<std::size_t>(rank)]) ||
-         news_.left_ranks.contains(static_cast<std::uint32_t>(rank));
+  return left_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
 }
 
 void World::add(FailureListener* listener) {

@@ -16,6 +16,7 @@
 #include "hccl/base/doorbell.h"
 #include "hccl/base/log.h"
 #include "hccl/base/mutex.h"
+#include "hccl/base/recent.h"
 #include "hccl/base/waiter.h"
 #include "hccl/join/host.h"
 #include "hccl/join/member.h"
@@ -121,7 +122,7 @@ class World final : public ControlNode::Owner {
 
   /// Whether this rank has lost the control tree.
   bool is_lost() const;
-  /// Whether this world rank has left in good order.
+  /// Whether this world rank has left in good order. Takes no lock.
   bool has_left(int rank) const;
 
   /// Adds a listener, and at once passes it the failures and summons so far.
@@ -171,14 +172,16 @@ class World final : public ControlNode::Owner {
   std::shared_ptr<Fd> claim_;
   const int size_, rank_;
   const Logger log_;
-  std::vector<Member> members_;  // does not change once the rank has joined
+  std::vector<Member> members_;          // does not change once the rank has joined
+  std::vector<std::atomic<bool>> left_;  // by rank
   std::atomic<int> stays_ = 1;
   mutable Mutex mutex_{LockLevel::kWorld};
   Doorbell bell_;
   std::shared_ptr<const control::Roster> roster_ HCCL_GUARDED_BY(mutex_);
   std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
   std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
-  std::map<Uuid, control::RankSet> not_coming_ HCCL_GUARDED_BY(mutex_);  // by scope: members
+  // By scope: the members.
+  Recent<Uuid, control::RankSet> not_coming_ HCCL_GUARDED_BY(mutex_){control::kScopesCap};
   bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
   control::News news_ HCCL_GUARDED_BY(mutex_);          // all news so far
   std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank has lost the control tree

@@ -198,11 +198,11 @@ TEST(Gatherings, AnAnswerHalfToldReachesAll) {
   EXPECT_FALSE(root.add(kFirst, again.parts[0].second, kStart));
   EXPECT_TRUE(root.due(kRoot, kStart).answers.empty());
   ASSERT_EQ(two.last().size(), 1u);
-  EXPECT_TRUE(root.answered(two.last()[0])) << "news, for those that wait";
+  EXPECT_TRUE(root.answered(*two.last()[0])) << "news, for those that wait";
   EXPECT_TRUE(root.open().empty());
   // In the other order, too.
   Gatherings other;
-  EXPECT_TRUE(other.answered(two.last()[0]));
+  EXPECT_TRUE(other.answered(*two.last()[0]));
   const auto answer = other.add(kFirst, again.parts[0].second, kStart);
   ASSERT_TRUE(answer);
   EXPECT_TRUE(answer->why.ok());
@@ -429,6 +429,31 @@ TEST(Gatherings, ANodeTakesNoMoreThanItsLimit) {
     EXPECT_TRUE(root.answered({{id, 1}, {}, Status()}));
   }
   EXPECT_LE(root.last().size(), kGatheringsCap);
+}
+
+// The answers of many groups are forgotten in the order in which they came, so an answer that a
+// member may still miss is there.
+TEST(Gatherings, ANodeKeepsTheLatestAnswersWithinALimit) {
+  Gatherings node;
+  const auto key = [](std::uint32_t group) {
+    // The first bytes decide the order of the keys: it differs from the order of the answers.
+    return Gatherings::Key{{static_cast<std::uint8_t>(97 * group), static_cast<std::uint8_t>(group),
+                            static_cast<std::uint8_t>(group >> 8)},
+                           1};
+  };
+  for (std::uint32_t group = 0; group < 1000; ++group) {
+    Gathering sum = part_of(1, {1, 3});
+    sum.merge(part_of(3, {1, 3}));
+    sum.blobs[1] = std::string(50'000, 'a');
+    EXPECT_TRUE(node.answered({key(group), sum, Status()}));
+    for (std::uint32_t recent = group < 100 ? 0 : group - 100; recent <= group; ++recent) {
+      ASSERT_TRUE(node.add(key(recent), part_of(3, {1, 3}), kStart)) << recent << " at " << group;
+    }
+    std::size_t bytes = 0;
+    for (const auto* each : node.last()) bytes += each->sum.blobs.at(1).size();
+    ASSERT_LE(bytes, kAnswersCap);
+  }
+  EXPECT_EQ(node.last().front()->sum.arrived, (RankSet{1, 3}));
 }
 
 }  // namespace

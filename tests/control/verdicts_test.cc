@@ -17,6 +17,33 @@ News news_of(std::initializer_list<Verdict> verdicts) {
   return news;
 }
 
+// ---- communicators of the past ----
+
+// All ranks destroy thousands of communicators. A rank that waits in one of the latest is told, no
+// matter how many there were before.
+TEST(Verdicts, DestroyedCommunicatorsOfThePastHideNoneOfThePresent) {
+  constexpr std::uint32_t kSize = 8;
+  Verdicts all(roster_of(kSize), 1);
+  const auto scope = [](std::uint32_t number) {
+    return Uuid{static_cast<std::uint8_t>(97 * number), static_cast<std::uint8_t>(number),
+                static_cast<std::uint8_t>(number >> 8), 1};
+  };
+  for (std::uint32_t number = 0; number < 2 * kScopesCap + 10; ++number) {
+    for (std::uint32_t rank = 1; rank < kSize; ++rank) {
+      all.refused({scope(number), rank, 1, 5, 1, "", {}});
+    }
+    if (number < 1000 || number % 100 != 0) continue;
+    const Uuid past = scope(number - 1000);
+    const auto news =
+        list(all.waits(wait_of(past, 5, "reduce", {0}, RankSet::range(1, kSize)), {}));
+    ASSERT_EQ(news.size(), 1u) << number;
+    EXPECT_EQ(news[0].scope, past);
+    EXPECT_EQ(news[0].why.culprit(), 1);
+    EXPECT_TRUE(has(news[0].why, "rank 1 (")) << news[0].why.message();
+    EXPECT_TRUE(has(news[0].why, "has destroyed its communicator; rank 0 called reduce"));
+  }
+}
+
 // ---- merged reports ----
 
 // Ranks of a large world wait for one that never comes, for one of three reasons; relays merge the

@@ -37,7 +37,7 @@ class Script final : public Mesh {
   bool progress() override {
     if (!why_.ok()) return false;
     if (input_.empty()) {
-      if (!std::exchange(told_, true)) over_.set_value();
+      end();
       return false;
     }
     step();
@@ -45,10 +45,14 @@ class Script final : public Mesh {
   }
   void abort(Status why) override {
     why_ = std::move(why);
+    end();
     for (Request* const each : std::exchange(waiting_, {})) each->finish(why_);
   }
 
  private:
+  void end() {
+    if (!std::exchange(told_, true)) over_.set_value();
+  }
   void step() {
     const std::uint8_t what = input_.byte();
     if (waiting_.empty()) return;
