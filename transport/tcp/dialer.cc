@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "hccl/base/error_text.h"
@@ -12,8 +13,8 @@ namespace {
 
 // Pause before a failed try is repeated. During the pause the peer's own connection is accepted.
 constexpr std::chrono::milliseconds kPause{20};
-// The first try waits this long for the peer's kernel; each later try waits twice as long as the
-// one before.
+// The first try waits this long for the peer's kernel. A try after one that got no answer waits
+// twice as long.
 constexpr std::chrono::seconds kPatience{1};
 // A peer that refuses for this long counts as ended. The wait leaves time for a failure report
 // about the peer, which says more.
@@ -54,7 +55,6 @@ void Dialer::try_once(int peer, Call& call) {
   call.lack.reset();
   call.next = Deadline::after(call.patience);
   next_look_ = next_look_.sooner(call.next);
-  call.patience *= 2;
   call.wants_write = true;
   watch(peer, call, EPOLL_CTL_ADD);
 }
@@ -199,6 +199,7 @@ void Dialer::look() {
       if (call.pending && call.pending->connected()) {
         call.next = call.end;  // only the peer's process is slow
       } else if (call.pending) {
+        call.patience = std::min<std::chrono::nanoseconds>(2 * call.patience, time_);
         failed(peer, call, Status(Code::kTimeout, "it does not answer"));
       } else {
         try_once(peer, call);
