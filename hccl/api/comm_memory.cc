@@ -52,6 +52,23 @@ Status agree(hccl::core::Communicator& communicator, Act act, std::uint64_t numb
   return {};
 }
 
+// Passes on the result of local checks. After a refusal, tells the ranks that wait in agree().
+Status checked(hccl::core::Communicator& communicator, const char* function, Status status) {
+  if (!status.ok() && communicator.async_error().ok()) {
+    communicator.operations().refused(std::string(function) + ": " + status.message());
+  }
+  return status;
+}
+
+Status check_window(void* addr, std::uint64_t size, const HcclCommSymWindow* winHandle,
+                    std::uint32_t flag) {
+  HCCL_CHECK_PTR(addr);
+  HCCL_RETURN_IF_ERROR(RegisteredMemory::check(addr, size, "addr"));
+  HCCL_CHECK_PTR(winHandle);
+  return flag == 1 ? Status()
+                   : Status(Code::kPara, "flag is " + std::to_string(flag) + ", only 1 is known");
+}
+
 Result<RegisteredMemory::Window> own_memory(HcclComm comm, void* handle, const char* argument) {
   HCCL_ASSIGN_OR_RETURN(const auto found, State::get().memory().window(handle));
   if (found.comm == comm && found.number == 0) return found;
@@ -101,12 +118,8 @@ HcclResult HcclCommDeactivateCommMemory(HcclComm comm, void* virPtr) {
 HcclResult HcclCommSymWinRegister(HcclComm comm, void* addr, uint64_t size,
                                   HcclCommSymWindow* winHandle, uint32_t flag) {
   return on_comm("HcclCommSymWinRegister", comm, [&](auto& communicator) -> Status {
-    HCCL_CHECK_PTR(addr);
-    HCCL_RETURN_IF_ERROR(RegisteredMemory::check(addr, size, "addr"));
-    HCCL_CHECK_PTR(winHandle);
-    if (flag != 1) {
-      return Status(Code::kPara, "flag is " + std::to_string(flag) + ", only 1 is known");
-    }
+    HCCL_RETURN_IF_ERROR(
+        checked(communicator, "HcclCommSymWinRegister", check_window(addr, size, winHandle, flag)));
     HCCL_RETURN_IF_ERROR(agree(communicator, kRegister, size, "size"));
     *winHandle = State::get().memory().add_window(comm, addr, size);
     return {};

@@ -140,6 +140,24 @@ TEST(CommMemory, RanksMustAgreeOnWindows) {
   world.expect_usable();
 }
 
+// The ranks that wait for the same registration hear of the refusal, and do not wait any longer.
+TEST(CommMemory, ARefusedWindowIsToldToTheOtherRanks) {
+  for (const bool by_size : {true, false}) {
+    ApiWorld world(3);
+    world.on_all([&](int rank) {
+      const bool wrong = rank == 1;
+      std::vector<char> space(100);
+      HcclCommSymWindow window = nullptr;
+      EXPECT_EQ(HcclCommSymWinRegister(world.comm(rank), space.data(), wrong && by_size ? 0 : 100,
+                                       &window, wrong && !by_size ? 2 : 1),
+                HCCL_E_PARA);
+      EXPECT_NE(std::strstr(HcclGetLastErrorText(), by_size ? "size is 0" : "flag is 2"), nullptr)
+          << HcclGetLastErrorText();
+      EXPECT_EQ(window, nullptr);
+    });
+  }
+}
+
 TEST(CommMemory, WindowsEndWithTheirCommunicator) {
   HcclCommSymWindow window = nullptr;
   std::vector<char> space(10);
