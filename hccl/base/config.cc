@@ -204,6 +204,14 @@ Status read_network(const Get& get, Config& config) {
                           port_ranges("HCCL_HOST_SOCKET_PORT_RANGE", without_blanks(*v)));
   }
   if (auto v = get("HCCL_JOB_SECRET_FILE")) config.job_secret_file = *v;
+  // A user who switches HCCL's list of hosts on relies on it.
+  std::uint64_t no_list = 1;
+  HCCL_RETURN_IF_ERROR(read_number(get, "HCCL_WHITELIST_DISABLE", 0, 1, no_list));
+  if (no_list == 0) {
+    return Status(Code::kNotSupport,
+                  "HCCL_WHITELIST_DISABLE is 0, but the library has no list of hosts: "
+                  "HCCL_JOB_SECRET_FILE decides who may join");
+  }
   return read_number(get, "HCCL_ALLOW_INSECURE", 0, 1, config.allow_insecure);
 }
 

@@ -220,6 +220,9 @@ TEST(Config, Joining) {
   EXPECT_TRUE(good({{"HCCL_ALLOW_INSECURE", "1"}}).allow_insecure);
   EXPECT_FALSE(good({{"HCCL_ALLOW_INSECURE", "0"}}).allow_insecure);
   refuses("HCCL_ALLOW_INSECURE", {"", "2", "true", "yes", "-1"});
+  good({{"HCCL_WHITELIST_DISABLE", "1"}});
+  refuses("HCCL_WHITELIST_DISABLE", {"", "2", "true", "-1"});
+  EXPECT_EQ(read({{"HCCL_WHITELIST_DISABLE", "0"}}).status().code(), Code::kNotSupport);
 }
 
 TEST(Config, Diagnosis) {
