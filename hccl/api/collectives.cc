@@ -84,12 +84,14 @@ HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, Hccl
 
 HcclResult HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32_t destRank,
                     HcclComm comm, aclrtStream stream) {
-  return issue_by_handle("HcclSend", comm, stream, api::send, sendBuf, count, dataType, destRank);
+  return issue_by_handle("HcclSend", comm, stream, api::send, sendBuf, count, dataType, destRank,
+                         hccl::api::SrTag());
 }
 
 HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank,
                     HcclComm comm, aclrtStream stream) {
-  return issue_by_handle("HcclRecv", comm, stream, api::recv, recvBuf, count, dataType, srcRank);
+  return issue_by_handle("HcclRecv", comm, stream, api::recv, recvBuf, count, dataType, srcRank,
+                         hccl::api::SrTag());
 }
 
 HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm,

@@ -35,6 +35,10 @@ namespace detail {
 inline void put(std::string& text, const void* pointer) { text += fmt::format("{}, ", pointer); }
 // Omits a parameter that the check has and the public function lacks.
 inline void put(std::string&, std::nullptr_t) {}
+// Omits the tag of a function that has none.
+inline void put(std::string& text, SrTag tag) {
+  if (tag) text += std::to_string(*tag) + ", ";
+}
 template <class Number>
   requires(!std::is_pointer_v<Number>)
 void put(std::string& text, Number number) {

@@ -285,15 +285,15 @@ HcclResult HcomReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t
 }
 
 HcclResult HcomSend(const char* tag, void* inputPtr, uint64_t count, HcclDataType dataType,
-                    uint32_t destRank, uint32_t, const char* group, aclrtStream stream) {
+                    uint32_t destRank, uint32_t srTag, const char* group, aclrtStream stream) {
   return issue_in_group("HcomSend", tag, group, stream, api::send, inputPtr, count, dataType,
-                        destRank);
+                        destRank, api::SrTag(srTag));
 }
 
 HcclResult HcomReceive(const char* tag, void* outputPtr, uint64_t count, HcclDataType dataType,
-                       uint32_t srcRank, uint32_t, const char* group, aclrtStream stream) {
+                       uint32_t srcRank, uint32_t srTag, const char* group, aclrtStream stream) {
   return issue_in_group("HcomReceive", tag, group, stream, api::recv, outputPtr, count, dataType,
-                        srcRank);
+                        srcRank, api::SrTag(srTag));
 }
 
 HcclResult HcomReduceScatterV(const char* tag, void* sendBuf, const void* sendCounts,

@@ -48,10 +48,12 @@ Result<CallWithBlocks> all_to_all_v(const Communicator& comm, const void* in, co
 Result<CallWithBlocks> all_to_all_vc(const Communicator& comm, const void* in, const void* matrix,
                                      HcclDataType in_type, void* out, HcclDataType out_type);
 
+/// The srTag of HcomSend and HcomReceive; nothing for HcclSend and HcclRecv.
+using SrTag = std::optional<std::uint32_t>;
 Result<std::array<Transfer, 1>> send(const Communicator& comm, void* buffer, std::uint64_t count,
-                                     HcclDataType type, std::uint32_t peer);
+                                     HcclDataType type, std::uint32_t peer, SrTag tag);
 Result<std::array<Transfer, 1>> recv(const Communicator& comm, void* buffer, std::uint64_t count,
-                                     HcclDataType type, std::uint32_t peer);
+                                     HcclDataType type, std::uint32_t peer, SrTag tag);
 Result<std::vector<Transfer>> batch_send_recv(const Communicator& comm,
                                               const HcclSendRecvItem* items,
                                               std::uint32_t item_num);
@@ -61,7 +63,7 @@ Result<std::vector<Transfer>> batch_send_recv(const Communicator& comm,
 /// messages.
 using Messages = std::optional<std::vector<Transfer>>;
 Messages messages_of(const Communicator& comm, decltype(&send) check, void* buffer,
-                     std::uint64_t count, HcclDataType type, std::uint32_t peer);
+                     std::uint64_t count, HcclDataType type, std::uint32_t peer, SrTag tag);
 Messages messages_of(const Communicator& comm, decltype(&batch_send_recv) check,
                      HcclSendRecvItem* items, std::uint32_t item_num);
 template <class... Others>

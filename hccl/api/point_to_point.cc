@@ -9,7 +9,7 @@ namespace {
 
 Result<std::array<Transfer, 1>> one(const Communicator& comm, bool sending, void* buffer,
                                     const char* buffer_name, std::uint64_t count, HcclDataType type,
-                                    std::uint32_t peer, const char* peer_name) {
+                                    std::uint32_t peer, const char* peer_name, SrTag tag) {
   HCCL_RETURN_IF_ERROR(need(buffer, count, buffer_name));
   HCCL_RETURN_IF_ERROR(check_count(count, "count"));
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(type));
@@ -18,7 +18,12 @@ Result<std::array<Transfer, 1>> one(const Communicator& comm, bool sending, void
     return Status(Code::kPara, std::string(peer_name) +
                                    " is the caller itself, which only a batch or a group allows");
   }
-  return std::array{Transfer{sending, static_cast<int>(peer), buffer, count, data, 0}};
+  return std::array{Transfer{.sending = sending,
+                             .peer = static_cast<int>(peer),
+                             .data = buffer,
+                             .count = count,
+                             .type = data,
+                             .tag = tag.value_or(0)}};
 }
 
 Result<Transfer> read_item(const HcclSendRecvItem& item, int size, std::size_t index) {
@@ -32,12 +37,8 @@ Result<Transfer> read_item(const HcclSendRecvItem& item, int size, std::size_t i
   HCCL_ASSIGN_OR_RETURN(const DataType data,
                         check_type(item.dataType, (name + "dataType").c_str()));
   HCCL_RETURN_IF_ERROR(check_rank(item.remoteRank, size, (name + "remoteRank").c_str()));
-  return Transfer{item.sendRecvType == HCCL_SEND,
-                  static_cast<int>(item.remoteRank),
-                  item.buf,
-                  item.count,
-                  data,
-                  0};
+  return Transfer{item.sendRecvType == HCCL_SEND, static_cast<int>(item.remoteRank), item.buf,
+                  item.count, data};
 }
 
 void add_messages(std::vector<Transfer>& out, const Communicator& comm, bool sending,
@@ -49,14 +50,14 @@ void add_messages(std::vector<Transfer>& out, const Communicator& comm, bool sen
     const bool there = std::any_of(out.begin(), out.end(), [&](const Transfer& each) {
       return each.sending == sending && each.peer == rank;
     });
-    if (!there) out.push_back({sending, rank, nullptr, 0, DataType::kInt8, 0});
+    if (!there) out.push_back({sending, rank, nullptr, 0, DataType::kInt8});
   }
 }
 
 }  // namespace
 
 Messages messages_of(const Communicator& comm, decltype(&send) check, void*, std::uint64_t,
-                     HcclDataType, std::uint32_t peer) {
+                     HcclDataType, std::uint32_t peer, SrTag) {
   std::vector<Transfer> out;
   add_messages(out, comm, check == &send, peer);
   return out;
@@ -77,13 +78,13 @@ Messages messages_of(const Communicator& comm, decltype(&batch_send_recv), HcclS
 }
 
 Result<std::array<Transfer, 1>> send(const Communicator& comm, void* sendBuf, std::uint64_t count,
-                                     HcclDataType type, std::uint32_t destRank) {
-  return one(comm, true, sendBuf, "sendBuf", count, type, destRank, "destRank");
+                                     HcclDataType type, std::uint32_t destRank, SrTag tag) {
+  return one(comm, true, sendBuf, "sendBuf", count, type, destRank, "destRank", tag);
 }
 
 Result<std::array<Transfer, 1>> recv(const Communicator& comm, void* recvBuf, std::uint64_t count,
-                                     HcclDataType type, std::uint32_t srcRank) {
-  return one(comm, false, recvBuf, "recvBuf", count, type, srcRank, "srcRank");
+                                     HcclDataType type, std::uint32_t srcRank, SrTag tag) {
+  return one(comm, false, recvBuf, "recvBuf", count, type, srcRank, "srcRank", tag);
 }
 
 Result<std::vector<Transfer>> batch_send_recv(const Communicator& comm,

@@ -95,7 +95,9 @@ std::string to_string(const Envelope& e) {
   }
   if (rooted(static_cast<Op>(e.op))) text += ", root " + std::to_string(e.root);
   if (is(e.op, Op::kAllGatherV) || is(e.op, Op::kReduceScatterV)) return text + ")";
-  if (e.plan >> 31 != 0) {
+  if (e.op == Envelope::kSend || e.op == Envelope::kRecv) {
+    if (e.plan != 0) text += ", srTag " + std::to_string(e.plan);
+  } else if (e.plan >> 31 != 0) {
     char tag[20];
     std::snprintf(tag, sizeof tag, ", tag #%08x", e.plan);
     text += tag;

@@ -26,6 +26,7 @@ Envelope envelope(const Transfer& transfer) {
   out.sequence = transfer.sequence;
   out.count = transfer.count;
   out.type = static_cast<std::uint8_t>(transfer.type);
+  out.plan = transfer.tag;
   out.op = transfer.sending ? Envelope::kSend : Envelope::kRecv;
   return out;
 }
@@ -43,7 +44,12 @@ Status pair_self(std::span<const Transfer> transfers, int self) {
   for (std::size_t i = 0; i < sends.size(); ++i) {
     const Transfer& from = *sends[i];
     const Transfer& to = *recvs[i];
-    if (from.count == to.count && from.type == to.type) continue;
+    if (from.count == to.count && from.type == to.type && from.tag == to.tag) continue;
+    if (from.tag != to.tag) {
+      return Status(Code::kPara, "send " + std::to_string(i) + " of rank " + std::to_string(self) +
+                                     " to itself has srTag " + std::to_string(from.tag) +
+                                     ", but its receive has srTag " + std::to_string(to.tag));
+    }
     return Status(Code::kPara, "send " + std::to_string(i) + " of rank " + std::to_string(self) +
                                    " to itself has " + std::to_string(from.count) + " " +
                                    std::string(to_string(from.type)) + ", but its receive has " +

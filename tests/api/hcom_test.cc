@@ -455,6 +455,23 @@ TEST(Hcom, OperationsOnAGroup) {
   });
 }
 
+// The data of another message never counts as the expected data.
+TEST(Hcom, SendsAndReceivesWithDifferentSrTagsAreRefused) {
+  torchrun(2, [](int rank) {
+    OK(HcomInitByLauncher());
+    const auto type = HCCL_DATA_TYPE_INT32;
+    std::int32_t value = rank;
+    const auto exchange = [&](std::uint32_t tag) {
+      return rank == 0 ? HcomSend("t", &value, 1, type, 1, tag, HCCL_WORLD_GROUP, nullptr)
+                       : HcomReceive("t", &value, 1, type, 0, tag, HCCL_WORLD_GROUP, nullptr);
+    };
+    for (const std::uint32_t tag : {0u, 7u, 0xFFFFFFFFu}) OK(exchange(tag));
+    EXPECT_EQ(value, 0);
+    SAYS(exchange(rank == 0 ? 1 : 2), HCCL_E_PARA, "srTag 1");
+    OK(HcomDestroy());
+  });
+}
+
 TEST(Hcom, AGroupInUseIsNotDestroyed) {
   torchrun(2, [](int rank) {
     OK(HcomInitByLauncher());
