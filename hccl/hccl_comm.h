@@ -178,7 +178,10 @@ HcclResult HcclBarrier(HcclComm comm, aclrtStream stream);
 /** Begins to collect the operations that the calling thread calls; HcclGroupEnd issues them
  * together. So one thread may drive several communicators, or send and receive in any order. The
  * operations of a group are of one kind; HcclBatchSendRecv is not allowed. Groups may be nested.
- * Experimental in HCCL. */
+ * A group may instead hold calls of HcclCommInitRootInfo and HcclCommInitClusterInfo, also with a
+ * configuration. These calls check and copy their arguments. HcclGroupEnd joins all the
+ * communicators at once, stores their handles, and returns the first failure; the handles of
+ * communicators that have joined are then valid. Experimental in HCCL. */
 HcclResult HcclGroupStart(void);
 HcclResult HcclGroupEnd(void);
 /** Whether the calling thread has a group open. */

@@ -1,6 +1,7 @@
 #include "hccl/api/call_group.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -25,6 +26,13 @@ struct Job {
     return transfers.empty() ? comm->operations().run(call, place)
                              : comm->operations().exchange(transfers, place);
   }
+};
+
+// The making of a communicator, which runs at the end of a group.
+struct Join {
+  const char* function = "";
+  std::function<Status()> run;
+  Status result;
 };
 
 // A place in a communicator's order. The destructor gives up the place if no operation has run
@@ -63,6 +71,7 @@ class Place {
 struct CallGroup {
   int depth = 0;  // number of HcclGroupStart whose HcclGroupEnd has not come
   std::vector<Job> jobs;
+  std::vector<Join> joins;  // empty if there are jobs
   Status refused;
 };
 
@@ -166,6 +175,27 @@ Status launch(std::vector<Job>& jobs) {
   return {};
 }
 
+// The communicators may be ranks that wait for each other, so all joins run at once.
+Status run_joins(std::vector<Join>& joins) {
+  {
+    std::vector<Thread> threads;
+    threads.reserve(joins.size());
+    for (Join& each : joins) {
+      threads.emplace_back("hccl-join", [&each] {
+        try {
+          each.result = each.run();
+        } catch (...) {
+          each.result = caught();
+        }
+      });
+    }
+  }
+  for (const Join& each : joins) {
+    if (!each.result.ok()) return each.result.with_context(each.function);
+  }
+  return {};
+}
+
 Status run_group(std::vector<Job>& jobs) {
   if (!jobs.empty() && point_to_point(jobs.front())) {
     auto batches = merged(jobs);
@@ -175,15 +205,20 @@ Status run_group(std::vector<Job>& jobs) {
   return launch(jobs);
 }
 
+Status other_kind(const char* kind) {
+  return Status(Code::kPara,
+                std::string("a group holds calls of one kind, and this one has ") + kind);
+}
+
 Status collect(Job job) {
   CallGroup& open = *on_thread.open;
+  if (!open.joins.empty()) return other_kind("calls that make communicators");
   if (job.stream != nullptr) {
     HCCL_RETURN_IF_ERROR(acl::find_stream(job.stream).status());
   }
   for (const Job& each : open.jobs) {
     if (point_to_point(each) != point_to_point(job)) {
-      return Status(Code::kPara, std::string("a group holds calls of one kind, and this one has ") +
-                                     (point_to_point(each) ? "sends and receives" : "collectives"));
+      return other_kind(point_to_point(each) ? "sends and receives" : "collectives");
     }
     if (point_to_point(job) && each.comm == job.comm && each.stream != job.stream) {
       return Status(Code::kPara,
@@ -206,7 +241,7 @@ Status end_group() {
     ended = group->refused.with_context("nothing of the group was run");
   } else {
     try {
-      ended = run_group(group->jobs);
+      ended = group->joins.empty() ? run_group(group->jobs) : run_joins(group->joins);
     } catch (...) {
       ended = caught();
     }
@@ -240,6 +275,14 @@ Status run_later(const CommunicatorPtr& comm, aclrtStream stream,
   if (transfers.empty()) return acl::find_stream(stream).status();
   Job job{comm, stream, CallWithBlocks(Call()), {transfers.begin(), transfers.end()}};
   return in_call_group() ? collect(std::move(job)) : enqueue(std::move(job));
+}
+
+Status join_later(const char* function, std::function<Status()> join) {
+  if (!in_call_group()) return join();
+  CallGroup& open = *on_thread.open;
+  if (!open.jobs.empty()) return other_kind("operations");
+  open.joins.push_back({function, std::move(join), {}});
+  return {};
 }
 
 }  // namespace hccl::api

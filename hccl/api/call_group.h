@@ -2,6 +2,7 @@
 // HcclGroupEnd.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -56,6 +57,11 @@ Status run_later(const CommunicatorPtr& comm, aclrtStream stream,
 inline Status run_later(const CommunicatorPtr& comm, aclrtStream stream, const Call& call) {
   return run_later(comm, stream, CallWithBlocks(call));
 }
+
+/// Runs `join`, which makes a communicator: now, or at the end of the calling thread's open group,
+/// each join of the group on a thread of its own. `function` is for texts. kPara: the group has
+/// operations.
+Status join_later(const char* function, std::function<Status()> join);
 
 /// Handles a refused call: if a group of calls is open, the group does not run and ends with this
 /// failure.

@@ -1,7 +1,10 @@
 // Joining and leaving: hccl/hccl_comm.h.
 #include <cstring>
+#include <functional>
 #include <string>
+#include <utility>
 
+#include "hccl/api/call_group.h"
 #include "hccl/api/comm_config.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/state.h"
@@ -33,8 +36,11 @@ Status give(Result<CommunicatorPtr> made, Communicators::About about, HcclComm* 
   return {};
 }
 
-Status join_root(uint32_t size, const HcclRootInfo* root, uint32_t rank,
-                 const HcclCommConfig* given, HcclComm* comm) {
+using Join = Result<std::function<Status()>>;
+
+// Checks the arguments. Returns the rest of the call, which joins and stores the handle in `comm`.
+Join join_root(uint32_t size, const HcclRootInfo* root, uint32_t rank, const HcclCommConfig* given,
+               HcclComm* comm) {
   if (size == 0 || size > kMostRanks) {
     return Status(Code::kPara, "nRanks is " + std::to_string(size) + ", it must be 1 to " +
                                    std::to_string(kMostRanks));
@@ -55,15 +61,20 @@ Status join_root(uint32_t size, const HcclRootInfo* root, uint32_t rank,
   if (!named) {
     own.name = info->address + "%" + info->name() + "_" + std::to_string(info->port);
   }
-  HCCL_ASSIGN_OR_RETURN(const auto claim, state.communicators().claim(own.name, own.about.family,
-                                                                      static_cast<int>(rank)));
-  return give(state.open(state.worlds().join(*info, static_cast<int>(size), static_cast<int>(rank),
-                                             own.config),
-                         own.config, own.name),
-              std::move(own.about), comm);
+  const int its_size = static_cast<int>(size), its_rank = static_cast<int>(rank);
+  const auto join = [=, root = *info]() -> Status {
+    State& its = State::get();
+    HCCL_ASSIGN_OR_RETURN(const auto claim,
+                          its.communicators().claim(own.name, own.about.family, its_rank));
+    return give(
+        its.open(its.worlds().join(root, its_size, its_rank, own.config), own.config, own.name),
+        own.about, comm);
+  };
+  return std::function<Status()>(join);
 }
 
-Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given, HcclComm* comm) {
+// As join_root().
+Join join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given, HcclComm* comm) {
   if (::strnlen(path, kPathBytes) == kPathBytes) {
     return Status(Code::kPara, "clusterInfo has more than 4095 bytes");
   }
@@ -71,29 +82,52 @@ Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given
   HCCL_ASSIGN_OR_RETURN(const auto environment, state.config());
   HCCL_ASSIGN_OR_RETURN(auto own, hccl::api::load_comm_config(given, environment, state.log()));
   own.about.family = std::string("table ") + path;
-  const hccl::api::ClusterWorlds::Rank world{path, rank};
-  HCCL_RETURN_IF_ERROR(state.cluster_worlds().reserve(world));
-  const auto join = [&]() -> Result<CommunicatorPtr> {
-    // The worlds of different rank tables may all have the default name of a world. Any other name
-    // is unique.
-    Communicators::Claim claim;
-    if (!own.name.empty()) {
-      HCCL_ASSIGN_OR_RETURN(
-          claim, state.communicators().claim(own.name, own.about.family, static_cast<int>(rank)));
-    }
-    auto joined = state.open(state.worlds().join_by_file(path, std::to_string(rank), own.config),
+  const auto join_table = [own = std::move(own), table = std::string(path), rank,
+                           comm]() -> Status {
+    State& its = State::get();
+    const hccl::api::ClusterWorlds::Rank world{table, rank};
+    HCCL_RETURN_IF_ERROR(its.cluster_worlds().reserve(world));
+    const auto join = [&]() -> Result<CommunicatorPtr> {
+      // The worlds of different rank tables may all have the default name of a world. Any other
+      // name is unique.
+      Communicators::Claim claim;
+      if (!own.name.empty()) {
+        HCCL_ASSIGN_OR_RETURN(
+            claim, its.communicators().claim(own.name, own.about.family, static_cast<int>(rank)));
+      }
+      auto joined = its.open(its.worlds().join_by_file(table, std::to_string(rank), own.config),
                              own.config, own.name.empty() ? std::string(kWorldName) : own.name);
-    if (!joined.ok()) return joined.status().with_context("clusterInfo");
-    HCCL_RETURN_IF_ERROR(give(*joined, own.about, comm));
-    return joined;
+      if (!joined.ok()) return joined.status().with_context("clusterInfo");
+      HCCL_RETURN_IF_ERROR(give(*joined, own.about, comm));
+      return joined;
+    };
+    Result<CommunicatorPtr> made = Status();
+    try {
+      made = join();
+    } catch (...) {  // so that this rank can join again
+      made = hccl::caught();
+    }
+    return its.cluster_worlds().record(world, made).status();
   };
-  Result<CommunicatorPtr> made = Status();
-  try {
-    made = join();
-  } catch (...) {  // so that this rank can join again
-    made = hccl::caught();
-  }
-  return state.cluster_worlds().record(world, made).status();
+  return std::function<Status()>(join_table);
+}
+
+// Runs a function that makes a communicator: now, or at the end of the thread's group of calls. If
+// check() refuses the arguments, the group does not run.
+template <class Check>
+HcclResult make(const char* function, Check check) noexcept {
+  return guard(function, [&]() -> Status {
+    try {
+      auto join = check();
+      const Status status =
+          join.ok() ? hccl::api::join_later(function, std::move(*join)) : join.status();
+      if (!status.ok()) hccl::api::refuse_call_group(status, function);
+      return status;
+    } catch (...) {
+      hccl::api::refuse_call_group(hccl::caught(), function);
+      throw;
+    }
+  });
 }
 
 }  // namespace
@@ -112,7 +146,7 @@ HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo) {
 
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                 HcclComm* comm) {
-  return guard("HcclCommInitRootInfo", [&]() -> Status {
+  return make("HcclCommInitRootInfo", [&]() -> Join {
     HCCL_CHECK_PTR(rootInfo);
     HCCL_CHECK_PTR(comm);
     return join_root(nRanks, rootInfo, rank, nullptr, comm);
@@ -121,7 +155,7 @@ HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, u
 
 HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                       const HcclCommConfig* config, HcclComm* comm) {
-  return guard("HcclCommInitRootInfoConfig", [&]() -> Status {
+  return make("HcclCommInitRootInfoConfig", [&]() -> Join {
     HCCL_CHECK_PTR(rootInfo);
     HCCL_CHECK_PTR(config);
     HCCL_CHECK_PTR(comm);
@@ -130,7 +164,7 @@ HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootI
 }
 
 HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclComm* comm) {
-  return guard("HcclCommInitClusterInfo", [&]() -> Status {
+  return make("HcclCommInitClusterInfo", [&]() -> Join {
     HCCL_CHECK_PTR(clusterInfo);
     HCCL_CHECK_PTR(comm);
     return join_cluster(clusterInfo, rank, nullptr, comm);
@@ -139,7 +173,7 @@ HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclC
 
 HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank,
                                          HcclCommConfig* config, HcclComm* comm) {
-  return guard("HcclCommInitClusterInfoConfig", [&]() -> Status {
+  return make("HcclCommInitClusterInfoConfig", [&]() -> Join {
     HCCL_CHECK_PTR(clusterInfo);
     HCCL_CHECK_PTR(config);
     HCCL_CHECK_PTR(comm);

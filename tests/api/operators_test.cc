@@ -608,6 +608,60 @@ TEST(Groups, OneThreadDrivesSeveralCommunicators) {
   world.expect_usable();
 }
 
+// HCCL's own example: one thread makes the communicators of all its ranks.
+TEST(Groups, OneThreadMakesSeveralCommunicators) {
+  constexpr std::uint32_t kSize = 3;
+  HcclRootInfo root{};
+  OK(HcclGetRootInfo(&root));
+  std::vector<HcclComm> comms(kSize, nullptr);
+  HcclCommConfig config;
+  HcclCommConfigInit(&config);
+  const auto init = [&](std::uint32_t rank) {
+    return rank == 0 ? HcclCommInitRootInfoConfig(kSize, &root, rank, &config, &comms[rank])
+                     : HcclCommInitRootInfo(kSize, &root, rank, &comms[rank]);
+  };
+  // A wrong call: nothing is joined, and the ranks can join afterwards.
+  OK(HcclGroupStart());
+  OK(init(0));
+  EXPECT_EQ(init(kSize), HCCL_E_PARA);
+  EXPECT_EQ(HcclGroupEnd(), HCCL_E_PARA);
+  EXPECT_NE(std::strstr(HcclGetLastErrorText(), "HcclCommInitRootInfo: rank is 3"), nullptr)
+      << HcclGetLastErrorText();
+  EXPECT_EQ(comms, std::vector<HcclComm>(kSize, nullptr));
+  OK(HcclGroupStart());
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) OK(init(rank));
+  EXPECT_EQ(comms, std::vector<HcclComm>(kSize, nullptr)) << "they joined before the end";
+  root = {};  // the caller may change its arguments
+  config = {};
+  OK(HcclGroupEnd());
+  std::vector<int> sums(kSize);
+  std::vector<int> ones(kSize, 1);
+  OK(HcclGroupStart());
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+    std::uint32_t its = kSize;
+    OK(HcclGetRankId(comms[rank], &its));
+    EXPECT_EQ(its, rank);
+    OK(HcclAllReduce(&ones[rank], &sums[rank], 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM,
+                     comms[rank], nullptr));
+  }
+  HcclComm other = nullptr;
+  EXPECT_EQ(HcclCommInitRootInfo(1, &root, 0, &other), HCCL_E_PARA) << "the root is no more";
+  EXPECT_EQ(HcclGroupEnd(), HCCL_E_PARA);
+  OK(HcclGroupStart());
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+    OK(HcclAllReduce(&ones[rank], &sums[rank], 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM,
+                     comms[rank], nullptr));
+  }
+  OK(HcclGetRootInfo(&root));
+  EXPECT_EQ(HcclCommInitRootInfo(1, &root, 0, &other), HCCL_E_PARA) << "the group has operations";
+  EXPECT_EQ(HcclGroupEnd(), HCCL_E_PARA);
+  OK(HcclGroupStart());
+  OK(HcclCommInitRootInfo(1, &root, 0, &other));
+  EXPECT_EQ(HcclBarrier(comms[0], nullptr), HCCL_E_PARA) << "the group makes communicators";
+  EXPECT_EQ(HcclGroupEnd(), HCCL_E_PARA);
+  for (const HcclComm comm : comms) OK(HcclCommDestroy(comm));
+}
+
 TEST(Groups, BelongToOneThread) {
   ApiWorld world(2);
   OK(HcclGroupStart());
