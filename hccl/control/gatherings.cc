@@ -141,8 +141,9 @@ bool Gatherings::answered(Answer answer) {
   if (same != nullptr && same->key.number >= answer.key.number) return was_open;
   if (other != nullptr && other->key == answer.key) return false;
   if (!success && other != nullptr && other->key > answer.key) return false;
+  const std::pair group(answer.key.group, success);
   const std::uint64_t bytes = bytes_of(answer.sum);
-  last_.put({answer.key.group, success}, std::move(answer), bytes);
+  last_.put(group, std::move(answer), bytes);
   return true;
 }
 
