@@ -109,6 +109,19 @@ def test_a_module_moves_with_all_it_is():
     on_ranks(1, work)
 
 
+class Elsewhere(torch.Tensor):
+    """A tensor that has its elements in another tensor, as a DTensor has."""
+
+    __torch_dispatch__ = classmethod(lambda cls, call, *_: pytest.fail(f"{call} was called"))
+
+
+def test_a_tensor_without_memory_is_refused_before_anything_moves():
+    plain, elsewhere = torch.ones(4), torch.Tensor._make_wrapper_subclass(Elsewhere, (4,))
+    with pytest.raises(RuntimeError, match="cannot move tensor 1: a Elsewhere has no memory of its own"):
+        hccl.torch.share_([plain, elsewhere])
+    assert not is_shared(plain)
+
+
 def test_the_group_allocates_as_fsdp_asks():
     def work(rank):
         backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))

@@ -171,6 +171,26 @@ def test_batch_norms_over_all_ranks(affine):
     close(first[-1], layer.eval()(data[:4]))
 
 
+def test_batch_norms_do_not_wait_in_eval():
+    """One rank evaluates alone. Statistics that exist are used, whatever track_running_stats says."""
+    x = torch.arange(8.0).view(4, 2)
+
+    def work(rank):
+        from hccl.torch.npu import _parallel
+
+        kept = _parallel.SyncBatchNorm(2)
+        kept.track_running_stats = False
+        without = _parallel.SyncBatchNorm(2, track_running_stats=False)
+        if rank == 0:
+            return [layer.eval()(x).tolist() for layer in (kept, without)]
+        return None
+
+    answers, _ = on_ranks(2, work)
+    batch_norm = torch.nn.functional.batch_norm
+    wanted = [batch_norm(x, torch.zeros(2), torch.ones(2)), batch_norm(x, None, None, training=True)]
+    torch.testing.assert_close(torch.tensor(answers), torch.stack(wanted).detach())
+
+
 def test_ddp_takes_devices_of_npus(tmp_path):
     """DDP as scripts write it, with torch.distributed.launch's variables; O2, equal weights on both ranks."""
     program = tmp_path / "script.py"
@@ -211,6 +231,90 @@ print("done")
     done = torchrun(2, "--standalone", "-m", "hccl.torch", program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["done"] * 2
+
+
+def test_groups_of_npus_run_on_hccl():
+    """Tensors of NPUs are those of the CPU, so a group has one backend: that of NPUs. "gloo" alone stays Gloo."""
+    text = """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def kind(group=None):
+    group = group or dist.group.WORLD
+    return dist.get_backend(group), type(group._get_backend(torch.device("npu"))).__name__
+
+hccl, gloo = ("hccl", "ProcessGroupHccl"), ("gloo", "ProcessGroupGloo")
+one = dict(rank=0, world_size=1)
+for backend, wanted in (
+    (None, hccl), ("npu:hccl,cpu:gloo", hccl), ("cpu:gloo,npu:hccl", hccl), ("npu:hccl", hccl), ("hccl", hccl),
+    ("gloo", gloo), ("npu:gloo,cpu:gloo", gloo)):
+    dist.init_process_group(backend, store=dist.HashStore(), **one)
+    assert kind() == kind(dist.new_group([0])) == wanted, (backend, kind())
+    assert kind(dist.new_group([0], backend="cpu:gloo,npu:hccl")) == hccl
+    assert kind(dist.new_group([0], backend="gloo")) == gloo
+    dist.all_reduce(torch.ones(1).npu(), dist.ReduceOp.SUM)
+    dist.destroy_process_group()
+assert dist.get_default_backend_for_device("npu") == "hccl"
+mesh = init_device_mesh("npu", (1,))
+assert kind() == kind(mesh.get_group()) == hccl and mesh.device_type == "cpu"
+dist.destroy_process_group()
+from torch_npu.contrib import transfer_to_npu
+dist.init_process_group("cpu:gloo,cuda:nccl", store=dist.HashStore(), **one)
+assert kind() == hccl
+assert init_device_mesh("cuda", (1,)).device_type == "cpu"
+dist.destroy_process_group()
+"""
+    check(text, RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+
+
+def test_random_numbers_of_dtensors():
+    """FSDP2 makes the parameters of a module of the device "meta" on NPUs; fork_rng and modules of devices."""
+    text = """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
+dist.init_process_group("hccl", store=dist.HashStore(), rank=0, world_size=1)
+with torch.device("meta"):
+    model = torch.nn.Linear(8, 8)
+fully_shard(model)
+model.to_empty(device="npu")
+model.reset_parameters()
+assert 0 < model.weight.full_tensor().std() < 1
+x = distribute_tensor(torch.ones(64).npu(), init_device_mesh("npu", (1,)), [Shard(0)])
+assert set(torch.nn.functional.dropout(x).full_tensor().tolist()) == {0.0, 2.0}
+for how in (dict(), dict(device_type="npu"), dict(devices=[0], device_type="npu:0"), dict(enabled=False),
+            dict(device_type=torch.device("npu").type)):
+    with torch.random.fork_rng(**how):
+        first = torch.rand(1)
+    assert torch.equal(first, torch.rand(1)) == how.get("enabled", True)
+assert torch.get_device_module("npu") is torch.npu and torch.get_device_module("cpu") is torch.cpu
+dist.destroy_process_group()
+"""
+    check(text)
+
+
+def test_whole_functions_with_autocast_are_compiled():
+    text = """
+def product(x):
+    if torch.is_autocast_enabled("npu"):
+        return x @ x + torch.ones(1, device="npu", dtype=torch.get_autocast_dtype("npu"))
+    return x @ x
+
+def in_autocast(x):
+    with torch.npu.amp.autocast():
+        return product(x), torch.is_autocast_enabled()
+
+x = torch.ones(2, 2)
+compiled, inner = (torch.compile(each, backend="eager", fullgraph=True) for each in (product, in_autocast))
+for _ in range(2):
+    assert compiled(x).dtype == torch.float32 and (compiled(x) == 2).all()
+    with torch.npu.amp.autocast():
+        assert compiled(x).dtype == torch.bfloat16 and (compiled(x) == 3).all()
+    y, of_cuda = inner(x)
+    assert y.dtype == torch.bfloat16 and (y == 3).all() and not of_cuda
+"""
+    check(text)
 
 
 def test_functions_take_indices_of_32_bits():

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -229,6 +230,14 @@ def test_adamp_checks_its_arguments(options):
         optim.FusedAdamP(parameters(), **options)
 
 
+CLASSES = [
+    ("FusedSGD", {"momentum": 0.9}),
+    ("FusedAdamW", {"master_weights": True}),
+    ("FusedLamb", {"adam": True, "use_global_grad_norm": True}),
+    ("FusedBertAdam", {"max_grad_norm": 0.5}),
+]
+
+
 def test_copies_go_their_own_way():
     optimizer, them = make(Lamb, {})
     run(optimizer, them, 2)
@@ -236,3 +245,30 @@ def test_copies_go_their_own_way():
     run(optimizer, them, 1, 3)
     run(twin, those, 1, 3)
     assert same_bits(them, those)
+
+
+@pytest.mark.parametrize("way", ["pickle", "save", "deepcopy"])
+@pytest.mark.parametrize("kind, options", CLASSES)
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_copies_with_a_scheduler_and_hooks(kind, options, way, scheduled, tmp_path):
+    """Schedulers replace step() in the optimizer. Copies have their own step()."""
+    them = parameters(torch.bfloat16, SHAPES[:3])
+    optimizer = getattr(optim, kind)(them, lr=0.1, **options)
+    if scheduled:
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+        optimizer.register_step_pre_hook(lambda *_: None)
+    run(optimizer, them, 2)
+    if scheduled:
+        schedule.step()
+    if way == "pickle":
+        twin, those = pickle.loads(pickle.dumps((optimizer, them)))
+    elif way == "save":
+        torch.save((optimizer, them), tmp_path / "saved")
+        twin, those = torch.load(tmp_path / "saved", weights_only=False)
+    else:
+        twin, those = copy.deepcopy((optimizer, them))
+    before = [p.detach().clone() for p in them]
+    run(twin, those, 1, 3)
+    assert same_bits(them, before)
+    run(optimizer, them, 1, 3)
+    assert same_bits(them, those) and not same_bits(them, before)

@@ -191,3 +191,47 @@ def test_norm_over_ranks():
     for rank, (row, skipped) in enumerate(results):
         assert row == pytest.approx([1.0 - (rank + 1) / norm] * 3, rel=1e-5)
         assert skipped
+
+
+def test_dtensors_are_refused_not_read():
+    """The elements of a DTensor, such as a parameter of FSDP2, are in another tensor."""
+
+    def work(rank):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Shard, distribute_tensor
+
+        mesh = init_device_mesh("cpu", (1,))
+        weight = torch.nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))
+        weight.grad = distribute_tensor(torch.ones(4), mesh, [Shard(0)])
+        optimizer = optim.FusedAdamW([("weight", weight)])
+        bert = optim.FusedBertAdam([weight], max_grad_norm=1.0)
+        scaler = optim.GradScaler()
+        scaler.scale(torch.tensor(1.0))
+        refusals = []
+        for call in (
+            optimizer.step,
+            lambda: optimizer.step(max_norm=1.0),
+            lambda: optimizer.clip_grad_norm_fused_(1.0),
+            lambda: scaler.unscale_(optimizer),
+            bert.step,
+        ):
+            with pytest.raises(RuntimeError) as error:
+                call()
+            refusals.append(str(error.value))
+        plain = torch.ones(4, requires_grad=True)
+        plain.grad = torch.ones(4)
+        optimizer = optim.FusedAdamW([plain])
+        optimizer.step()
+        optimizer.state[plain]["exp_avg"] = weight.grad
+        for _ in range(2):
+            with pytest.raises(RuntimeError) as error:
+                optimizer.step()
+        refusals.append(str(error.value))
+        return refusals, weight.full_tensor().tolist()
+
+    ((refusals, values),) = on_ranks(1, work)
+    of_step, *of_norms, of_state = refusals
+    assert "parameter 0 of group 0 (weight): it has no memory of its own" in of_step
+    assert all("gradient 0 has no memory of its own" in each for each in of_norms), of_norms
+    assert "parameter 0 of group 0: its state exp_avg, a DTensor, has no memory" in of_state
+    assert values == [1.0] * 4

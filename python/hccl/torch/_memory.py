@@ -29,6 +29,14 @@ def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torc
     return _module.load().empty(shape, dtype)
 
 
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of no subclass that replaces operators, as DTensor does. The elements of
+    such a tensor are in other tensors."""
+    import torch
+
+    return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+
+
 def share_(module: Tensors) -> Tensors:
     """Moves the parameters and buffers of a torch.nn.Module (or the tensors of an iterable) into
     memory that the ranks of a host share. Values, shapes and strides stay, and tensors that share a
@@ -39,6 +47,12 @@ def share_(module: Tensors) -> Tensors:
         tensors = [*module.parameters(), *module.buffers()]
     else:
         tensors = list(module)
+    for number, tensor in enumerate(tensors):
+        if not has_memory(tensor):
+            raise RuntimeError(
+                f"hccl: share_ cannot move tensor {number}: a {type(tensor).__name__} has no "
+                "memory of its own"
+            )
     storages = {}
     for tensor in tensors:
         old = tensor.untyped_storage()

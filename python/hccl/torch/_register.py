@@ -85,11 +85,16 @@ def _extend_set_pg_timeout() -> None:
     distributed_c10d._set_pg_timeout = set_pg_timeout
 
 
-def as_gloo() -> None:
+def name_of_backend() -> str:
+    """Returns the name under which the backend is registered."""
     from torch.distributed import Backend
 
     plugins = ((each, Backend._plugins.get(each.upper())) for each in NAMES)
-    _gloo.make_gloo_mean(next(each for each, it in plugins if it and it.creator_fn is create))
+    return next(each for each, it in plugins if it and it.creator_fn is create)
+
+
+def as_gloo() -> None:
+    _gloo.make_gloo_mean(name_of_backend())
 
 
 def create(options: Any, pg_options: Any = None) -> Any:

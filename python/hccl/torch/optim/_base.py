@@ -7,6 +7,7 @@ import torch
 from torch.amp.grad_scaler import OptState
 
 from hccl.torch import _module
+from hccl.torch._memory import has_memory
 
 native = _module.load("hccl.torch.optim")
 _CLIP_EPS = 1e-6  # as in torch.nn.utils.clip_grad_norm_
@@ -101,6 +102,9 @@ class FusedOptimizer(torch.optim.Optimizer):
         """Returns (dictionary, step, states, master, whether a state is new). Makes missing
         states."""
         state = self.state[parameter]
+        for name, value in state.items():
+            if torch.is_tensor(value) and not has_memory(value):
+                raise RuntimeError(f"its state {name}, a {type(value).__name__}, has no memory")
         step = self._step_tensor(state) if self._counts_steps else None
         master = self._master(parameter, state)
         like = parameter if master is None else master
@@ -146,11 +150,8 @@ class FusedOptimizer(torch.optim.Optimizer):
                 f"the parameter {tuple(like.shape)}"
             )
         dtype = dtype or like.dtype
-        if (
-            tensor.dtype == dtype
-            and tensor.stride() == like.stride()
-            and tensor.device == like.device
-        ):
+        same_place = tensor.stride() == like.stride() and tensor.device == like.device
+        if tensor.dtype == dtype and same_place:
             return tensor
         return torch.empty_like(like, dtype=dtype, requires_grad=False).copy_(tensor)
 
@@ -309,9 +310,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         return norm, infinite == 0
 
     @staticmethod
-    def _over_ranks(
-        power: float, largest: float, infinite: float, process_group: Any
-    ) -> tuple:
+    def _over_ranks(power: float, largest: float, infinite: float, process_group: Any) -> tuple:
         sums = torch.tensor([power, infinite], dtype=torch.float64)
         torch.distributed.all_reduce(sums, group=process_group)
         most = torch.tensor(largest, dtype=torch.float64)
@@ -366,10 +365,12 @@ class FusedOptimizer(torch.optim.Optimizer):
                 if torch.is_tensor(value) and name != "step":
                     self.state[parameter][name] = value.clone()
 
+    # Attributes that copies keep. Like torch's optimizers, copies have neither the hooks nor the
+    # step() that a learning-rate scheduler puts into the optimizer.
+    _kept: tuple = ("master_weights", "grad_norm", "_pending", "_stepped")
+
     def __getstate__(self) -> dict:
-        state = self.__dict__.copy()
-        del state["_native"]
-        return state
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in self._kept}}
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)

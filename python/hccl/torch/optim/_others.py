@@ -42,6 +42,7 @@ class FusedLamb(FusedOptimizer):
 
     _rule = native.Rule.LAMB
     _states = ("exp_avg", "exp_avg_sq")
+    _kept = (*FusedOptimizer._kept, "adam", "use_global_grad_norm")
     _unchecked = ("weight_decay",)
 
     def __init__(
@@ -131,6 +132,7 @@ class FusedBertAdam(FusedOptimizer):
     """
 
     _rule = native.Rule.BERT_ADAM
+    _clips: dict = {}  # for each group whose gradients are clipped: the factor of this step
     _states = ("exp_avg", "exp_avg_sq")
     _unchecked = ("weight_decay",)
 
@@ -160,7 +162,6 @@ class FusedBertAdam(FusedOptimizer):
             lr=lr, schedule=schedule, warmup=warmup, t_total=t_total, b1=b1, b2=b2, e=e,
             weight_decay=weight_decay, max_grad_norm=max_grad_norm
         )
-        self._clips: dict = {}
         super().__init__(params, defaults, master_weights)
 
     def _needs_all_gradients(self) -> bool:

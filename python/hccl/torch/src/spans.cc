@@ -8,6 +8,10 @@
 namespace hccl::pytorch {
 namespace {
 
+const char* const kNoMemory =
+    " has no memory of its own, like a DTensor of FSDP2; fused optimizers take plain tensors only, "
+    "so use an optimizer of torch.optim";
+
 void run_shares(uint64_t shares, HcclOptimBody body, void* work) {
   at::parallel_for(0, static_cast<int64_t>(shares), 1, [&](int64_t begin, int64_t end) {
     for (int64_t share = begin; share < end; ++share) body(work, static_cast<uint64_t>(share));
@@ -32,6 +36,8 @@ std::string fault_of_gradient(const at::Tensor& parameter, const at::Tensor& gra
   } else if (!parameter.device().is_cpu() || !gradient.device().is_cpu()) {
     why << "it is on " << parameter.device() << ", its gradient on " << gradient.device()
         << "; fused optimizers run on the CPU";
+  } else if (!has_memory(parameter) || !has_memory(gradient)) {
+    why << (has_memory(parameter) ? "its gradient" : "it") << kNoMemory;
   } else if (at::isComplexType(type)) {
     why << "it is complex; fused optimizers take real numbers only";
   } else if (!is_steppable(type)) {
@@ -73,6 +79,7 @@ HcclOptimNorm norms(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     dense.push_back(can_step(tensor, tensor) ? tensor : tensor.to_dense().contiguous());
     TORCH_CHECK(is_steppable(tensor.scalar_type()), "hccl: no norm of ", tensor.scalar_type());
+    TORCH_CHECK(has_memory(dense.back()), "hccl: gradient ", spans.size(), kNoMemory);
     spans.push_back(gradient_span(dense.back()));
   }
   const HcclOptimThreads threads = torch_threads();

@@ -26,15 +26,23 @@ inline void* memory_of(const at::Tensor& tensor) {
   auto* const base = static_cast<std::byte*>(impl.unsafe_storage().mutable_data());
   return base + impl.storage_offset() * static_cast<int64_t>(impl.itemsize());
 }
+/// Whether memory_of() is where the elements are. Subclasses of Python that replace operators, such
+/// as the DTensors of FSDP2, have their elements in other tensors.
+inline bool has_memory(const at::Tensor& tensor) {
+  const at::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  return impl.has_storage() && !impl.key_set().has(c10::DispatchKey::Python) &&
+         (impl.unsafe_storage().data() != nullptr || impl.numel() == 0);
+}
 inline bool is_steppable(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
 }
-/// Whether a parameter can be stepped with a gradient: both are strided, on the CPU and of one
-/// floating type, and the parameter has no gaps.
+/// Whether a parameter can be stepped with a gradient: both are strided, in the CPU's memory and of
+/// one floating type, and the parameter has no gaps.
 inline bool can_step(const at::Tensor& parameter, const at::Tensor& gradient) {
   const auto type = parameter.scalar_type();
   return gradient.layout() == at::kStrided && gradient.scalar_type() == type &&
-         is_steppable(type) && parameter.is_cpu() && gradient.is_cpu() &&
+         is_steppable(type) && parameter.is_cpu() && gradient.is_cpu() && has_memory(parameter) &&
+         has_memory(gradient) &&
          (parameter.is_contiguous() || parameter.is_non_overlapping_and_dense());
 }
 /// Whether both tensors have element i at the same place, counted in elements, for every i.

@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 import torch
+import torch.distributed.device_mesh
 import torch.utils._device
 
 from hccl.torch.npu import _functions, _parallel, _profiler
@@ -20,6 +21,11 @@ def _to_cpu(device: Any) -> Any:
     if isinstance(device, str) and device.split(":")[0] in _names:
         return "cpu"
     return device
+
+
+def _is_npu(device: Any) -> bool:
+    """Whether the name of a device is that of an NPU."""
+    return device != "cpu" and _to_cpu(device) == "cpu"
 
 
 def _mapped(location: Any) -> Any:
@@ -100,6 +106,7 @@ def _takers() -> dict:
         torch.autocast: {"__init__"},
         torch.amp.GradScaler: {"__init__"},
         torch.UntypedStorage: {"__new__"},
+        torch.distributed.device_mesh.DeviceMesh: {"__init__"},
     }
 
 
@@ -157,6 +164,31 @@ def _of_the_cpu(ours: Any) -> Any:
     return make
 
 
+def _forked(call: Any) -> Any:
+    """Makes fork_rng(device_type="npu") fork the CPU's numbers, as every call of fork_rng does. It
+    cannot use torch.cpu, which has no states of numbers; if it had, DTensor would ask it for an
+    accelerator's states."""
+
+    @functools.wraps(call)
+    def fork_rng(devices: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if _to_cpu(str(kwargs.get("device_type"))) == "cpu":
+            devices = ()
+            del kwargs["device_type"]
+        return call(devices, *args, **kwargs)
+
+    return fork_rng
+
+
+def _module_of(call: Any) -> Any:
+    """Makes torch.get_device_module("npu") torch.npu."""
+
+    @functools.wraps(call)
+    def get_device_module(device: Any = None) -> Any:
+        return torch.npu if _is_npu(device) else call(device)
+
+    return get_device_module
+
+
 def install(npu: Any) -> None:
     """Patches torch: .npu(), device="npu", torch.npu and torch.device("npu")."""
     if getattr(torch, "npu", None) is npu or getattr(torch.device, "__hccl__", False):
@@ -171,8 +203,8 @@ def install(npu: Any) -> None:
     for kind in (torch.Tensor, torch.nn.Module, torch.nn.utils.rnn.PackedSequence, *storages):
         kind.npu = to_npu
     torch.Tensor.record_stream = lambda self, stream: None
-    for name in ("get_rng_state", "set_rng_state"):  # for torch.random.fork_rng
-        setattr(torch.cpu, name, getattr(npu, name))
+    torch.random.fork_rng = _forked(torch.random.fork_rng)
+    torch.get_device_module = _module_of(torch.get_device_module)
     torch.Tensor.is_npu = property(lambda self: self.device.type == "cpu")
     for owner in (torch.Tensor, torch.nn.Module):
         owner.to = _to(owner.to)
@@ -182,6 +214,9 @@ def install(npu: Any) -> None:
         for name in names:
             if hasattr(owner, name):
                 setattr(owner, name, _translated(getattr(owner, name)))
+    for name in ("is_autocast_enabled", "get_autocast_dtype"):
+        if hasattr(torch, name):  # torch.compile calls it while it traces, as it calls torch's own
+            getattr(torch, name)._dynamo_marked_constant = True
     torch.Tensor.pin_memory = lambda self, device=None: self  # the CPU needs no pinned pages
     torch.serialization.register_package(5, lambda storage: None, _loaded)
     torch.set_default_tensor_type = _type(torch.set_default_tensor_type)
@@ -193,5 +228,5 @@ def install(npu: Any) -> None:
     for name in [name for name in vars(npu) if name.endswith("Tensor")]:
         setattr(npu, name, _class_of_scripts(_typed, getattr(npu, name)))
     _functions.install()
-    _parallel.install()
+    _parallel.install(_is_npu)
     _profiler.install()

@@ -8,11 +8,15 @@ from typing import Any, Optional
 import torch
 import torch.distributed as dist
 import torch.distributed.nn.functional as differentiable
+from torch.distributed import distributed_c10d
+
+from hccl.torch import _register
 
 
-def install() -> None:
+def install(is_npu: Any) -> None:
     """Makes DistributedDataParallel ignore device_ids and output_device, which torch does not
-    accept for a module on the CPU; the NPU is the CPU here."""
+    accept for a module on the CPU; the NPU is the CPU here. is_npu(name) tells whether a device is
+    an NPU."""
     parallel = torch.nn.parallel.DistributedDataParallel
     join = parallel.__init__
 
@@ -33,6 +37,11 @@ def install() -> None:
     torch.nn.DataParallel.__init__ = _one_device
     dist.is_hccl_available = lambda: True
     dist.init_process_group = _joining(dist.init_process_group)
+    _register.register()  # importing torch has done it, unless its user has forbidden it
+    name = _register.name_of_backend()
+    dist.Backend.default_device_backend_map["cpu"] = name
+    helper = distributed_c10d._new_process_group_helper  # all functions that make groups call it
+    distributed_c10d._new_process_group_helper = _with_one_backend(helper, name, is_npu)
     torch.nn.SyncBatchNorm = SyncBatchNorm
 
 
@@ -53,6 +62,22 @@ def _joining(join: Any) -> Any:
         join(*args, **kwargs)
 
     return joining
+
+
+def _with_one_backend(helper: Any, name: str, is_npu: Any) -> Any:
+    """Wraps torch's function that makes a group. The tensors of NPUs and of the CPU have the same
+    backend, because torch cannot tell these tensors apart: of "npu:hccl,cpu:gloo" the NPUs' one,
+    and `name` if the program names none."""
+
+    @functools.wraps(helper)
+    def make(size: int, rank: int, ranks: list, backend: Any, *rest: Any, **named: Any) -> Any:
+        pairs = [each.partition(":") for each in str(backend).split(",")]
+        of_npus = [kind for device, _, kind in pairs if is_npu(device)]
+        if of_npus or backend == dist.Backend.UNDEFINED:
+            backend = dist.Backend(of_npus[0] if of_npus else name)
+        return helper(size, rank, ranks, backend, *rest, **named)
+
+    return make
 
 
 def _server_of_root(item: Any, server: Optional[str]) -> Optional[str]:
@@ -125,8 +150,8 @@ class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(input)
-        averages = self.training or not self.track_running_stats
-        if not averages or not dist.is_initialized() or dist.get_world_size(self.process_group) == 1:
+        synchronizes = self.training and dist.is_initialized()
+        if not synchronizes or dist.get_world_size(self.process_group) <= 1:
             return super().forward(input)
         x = input if input.dtype == torch.float64 else input.float()
         dims = [dim for dim in range(x.dim()) if dim != 1]
@@ -140,7 +165,7 @@ class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
         mean = sums[:-1] / total
         centered = x - mean.view(shape)
         variance = differentiable.all_reduce((centered * centered).sum(dims), group=group) / total
-        if self.training and self.track_running_stats:
+        if self.track_running_stats:
             self._update(mean.detach(), variance.detach() * total / (total - 1))
         y = centered * torch.rsqrt(variance + self.eps).view(shape)
         if self.affine:
