@@ -83,8 +83,8 @@ HcclResult HcomAllGather(const char* tag, void* inputPtr, void* outputPtr, uint6
 HcclResult HcomReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
                       HcclDataType dataType, HcclReduceOp op, uint32_t root, const char* group,
                       aclrtStream stream);
-/** srTag: HcomSend and its HcomReceive have the same srTag, or both ranks get HCCL_E_PARA. It does not
- * select a message: the k-th HcomSend to a rank is for that rank's k-th HcomReceive. */
+/** srTag: HcomSend and its HcomReceive have the same srTag, or both ranks get HCCL_E_PARA. It does
+ * not select a message: the k-th HcomSend to a rank is for that rank's k-th HcomReceive. */
 HcclResult HcomSend(const char* tag, void* inputPtr, uint64_t count, HcclDataType dataType,
                     uint32_t destRank, uint32_t srTag, const char* group, aclrtStream stream);
 HcclResult HcomReceive(const char* tag, void* outputPtr, uint64_t count, HcclDataType dataType,

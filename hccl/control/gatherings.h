@@ -21,9 +21,9 @@ using Time = std::chrono::steady_clock::time_point;
 inline constexpr std::size_t kGatheringsCap = 4096;   ///< the most open gatherings
 inline constexpr std::size_t kAnswersCap = 8U << 20;  ///< the most bytes of stored answers
 
-/// The gatherings of one node of the tree: the open ones, and the latest answers, one of each group.
-/// If a relay dies after it has passed an answer to only some members, the nodes of these members
-/// send the answer to their new parents. Not thread-safe.
+/// The gatherings of one node of the tree: the open ones, and the latest answers, one of each
+/// group. If a relay dies after it has passed an answer to only some members, the nodes of these
+/// members send the answer to their new parents. Not thread-safe.
 class Gatherings {
  public:
   struct Key {

@@ -274,8 +274,8 @@ void Mailbox::stop() {
   has_left_ = nullptr;
 }
 
-// Bytes may keep moving for long, and the caller holds the mutex. So one call makes a limited number
-// of turns, and the mailbox's end ends them. If there is more to do, the thread does it.
+// Bytes may keep moving for long, and the caller holds the mutex. So one call makes a limited
+// number of turns, and the mailbox's end ends them. If there is more to do, the thread does it.
 bool Mailbox::poll(MutexLock& lock, const Message* awaited) {
   int turns = 0;
   for (; turns < kTurns && move(); ++turns) run_callbacks(lock);

@@ -18,8 +18,8 @@ struct Transfer {
   void* data = nullptr;  ///< a send only reads it
   std::uint64_t count = 0;
   DataType type = DataType::kFp32;
-  /// The srTag of HcomSend and HcomReceive, 0 elsewhere. Both ranks of a transfer must give the same
-  /// tag.
+  /// The srTag of HcomSend and HcomReceive, 0 elsewhere. Both ranks of a transfer must give the
+  /// same tag.
   std::uint32_t tag = 0;
   /// The number of this transfer among all transfers in the same direction between the two ranks.
   std::uint64_t sequence = 0;

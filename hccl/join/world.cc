@@ -65,11 +65,7 @@ control::Gathering roll_call() {
 }  // namespace
 
 World::World(std::shared_ptr<Node> node, int size, int rank, Logger log)
-    : node_(std::move(node)),
-      size_(size),
-      rank_(rank),
-      log_(std::move(log)),
-      left_(static_cast<std::size_t>(size)) {}
+    : node_(std::move(node)), size_(size), rank_(rank), log_(std::move(log)) {}
 
 World::~World() { node_->remove(*this); }
 

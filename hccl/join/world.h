@@ -172,8 +172,9 @@ class World final : public ControlNode::Owner {
   std::shared_ptr<Fd> claim_;
   const int size_, rank_;
   const Logger log_;
-  std::vector<Member> members_;          // does not change once the rank has joined
-  std::vector<std::atomic<bool>> left_;  // by rank
+  std::vector<Member> members_;  // does not change once the rank has joined
+  std::vector<std::atomic<bool>> left_ =
+      std::vector<std::atomic<bool>>(static_cast<std::size_t>(size_));  // by rank
   std::atomic<int> stays_ = 1;
   mutable Mutex mutex_{LockLevel::kWorld};
   Doorbell bell_;
