@@ -31,13 +31,15 @@ def test_segments_are_numpys(size, tmp_path):
 
 @pytest.mark.parametrize(
     "how, text",
-    [("sizes", "elements on rank 0"), ("rules", "by different rules")],
+    [("sizes", "elements on rank 0"), ("rules", "by different rules")]
+    + [(how, "different shapes on ranks 0 and 2") for how in ("shapes", "list")]
+    + [(how, "of shape [") for how in ("allreduce", "broadcast")],
 )
 def test_lists_that_differ_are_an_error_on_all_ranks(how, text, tmp_path):
     for output in on_ranks(3, RANKS / "unequal.py", how, tmp_path):
         (error,) = said(output)
         assert error.startswith("InvalidArgumentError ") and text in error, output
-        if how == "sizes":
+        if how in ("sizes", "shapes", "list", "broadcast"):
             assert "kernel" in error, error  # the gradient's name
 
 

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from conftest import HERE, on_ranks, said
 
 RANKS = HERE / "ranks"
@@ -36,3 +37,12 @@ def test_programs_of_horovods_form_learn_and_agree(program, home, tmp_path):
 
 def test_arguments_in_horovods_order():
     assert all("all well" in output for output in on_ranks(2, "-m", "hccl.horovod", RANKS / "horovod_name.py", "order"))
+
+
+@pytest.mark.parametrize("program", ["keras", "session"])
+def test_ranks_agree_in_graphs_of_tensorflow_1(program):
+    if program == "keras" and not tf.__version__.startswith("2.15"):
+        pytest.skip("Keras 3 has no sessions")
+    outputs = on_ranks(2, "-m", "hccl.horovod", RANKS / "graph.py", program)
+    (first,), (second,) = map(said, outputs)
+    assert first == second

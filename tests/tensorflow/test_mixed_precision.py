@@ -1,7 +1,9 @@
 """Loss scaling on several ranks: either all ranks make a step, or none does."""
 
 import numpy as np
-from conftest import HERE, on_ranks
+import pytest
+import tensorflow as tf
+from conftest import HERE, on_ranks, said
 
 
 def test_an_overflow_on_one_rank_is_one_on_all(tmp_path):
@@ -18,3 +20,9 @@ def test_an_overflow_on_one_rank_is_one_on_all(tmp_path):
         else:
             np.testing.assert_allclose(first[name], alone[name], rtol=0, atol=5e-4, err_msg=name)
             assert name == "start" or np.abs(alone[name] - alone["start"]).max() > 0.1, name
+
+
+@pytest.mark.skipif(not tf.__version__.startswith("2.15"), reason="Keras 3 has no sessions")
+def test_an_overflow_on_one_rank_is_one_on_all_with_npu_bridge():
+    (first,), (second,) = map(said, on_ranks(2, HERE / "ranks" / "bridge_mixed.py"))
+    assert first == second

@@ -31,6 +31,34 @@ def test_horovods_names_and_keywords():
     assert all("all well" in output for output in on_ranks(2, RANKS / "keywords.py"))
 
 
+def test_gradients_are_reduced_once():
+    assert all("all well" in output for output in on_ranks(2, RANKS / "once.py"))
+
+
+TF_KERAS = """
+import hccl.tensorflow as hvd, npu_device as npu, numpy as np, tensorflow as tf, tf_keras
+npu.open().as_default()
+x, y = np.full((4, 1), hvd.rank() + 1.0), np.ones((4, 1))
+callbacks = [hvd.BroadcastGlobalVariablesCallback(0), hvd.MetricAverageCallback()]
+callbacks += [hvd.LearningRateWarmupCallback(0.1, 1), *npu.distribute.npu_callbacks_append()]
+scaler = npu.train.optimizer.NpuLossScaleOptimizer
+for wrap in (hvd.DistributedOptimizer, npu.distribute.npu_distributed_keras_optimizer_wrapper):
+    for outer in (lambda own: own, scaler):
+        dense = tf_keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+        model = tf_keras.Sequential([tf_keras.layers.Input((1,)), dense])
+        model.compile(outer(wrap(tf_keras.optimizers.SGD(0.1))), "mse")
+        model.fit(x, y, verbose=0, callbacks=callbacks[:2] + callbacks[3:])
+        np.testing.assert_allclose(model.get_weights()[0], [[0.3]], rtol=1e-5)
+model.fit(x, y, verbose=0, callbacks=callbacks)
+print("all well")
+"""
+
+
+@pytest.mark.skipif(tf.__version__.startswith("2.15"), reason="tf.keras is Keras 2")
+def test_the_package_tf_keras_beside_keras_3():
+    assert all("all well" in output for output in on_ranks(2, "-c", TF_KERAS))
+
+
 def test_a_collective_in_a_forked_child_is_refused():
     (output,) = on_ranks(1, RANKS / "forked.py")
     assert [error.startswith("hccl: process") and "forked" in error for error in said(output)] == [True] * 4, output

@@ -16,37 +16,43 @@ from hccl.tensorflow import (  # noqa: F401  beside those that * imports
     ccl_built, cuda_built, ddl_built, gloo_built, gloo_enabled, local_rank_op, local_size_op,
     mpi_built, mpi_enabled, mpi_threads_supported, nccl_built, rank_op, rocm_built, size_op,
 )
+from hccl.tensorflow._sessions import assign, evaluated, values_of
 
 _GRADIENTS = "num_groups groups process_set scale_local_gradients"
 _DEVICES = "device_dense device_sparse compression sparse_as_dense"
 
 
 def in_order(function: Callable[..., Any], names: str) -> Callable[..., Any]:
-    """Returns a function that takes its arguments in the order of `names`, after the first
-    argument."""
-    order = names.split()
+    """Returns a function that takes its arguments in the order of `names`. The first of them is
+    Horovod's name of the function's first argument."""
+    first, *rest = order = names.split()
 
     @functools.wraps(function)
-    def call(first: Any, *rest: Any, **named: Any) -> Any:
-        if len(rest) > len(order):
-            raise TypeError(f"hccl: {function.__name__}: at most {len(order) + 1} arguments")
-        return function(first, **dict(zip(order, rest)), **named)
+    def call(*given: Any, **named: Any) -> Any:
+        if len(given) > len(order):
+            raise TypeError(f"hccl: {function.__name__}: at most {len(order)} arguments")
+        if given:
+            return function(given[0], **dict(zip(rest, given[1:])), **named)
+        if first not in named:
+            raise TypeError(f"hccl: {function.__name__}: the argument {first} is missing")
+        return function(named.pop(first), **named)
 
     return call
 
 
 DistributedOptimizer = in_order(
     _hccl.DistributedOptimizer,
-    f"name use_locking {_DEVICES} backward_passes_per_step op gradient_predivide_factor "
+    f"optimizer name use_locking {_DEVICES} backward_passes_per_step op gradient_predivide_factor "
     f"average_aggregated_gradients {_GRADIENTS}",
 )
 DistributedGradientTape = in_order(
-    _hccl.DistributedGradientTape, f"{_DEVICES} op gradient_predivide_factor {_GRADIENTS}"
+    _hccl.DistributedGradientTape,
+    f"gradtape {_DEVICES} op gradient_predivide_factor {_GRADIENTS}",
 )
 allreduce = in_order(
     _hccl.allreduce,
-    "average device_dense device_sparse compression op prescale_factor postscale_factor name "
-    "process_set ignore_name_scope",
+    "tensor average device_dense device_sparse compression op prescale_factor postscale_factor "
+    "name process_set ignore_name_scope",
 )
 
 
@@ -71,19 +77,18 @@ class TensorFlowKerasState(ObjectState):
         return [*self.model.weights, *(own() if callable(own) else own)]
 
     def _copy(self) -> list[Any]:
-        return [tf.identity(variable) for variable in self._variables()]
+        return values_of(self._variables())
 
     def save(self) -> None:
         self._values = self._copy()
         super().save()
 
     def restore(self) -> None:
-        for variable, value in zip(self._variables(), self._values):
-            variable.assign(value)
+        assign(self._variables(), self._values)
         super().restore()
 
     def sync(self) -> None:
-        _hccl.broadcast_variables(self._variables(), 0)
+        evaluated(_hccl.broadcast_variables(self._variables(), 0))
         super().sync()
 
 

@@ -26,7 +26,7 @@ from hccl._horovod import (
     no, rank, remove_process_set, shutdown, size,
 )
 from hccl.tensorflow import _callbacks as callbacks
-from hccl.tensorflow import _names, _optimizers, _sessions
+from hccl.tensorflow import _names, _optimizers, _reductions, _sessions
 from hccl.tensorflow._callbacks import (
     BroadcastGlobalVariablesCallback, LearningRateScheduleCallback, LearningRateWarmupCallback,
     MetricAverageCallback,
@@ -98,13 +98,14 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
     (all gradients are one group), process_set, scale_local_gradients. An unsupported value raises
     NotImplementedError or ValueError; the text has its keyword."""
     reduce = gradient_reducer(op, group, sparse_as_dense=sparse_as_dense, **options)
+    place = (options.get("process_set", global_process_set), group)
     if use_locking:
         _horovod.refuse("use_locking", True, "give it to the optimizer inside")
     if backward_passes_per_step < 1:
         raise ValueError(f"hccl: backward_passes_per_step={backward_passes_per_step}: is below 1")
     of_session = isinstance(optimizer, tf.compat.v1.train.Optimizer)
     if not of_session:
-        optimizer = tf.keras.optimizers.get(optimizer)
+        optimizer = _optimizers.made(optimizer)
     if getattr(optimizer, "_hccl_reduces", False):
         raise ValueError("hccl: this optimizer reduces its gradients already")
     sums = None
@@ -117,8 +118,8 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
         sums = Sums(backward_passes_per_step, average, sparse_as_dense, counted)
     optimizer._hccl_reduces = True
     if of_session:
-        return _sessions.reducing(optimizer, reduce)
-    return _optimizers.reducing(optimizer, reduce, sums)
+        return _sessions.reducing(optimizer, reduce, place)
+    return _optimizers.reducing(optimizer, reduce, sums, place)
 
 
 def load_model(
@@ -139,8 +140,9 @@ def load_model(
 
 
 class DistributedGradientTape:
-    """A tf.GradientTape whose gradient() reduces gradients over the ranks. options: as for
-    DistributedOptimizer."""
+    """A tf.GradientTape whose gradient() reduces gradients over the ranks. A DistributedOptimizer
+    of the same ranks does not reduce them again, unless the program has computed new tensors from
+    them. options: as for DistributedOptimizer."""
 
     def __init__(
         self,
@@ -151,6 +153,7 @@ class DistributedGradientTape:
         **options: Any,
     ) -> None:
         self._tape, self._reduce = gradtape, gradient_reducer(op, group, **options)
+        self._place = (options.get("process_set", global_process_set), group)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tape, name)
@@ -171,4 +174,5 @@ class DistributedGradientTape:
         gradients = self._tape.gradient(target, sources, output_gradients, unconnected_gradients)
         names = _names.of(tf.nest.flatten(sources))
         reduced = self._reduce(tf.nest.flatten(gradients), names)
+        _reductions.mark_reduced(reduced, self._place)
         return tf.nest.pack_sequence_as(gradients, reduced)

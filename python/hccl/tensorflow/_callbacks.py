@@ -5,15 +5,35 @@ from __future__ import annotations
 from typing import Any, Callable, Optional, Sequence
 
 import hccl
+import numpy as np
 import tensorflow as tf
 from hccl.manage import api as _manage
+from tensorflow.python.eager import context
 
 from hccl import _horovod, _world
 from hccl.tensorflow import _optimizers
 from hccl.tensorflow._collectives import broadcast_variables, grouped_allreduce
+from hccl.tensorflow._sessions import assign, evaluated, values_of
 
 
-class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
+class Callback(tf.keras.callbacks.Callback):
+    """A callback for `fit` of tf.keras. If that is Keras 3, the callback also has the methods that
+    `fit` of the package tf_keras calls."""
+
+    if not hasattr(tf.keras.callbacks.Callback, "_implements_train_batch_hooks"):
+        _supports_tf_logs = False
+
+        def _implements_train_batch_hooks(self) -> bool:
+            return True
+
+        def _implements_test_batch_hooks(self) -> bool:
+            return False
+
+        def _implements_predict_batch_hooks(self) -> bool:
+            return False
+
+
+class BroadcastGlobalVariablesCallback(Callback):
     """Sets the weights of the model and the variables of its optimizer to the values of one rank,
     once, after the first batch. By then all variables exist, and all ranks continue from the same
     state. The seeds of dropout, the state of metrics and local_variables remain each rank's own."""
@@ -42,12 +62,12 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         variables = [*self.model.weights, *(state() if callable(state) else state)]
         # Keras lists some variables twice.
         own = {id(v): v for v in variables if id(v) not in self._local}
-        broadcast_variables(list(own.values()), self._root, group=self._group)
+        evaluated(broadcast_variables(list(own.values()), self._root, group=self._group))
 
 
-class MetricAverageCallback(tf.keras.callbacks.Callback):
-    """Replaces the metrics of an epoch by their mean over the ranks. Callbacks after this one see
-    the mean."""
+class MetricAverageCallback(Callback):
+    """Replaces the metrics of an epoch, numbers or arrays, by their mean over the ranks. Callbacks
+    after this one see the mean."""
 
     def __init__(self, device: str = "", *, group: str = hccl.WORLD) -> None:
         super().__init__()
@@ -58,12 +78,13 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
         if not logs:
             return
         names = sorted(logs)
-        values = [tf.constant(float(logs[name]), tf.float64) for name in names]
-        for name, value in zip(names, grouped_allreduce(values, group=self._group)):
-            logs[name] = float(value)
+        with context.eager_mode():  # also while a graph of TensorFlow 1 trains
+            values = [tf.constant(np.asarray(logs[name], np.float64)) for name in names]
+            for name, mean in zip(names, grouped_allreduce(values, group=self._group)):
+                logs[name] = float(mean) if mean.shape.rank == 0 else mean.numpy()
 
 
-class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
+class LearningRateScheduleCallback(Callback):
     """Sets the learning rate to initial_lr * multiplier(epoch) in the epochs from start_epoch to
     end_epoch - 1: at the beginning of each epoch or, with staircase=False, before each batch, whose
     epoch is a fraction. As in Horovod, a number m as multiplier means m ** (epoch - start_epoch).
@@ -113,15 +134,15 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         )
         self.model.optimizer.learning_rate = rate
         if self._corrects and before not in (0, rate):
-            for gathered in _gathered_momentum(self.model):
-                gathered.assign(gathered * (rate / before))
+            gathered = _gathered_momentum(self.model)
+            assign(gathered, [value * (rate / before) for value in values_of(gathered)])
 
     def on_epoch_end(self, epoch: int, logs: Optional[dict[str, Any]] = None) -> None:
         if logs is not None:
             logs["lr"] = self._rate()
 
     def _rate(self) -> float:
-        return float(self.model.optimizer.learning_rate.numpy())
+        return float(np.asarray(evaluated(self.model.optimizer.learning_rate)))
 
 
 def _gathered_momentum(model: Any) -> list[Any]:

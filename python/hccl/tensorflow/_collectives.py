@@ -67,6 +67,7 @@ def allgather(
     return _reductions.gathered(tf.convert_to_tensor(tensor), group, _names.of_program(name))
 
 
+@_ops.in_sequence()
 def grouped_allgather(
     tensors: Sequence[Any], name: Optional[str] = None, *options: Any, **keywords: Any
 ) -> list[tf.Tensor]:
@@ -185,6 +186,7 @@ def reducescatter(
     return _reductions.scaled(compression.decompress(part, context), postscale_factor)
 
 
+@_ops.in_sequence()
 def grouped_reducescatter(
     tensors: Sequence[Any], op: Optional[str] = None, **options: Any
 ) -> list[tf.Tensor]:

@@ -8,13 +8,15 @@ all ranks. In a graph of TensorFlow 1 ops have a number, by which the graph opti
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import functools
 import hashlib
 import itertools
 import os
+import threading
 import weakref
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import hccl
 import tensorflow as tf
@@ -98,13 +100,37 @@ def _made_order() -> Any:
 _numbers = itertools.count(1)
 
 
+_sequence = threading.local()  # last: the last op of the list that the thread reduces
+
+
+@contextlib.contextmanager
+def in_sequence() -> Iterator[None]:
+    """In a graph, each op made in this context waits for the one before it. So a list that needs
+    several ops has an order in plain sessions of TensorFlow 1, too. A nested context continues the
+    outer one."""
+    if hasattr(_sequence, "last"):
+        yield
+        return
+    _sequence.last = []
+    try:
+        yield
+    finally:
+        del _sequence.last
+
+
 def _called(name: str, **inputs: Any) -> Any:
     """Calls the op hccl_<name>. In a graph, numbers it in the order of the program."""
-    result = getattr(library(), f"hccl_{name}")(order=_order(), **inputs)
-    if not tf.executing_eagerly():
-        one = result[0] if isinstance(result, (list, tuple)) else result
-        op = one if isinstance(one, tf.Operation) else one.op
-        op._set_attr("_hccl_order", tf.compat.v1.AttrValue(i=next(_numbers)))
+    call = functools.partial(getattr(library(), f"hccl_{name}"), order=_order(), **inputs)
+    if tf.executing_eagerly():
+        return call()
+    graph, last = tf.compat.v1.get_default_graph(), getattr(_sequence, "last", ())
+    with tf.control_dependencies([op for op in last if op.graph is graph]):
+        result = call()
+    one = result[0] if isinstance(result, (list, tuple)) else result
+    op = one if isinstance(one, tf.Operation) else one.op
+    op._set_attr("_hccl_order", tf.compat.v1.AttrValue(i=next(_numbers)))
+    if hasattr(_sequence, "last"):
+        _sequence.last = [op]
     return result
 
 
@@ -112,10 +138,11 @@ def by_type(values: Sequence[Any], reduce: Callable[[list[int]], Sequence[Any]])
     """Reduces a list with one op for each type: reduce(places) gets the places of a type's values,
     and returns their results."""
     results: list[Any] = [None] * len(values)
-    for dtype in dict.fromkeys(value.dtype for value in values):
-        own = [i for i, value in enumerate(values) if value.dtype == dtype]
-        for i, result in zip(own, reduce(own)):
-            results[i] = result
+    with in_sequence():
+        for dtype in dict.fromkeys(value.dtype for value in values):
+            own = [i for i, value in enumerate(values) if value.dtype == dtype]
+            for i, result in zip(own, reduce(own)):
+                results[i] = result
     return results
 
 

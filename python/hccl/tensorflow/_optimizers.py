@@ -14,32 +14,40 @@ import sys
 import threading
 from typing import Any, Callable, Optional
 
+import hccl
 import tensorflow as tf
 
 from hccl import _world
-from hccl.tensorflow import _names
+from hccl._horovod import global_process_set
+from hccl.tensorflow import _names, _reductions
 from hccl.tensorflow._sums import Sums
 
 Apply = Callable[..., Any]
 _MARK = "hccl_reducing_"
+_WORLD = (global_process_set, hccl.WORLD)
 
 
-class _Reduction:
+class Reduction:
     """Reduces an optimizer's gradients: once for each step of each replica."""
 
-    def __init__(self, reduce: Callable[[list, list], list], sums: Optional[Sums]) -> None:
-        self._reduce, self._sums = reduce, sums
+    def __init__(
+        self, reduce: Callable[[list, list], list], sums: Optional[Sums] = None, place: Any = _WORLD
+    ) -> None:
+        self._reduce, self._sums, self._place = reduce, sums, place
         self._done: set[Any] = set()  # the replicas whose gradients are reduced
 
     def before(self, apply: Callable[[list], Any], gradients: list, variables: list) -> Any:
         """Applies the reduced gradients. Gradients of nested calls are already reduced."""
         if _replica() in self._done:
             return apply(gradients)
-        step = functools.partial(self._step, apply, _names.of(variables))
+        open_ = [not _reductions.is_reduced(gradient, self._place) for gradient in gradients]
+        step = functools.partial(self._step, apply, _names.of(variables), open_)
         return step(gradients) if self._sums is None else self._sums.add(gradients, variables, step)
 
-    def _step(self, apply: Callable[[list], Any], names: list, gradients: list) -> Any:
-        reduced = self._reduce(gradients, names)
+    def _step(
+        self, apply: Callable[[list], Any], names: list, open_: list[bool], gradients: list
+    ) -> Any:
+        reduced = _reductions.reduce_those(self._reduce, open_, gradients, names)
         replica = _replica()
         self._done.add(replica)
         try:
@@ -61,12 +69,14 @@ def _replica() -> Any:
 
 
 def reducing(
-    optimizer: Any, reduce: Callable[[list, list], list], sums: Optional[Sums] = None
+    optimizer: Any, reduce: Callable[[list, list], list], sums: Optional[Sums] = None,
+    place: Any = _WORLD,
 ) -> Any:
     """Changes the optimizer so that it applies the result of `reduce`. The arguments of `reduce`
     are the gradients and the names of their variables. With `sums`, the gradients are the sums of
-    several calls. Returns the same optimizer."""
-    reduction = _Reduction(reduce, sums)
+    several calls. place: the ranks that take part, for _reductions.is_reduced. Returns the same
+    optimizer."""
+    reduction = Reduction(reduce, sums, place)
     kind = type(optimizer)
     watch(kind)
     within = with_inner(optimizer)
@@ -74,13 +84,35 @@ def reducing(
         each._hccl_reduction = reduction
     # The innermost optimizer gets the mark: the configuration of a LossScaleOptimizer has no name.
     within[-1].get_config = functools.partial(marked, within[-1].get_config)
-    # Keras 3's apply_gradients calls apply; Keras 2 has only apply_gradients.
-    name = "apply" if hasattr(kind, "apply") else "apply_gradients"
-    setattr(optimizer, name, _reduced(name, reduction, optimizer, getattr(optimizer, name)))
+    name = step_of(kind)
+    setattr(optimizer, name, reduced(name, reduction, optimizer, getattr(optimizer, name)))
+    reduce_before_tests(kind)
+    return optimizer
+
+
+def step_of(kind: type) -> str:
+    """Returns the name of the method with which an optimizer class makes a step. Keras 3's
+    apply_gradients calls apply; Keras 2 has only apply_gradients."""
+    return "apply" if hasattr(kind, "apply") else "apply_gradients"
+
+
+def reduce_before_tests(kind: type) -> None:
+    """Changes the LossScaleOptimizer classes that an optimizer class is used with, once: an inner
+    optimizer with a reduction reduces before the test."""
+    name = step_of(kind)
     for scaler in loss_scalers(kind):
         if name in vars(scaler) and not hasattr(vars(scaler)[name], "_hccl_reduces"):
             setattr(scaler, name, _reduced_before_the_test(name, vars(scaler)[name]))
-    return optimizer
+
+
+def made(optimizer: Any) -> Any:
+    """Returns the Keras optimizer that a name or a configuration describes, or the one around an
+    optimizer of tf.compat.v1.train. Other optimizers, also of the package tf_keras, are returned as
+    they are."""
+    if hasattr(optimizer, "apply_gradients"):
+        if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
+            return optimizer
+    return tf.keras.optimizers.get(optimizer)
 
 
 def with_inner(optimizer: Any) -> list[Any]:
@@ -101,7 +133,7 @@ def marked(get_config: Callable[[], dict]) -> dict:
 def watch(kind: type) -> None:
     """Changes the Keras class from which an optimizer class is derived, once. After that, a step is
     an error if the optimizer has the mark but no reduction."""
-    name = "apply" if hasattr(kind, "apply") else "apply_gradients"
+    name = step_of(kind)
     base = next((each for each in reversed(kind.__mro__) if name in vars(each)), None)
     if base is not None and not hasattr(vars(base)[name], "_hccl_watches"):
         setattr(base, name, _watched(vars(base)[name]))
@@ -124,7 +156,7 @@ def _watched(method: Apply) -> Apply:
     return apply
 
 
-def _reduced(name: str, reduction: _Reduction, optimizer: Any, apply_all: Apply) -> Apply:
+def reduced(name: str, reduction: Reduction, optimizer: Any, apply_all: Apply) -> Apply:
     def apply(grads: Any, trainable_variables: Optional[Any] = None) -> Any:
         variables = trainable_variables
         if variables is None:
@@ -153,7 +185,7 @@ def _reduced_before_the_test(name: str, method: Apply) -> Apply:
         reduction = getattr(scaler.inner_optimizer, "_hccl_reduction", None)
         apply_all = functools.partial(method, scaler)
         if reduction is not None:
-            apply_all = _reduced(name, reduction, scaler, apply_all)
+            apply_all = reduced(name, reduction, scaler, apply_all)
         return apply_all(*args, **kwargs)
 
     apply._hccl_reduces = True  # type: ignore[attr-defined]

@@ -48,6 +48,7 @@ def reduce_list(
     return results
 
 
+@_ops.in_sequence()
 def reduce_gradients(
     gradients: Sequence[Any],
     reduction: str,
@@ -123,6 +124,27 @@ def scaled(tensor: Any, factor: float) -> Any:
     narrow = tensor.dtype.is_floating and tensor.dtype.size <= 4
     wide = tf.cast(tensor, tf.float32 if narrow else tf.float64)
     return tf.cast(wide * factor, tensor.dtype)
+
+
+def mark_reduced(gradients: Sequence[Any], place: Any) -> None:
+    """Marks gradients as reduced over the ranks of a place: a process set and a group."""
+    for gradient in gradients:
+        if gradient is not None:
+            gradient._hccl_reduced = place
+
+
+def is_reduced(gradient: Any, place: Any) -> bool:
+    return getattr(gradient, "_hccl_reduced", None) == place
+
+
+def reduce_those(
+    reduce: Callable[[list, list], list], chosen: Sequence[bool], gradients: list, names: list
+) -> list:
+    """Reduces the chosen gradients; the others stay as they are."""
+    if all(chosen):
+        return reduce(gradients, names)
+    results = reduce([g if own else None for own, g in zip(chosen, gradients)], names)
+    return [result if own else g for own, g, result in zip(chosen, gradients, results)]
 
 
 def gradient_reducer(

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import tensorflow as tf
 
 from hccl import _horovod
-from hccl.tensorflow import _names
+from hccl.tensorflow import _names, _reductions
 from hccl.tensorflow._collectives import broadcast_variables
 
 
-def reducing(optimizer: Any, reduce: Callable[[list, list], list]) -> Any:
+def reducing(optimizer: Any, reduce: Callable[[list, list], list], place: Any) -> Any:
     """Changes an optimizer of tf.compat.v1.train so that its compute_gradients reduces gradients;
-    minimize then does, too. Returns the same optimizer."""
-    compute = optimizer.compute_gradients
+    minimize then does, too. Its apply_gradients reduces gradients of variables for which
+    compute_gradients was not called, as in `fit` or with a tf.GradientTape. place: as for
+    _optimizers.reducing. Returns the same optimizer."""
+    compute, apply = optimizer.compute_gradients, optimizer.apply_gradients
+    computed: set[Any] = set()  # the variables whose gradients are reduced, and not yet applied
 
     @functools.wraps(compute)
     def compute_gradients(*args: Any, **kwargs: Any) -> list:
         pairs = compute(*args, **kwargs)
         variables = [variable for _, variable in pairs]
         gradients = reduce([gradient for gradient, _ in pairs], _names.of(variables))
+        computed.update(variable.ref() for variable in variables)
         return list(zip(gradients, variables))
 
-    optimizer.compute_gradients = compute_gradients
+    @functools.wraps(apply)
+    def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
+        chosen = [
+            v.ref() not in computed and not _reductions.is_reduced(g, place) for g, v in pairs
+        ]
+        computed.difference_update(variable.ref() for variable in variables)
+        reduced = _reductions.reduce_those(reduce, chosen, gradients, _names.of(variables))
+        return apply(list(zip(reduced, variables)), *args, **kwargs)
+
+    optimizer.compute_gradients, optimizer.apply_gradients = compute_gradients, apply_gradients
     return optimizer
 
 
@@ -34,6 +49,30 @@ def broadcast_global_variables(root_rank: int) -> Any:
     if tf.executing_eagerly():
         raise RuntimeError("hccl: eager code has no global variables: use broadcast_variables")
     return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
+
+
+def evaluated(result: Any) -> Any:
+    """Returns the result of eager code as it is. In a graph of TensorFlow 1, runs the result, an
+    operation, a tensor or a variable, in Keras's session."""
+    if tf.compat.v1.executing_eagerly_outside_functions():
+        return result
+    return tf.compat.v1.keras.backend.get_session().run(result)
+
+
+def values_of(variables: Sequence[Any]) -> list[Any]:
+    """Returns copies of the variables' values."""
+    if tf.compat.v1.executing_eagerly_outside_functions():
+        return [tf.identity(variable) for variable in variables]
+    return tf.compat.v1.keras.backend.batch_get_value(list(variables))
+
+
+def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Sets the variables to the values. In a graph, makes the operations for this only once."""
+    if tf.compat.v1.executing_eagerly_outside_functions():
+        for variable, value in zip(variables, values):
+            variable.assign(value)
+    else:
+        tf.compat.v1.keras.backend.batch_set_value(list(zip(variables, values)))
 
 
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):

@@ -146,6 +146,17 @@ def order(_):
         loss = (ranks + 1) * one
     tape = hvd.DistributedGradientTape(tape, "", "", hvd.Compression.none, False, hvd.Sum)
     assert tape.gradient(loss, one).numpy() == 3
+    assert hvd.allreduce(tensor=ranks).numpy() == hvd_keras.allreduce(value=ranks).numpy() == 0.5
+    for module in (hvd, hvd_keras):
+        assert module.DistributedOptimizer(optimizer=tf.keras.optimizers.SGD()) is not None
+    assert hvd.DistributedGradientTape(gradtape=tf.GradientTape()) is not None
+    for call, word in ((lambda: hvd_keras.load_model(filepath="absent.keras"), "absent"), (hvd.allreduce, "tensor")):
+        try:
+            call()
+        except (OSError, TypeError, ValueError) as error:
+            assert word in str(error), error
+        else:
+            raise AssertionError(word)
     assert old.callbacks.MetricAverageCallback is MetricAverageCallback
     calls = {
         "SyncBatchNormalization": lambda: hvd.SyncBatchNormalization(),

@@ -201,6 +201,13 @@ def sessions():
         raise AssertionError("eager code has no global variables")
 
 
+def metrics():
+    logs = {"loss": RANK + 1.0, "each": np.array([RANK, 4.0 * RANK], "float32"), "last": tf.constant(RANK)}
+    hvd.MetricAverageCallback().on_epoch_end(0, logs)
+    assert logs["loss"] == 1.5 and logs["last"] == 0.5 and type(logs["loss"]) is float
+    np.testing.assert_array_equal(logs["each"], [0.5, 2.0])
+
+
 def refused(keyword, call):
     try:
         call()
@@ -256,7 +263,8 @@ def keywords():
             raise AssertionError("alltoall")
 
 
-for check in (learning_rates, accumulation, compression, collectives, gradients_of_collectives, sessions, keywords):
+checks = (learning_rates, accumulation, compression, collectives, gradients_of_collectives)
+for check in (*checks, sessions, metrics, keywords):
     check()
 hvd.shutdown()
 print("all well")

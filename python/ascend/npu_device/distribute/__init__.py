@@ -8,8 +8,9 @@ from typing import Any, Optional
 import hccl
 import tensorflow as tf
 from absl import logging
+from hccl._horovod import global_process_set
 from hccl.tensorflow import _log, _ops, broadcast_variables, reduce_gradients
-from hccl.tensorflow._optimizers import reducing
+from hccl.tensorflow._optimizers import made, reducing
 
 from npu_device import _device
 from npu_device.distribute import hccl_ops
@@ -96,13 +97,14 @@ def broadcast(
     fusion: int = 2,
     fusion_id: int = 0,
     group: str = hccl.WORLD,
-) -> None:
-    """Sets a variable, or each variable of a list, to its value on the root."""
+) -> Any:
+    """Sets a variable, or each variable of a list, to its value on the root. In a graph of
+    TensorFlow 1, returns the operation that sets the variables."""
     if _device.cluster_worker() is None:
         _log.log(logging.INFO, "Skip broadcast as current process is not npu cluster worker")
-        return
+        return None
     variables = list(values) if isinstance(values, (list, tuple)) else [values]
-    broadcast_variables(variables, root_rank, group=group)
+    return broadcast_variables(variables, root_rank, group=group)
 
 
 def npu_distributed_keras_optimizer_wrapper(
@@ -114,7 +116,7 @@ def npu_distributed_keras_optimizer_wrapper(
 ) -> Any:
     """Changes a Keras optimizer (Keras 2 or 3), or makes one by name, so that apply_gradients first
     reduces the gradients over all workers. Returns the same object."""
-    optimizer = tf.keras.optimizers.get(optimizer)
+    optimizer = made(optimizer)
 
     def reduce(gradients: list, names: list) -> list:
         worker = _device.cluster_worker()
@@ -125,7 +127,7 @@ def npu_distributed_keras_optimizer_wrapper(
             gradients, reduce_reduction, group, fusion, worker.workers_num, names
         )
 
-    return reducing(optimizer, reduce)
+    return reducing(optimizer, reduce, place=(global_process_set, group))
 
 
 def shard_and_rebatch_dataset(dataset: Any, global_bs: int) -> tuple:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import tensorflow as tf
+from hccl.tensorflow._callbacks import Callback
+from hccl.tensorflow._sessions import evaluated
 
 from npu_device import _device
 
 
-class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
+class NPUBroadcastGlobalVariablesCallback(Callback):
     """Sets the model's weights to their values on the root before the first batch. Weights that are
     made later are set after the first batch. The seeds of dropout and the state of metrics, which
     Keras 3 has among the model's variables, remain each rank's own."""
@@ -30,7 +31,7 @@ class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         self._done = True
         from npu_device.distribute import broadcast
 
-        broadcast(list(self.model.weights), self._root)
+        evaluated(broadcast(list(self.model.weights), self._root))
 
 
 def npu_callbacks_append(callbacks_list: Any = ()) -> list:

@@ -6,7 +6,7 @@ import functools
 from typing import Any, Callable, Optional
 
 import tensorflow as tf
-from hccl.tensorflow._optimizers import loss_scalers
+from hccl.tensorflow._optimizers import loss_scalers, made
 
 from npu_device import _device
 
@@ -25,7 +25,7 @@ class NpuLossScaleOptimizer:
     """
 
     def __new__(cls, inner_optimizer: Any, *arguments: Any, **options: Any) -> Any:
-        return object.__new__(_scaling(type(tf.keras.optimizers.get(inner_optimizer))))
+        return object.__new__(_scaling(type(made(inner_optimizer))))
 
     @property
     def last_step_finite(self: Any) -> tf.Tensor:
@@ -74,7 +74,7 @@ class _Keras2:
     nothing."""
 
     def __init__(self: Any, inner_optimizer: Any, *arguments: Any, **options: Any) -> None:
-        super().__init__(tf.keras.optimizers.get(inner_optimizer), *arguments, **options)
+        super().__init__(made(inner_optimizer), *arguments, **options)
         self._npu_finite = tf.Variable(True, trainable=False)
 
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
@@ -110,7 +110,7 @@ class _Keras3:
         if not dynamic and dynamic_growth_steps is not None:
             raise ValueError('"dynamic_growth_steps" must be None if "dynamic" is False')
         super().__init__(  # type: ignore[call-arg]
-            tf.keras.optimizers.get(inner_optimizer),
+            made(inner_optimizer),
             initial_scale=float(2**15 if initial_scale is None else initial_scale),
             dynamic_growth_steps=2000 if dynamic_growth_steps is None else dynamic_growth_steps,
         )

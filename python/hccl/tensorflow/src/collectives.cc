@@ -173,6 +173,7 @@ class AllToAllV final : public Kernel {
   using Kernel::Kernel;
 
  private:
+  int alike(const OpKernelContext&) const override { return 0; }
   Status run(OpKernelContext* context, HcclComm comm) override {
     std::uint32_t ranks = 0;
     TF_RETURN_IF_ERROR(to_status(HcclGetRankSize(comm, &ranks)));
@@ -203,6 +204,7 @@ class AllToAllVC final : public Kernel {
   }
 
  private:
+  int alike(const OpKernelContext&) const override { return 0; }
   Status run(OpKernelContext* context, HcclComm comm) override {
     std::uint32_t ranks = 0, rank = 0;
     TF_RETURN_IF_ERROR(to_status(HcclGetRankSize(comm, &ranks)));

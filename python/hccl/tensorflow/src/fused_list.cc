@@ -104,12 +104,9 @@ Status FusedList::reduce(OpKernelContext* context, HcclComm world, const Options
 
 Status FusedList::open(OpKernelContext* context, HcclComm world, const Options& options) {
   const auto count = static_cast<std::size_t>(context->num_outputs());
-  std::vector<std::int64_t> sizes;
-  for (std::size_t i = 0; i < count; ++i) {
-    sizes.push_back(context->input(static_cast<int>(i)).NumElements());
-  }
+  const std::vector<TensorShape> shapes = shapes_of(*context, context->num_outputs());
   TF_RETURN_IF_ERROR(
-      compare(world, Form::kFused, sizes, context->op_kernel().name(), options.names));
+      compare(world, Form::kFused, shapes, context->op_kernel().name(), options.names));
   TF_RETURN_IF_ERROR(open_communicator(world));
   const Waiting waiting(comm_);
   std::vector<Gradient> gradients(count);
@@ -126,7 +123,7 @@ Status FusedList::open(OpKernelContext* context, HcclComm world, const Options& 
     const auto input = static_cast<std::size_t>(input_of(count, i));
     gradients[i].data = memory_.data() + places[i];
     list.push_back({options.names[input].c_str(), gradients[i].data,
-                    static_cast<std::uint64_t>(sizes[input])});
+                    static_cast<std::uint64_t>(shapes[input].num_elements())});
   }
   HcclFusionOptions fusion{};
   fusion.dataType = to_type(context->input_dtype(0));

@@ -67,6 +67,12 @@ HcclDataType to_type(::tensorflow::DataType type) {
   }
 }
 
+std::vector<TensorShape> shapes_of(const OpKernelContext& context, int inputs) {
+  std::vector<TensorShape> shapes;
+  for (int i = 0; i < inputs; ++i) shapes.push_back(context.input(i).shape());
+  return shapes;
+}
+
 Status forward(OpKernelContext* context, int number, void** in, void** out) {
   const TensorShape shape = context->input(number).shape();
   *in = memory_of(context->input(number));
@@ -135,7 +141,9 @@ HcclResult Kernel::call(void* arg) {
   auto& kernel = *static_cast<Kernel*>(operation.kernel);
   operation.status = kernel.names_.compare_once(operation.comm);
   if (!operation.status.ok()) return HCCL_SUCCESS;
-  static_cast<void>(HcclSetCallTag(kernel.names_.tag()));
+  const OpKernelContext& context = *operation.context;
+  const auto shapes = shapes_of(context, kernel.alike(context));
+  static_cast<void>(HcclSetCallTag(kernel.names_.tag(shapes)));
   operation.status = kernel.run(operation.context, operation.comm);
   static_cast<void>(HcclSetCallTag(0));
   return HCCL_SUCCESS;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "hccl/hccl_comm.h"
 #include "hccl/hccl_framework.h"
@@ -32,6 +33,9 @@ inline void* memory_of(const Tensor& tensor) {
 inline std::uint64_t count_of(const Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.NumElements());
 }
+
+/// Returns the shapes of the first inputs.
+std::vector<TensorShape> shapes_of(const OpKernelContext& context, int inputs);
 
 /// Makes an output. If nothing else needs the memory of the input with the same number, the output
 /// takes over that memory; otherwise it gets new memory. `in` becomes the address of the input's
@@ -72,6 +76,8 @@ class Kernel : public Requested {
 
  protected:
   const std::vector<std::string>& names() const { return names_.all(); }
+  /// Returns the number of inputs whose shapes must be the same on all ranks.
+  virtual int alike(const OpKernelContext& context) const { return context.num_outputs(); }
   /// Runs the collectives, on the communicator's thread.
   virtual Status run(OpKernelContext* context, HcclComm comm) = 0;
 

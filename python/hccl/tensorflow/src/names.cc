@@ -16,11 +16,12 @@ namespace {
 
 constexpr const char* kRemedy =
     ": call the same operations in the same order; if both are one operation, give it the same "
-    "name on all ranks, or set HCCL_COMPARE_NAMES=0 on all of them";
+    "shape and name on all ranks, or set HCCL_COMPARE_NAMES=0 on all of them to compare no names";
+constexpr std::uint32_t kTagged = 0x80000000;  // the highest bit of each tag
 
 struct Known {
   std::mutex mutex;
-  std::map<std::uint32_t, std::string> names;  // by tag
+  std::map<std::uint32_t, std::string> texts;  // by tag: what an error says of the call
   std::set<std::pair<HcclComm, std::uint32_t>> compared;
 };
 
@@ -28,6 +29,17 @@ struct Known {
 Known& known() {
   static Known* const made = new Known;
   return *made;
+}
+
+std::uint64_t mixed(std::uint64_t digest, std::int64_t number) {
+  digest = (digest ^ static_cast<std::uint64_t>(number)) * 0x9E3779B97F4A7C15u;
+  return digest ^ digest >> 32;
+}
+
+/// Keeps the text of a tag for errors.
+void remember(std::uint32_t tag, const std::string& text) {
+  constexpr std::size_t kMost = 1 << 16;
+  if (known().texts.size() < kMost) known().texts.emplace(tag, text);
 }
 
 /// The message in which a rank tells a name: the digest and the last characters.
@@ -47,6 +59,12 @@ struct Told {
 
 }  // namespace
 
+std::uint64_t mixed(std::uint64_t digest, const TensorShape& shape) {
+  digest = mixed(digest, shape.dims());
+  for (int i = 0; i < shape.dims(); ++i) digest = mixed(digest, shape.dim_size(i));
+  return digest;
+}
+
 Names::Names(OpKernelConstruction* construction) {
   if (!construction->HasAttr("name_digests")) return;
   OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
@@ -54,17 +72,27 @@ Names::Names(OpKernelConstruction* construction) {
   if (digests_.empty()) return;
   OP_REQUIRES(construction, digests_.size() == names_.size(),
               ::tensorflow::errors::InvalidArgument("hccl: a name needs a digest"));
-  std::uint64_t mixed = 0;
-  for (const std::int64_t each : digests_) {
-    mixed = (mixed ^ static_cast<std::uint64_t>(each)) * 0x9E3779B97F4A7C15u;
-    mixed ^= mixed >> 32;
-  }
-  tag_ = static_cast<std::uint32_t>(mixed) | 0x80000000;
-  constexpr std::size_t kMost = 1 << 16;
+  std::uint64_t digest = 0;
+  for (const std::int64_t each : digests_) digest = mixed(digest, each);
+  tag_ = static_cast<std::uint32_t>(digest) | kTagged;
   const std::string others =
       names_.size() == 1 ? "" : " and " + std::to_string(names_.size() - 1) + " more";
+  text_ = "named \"" + names_[0] + others + "\"";
   const std::lock_guard lock(known().mutex);
-  if (known().names.size() < kMost) known().names.emplace(tag_, names_[0] + others);
+  remember(tag_, text_);
+}
+
+std::uint32_t Names::tag(const std::vector<TensorShape>& shapes) const {
+  if (shapes.empty()) return tag_;
+  std::uint64_t digest = tag_;
+  for (const TensorShape& shape : shapes) digest = mixed(digest, shape);
+  const std::uint32_t tag = static_cast<std::uint32_t>(digest) | kTagged;
+  const std::lock_guard lock(known().mutex);
+  if (known().texts.count(tag) != 0) return tag;
+  const std::string others = shapes.size() == 1 ? "" : " and more";
+  remember(tag,
+           text_ + (text_.empty() ? "" : " ") + "of shape " + shapes[0].DebugString() + others);
+  return tag;
 }
 
 Status Names::compare_once(HcclComm comm) const {
@@ -106,9 +134,9 @@ std::string with_names(std::string text) {
     const std::string digits = text.substr(at + std::strlen(kTag), kDigits);
     const auto tag = static_cast<std::uint32_t>(std::strtoul(digits.c_str(), nullptr, 16));
     const std::lock_guard lock(known().mutex);
-    const auto name = known().names.find(tag);
-    if (name == known().names.end()) continue;
-    text.replace(at, tag_length, "named \"" + name->second + "\"");
+    const auto call = known().texts.find(tag);
+    if (call == known().texts.end()) continue;
+    text.replace(at, tag_length, call->second);
     found = true;
   }
   return found && text.find("EI0005") != std::string::npos ? text + kRemedy : text;

@@ -12,14 +12,17 @@
 
 namespace hccl::tf {
 
+/// Mixes a shape into a digest.
+std::uint64_t mixed(std::uint64_t digest, const ::tensorflow::TensorShape& shape);
+
 /// The names of an op's tensors, with the digests that ranks compare. Ops without names are not
 /// compared.
 class Names {
  public:
   explicit Names(::tensorflow::OpKernelConstruction* construction);
   const std::vector<std::string>& all() const { return names_; }
-  /// Returns the tag for HcclSetCallTag.
-  std::uint32_t tag() const { return tag_; }
+  /// Returns the tag for HcclSetCallTag of a call with tensors of these shapes.
+  std::uint32_t tag(const std::vector<::tensorflow::TensorShape>& shapes) const;
   /// Checks that all ranks have these names in this order, once for each communicator. After the
   /// check all ranks know the names for later errors.
   absl::Status compare_once(HcclComm comm) const;
@@ -28,6 +31,7 @@ class Names {
   std::vector<std::string> names_;
   std::vector<std::int64_t> digests_;
   std::uint32_t tag_ = 0;
+  std::string text_;  // what an error says of a call
 };
 
 /// Returns the text of an error with names in place of tags.

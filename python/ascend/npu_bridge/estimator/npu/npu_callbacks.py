@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import tensorflow as tf
 from hccl.tensorflow import broadcast_variables
+from hccl.tensorflow._callbacks import Callback
+from hccl.tensorflow._sessions import evaluated
 
 from npu_bridge import _ranks
 
 
-class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
+class NPUBroadcastGlobalVariablesCallback(Callback):
     """Sets the model's weights to their values on the root before the first batch. The seeds of
     dropout and the state of metrics, which Keras 3 has among the model's variables, remain each
     rank's own."""
@@ -23,6 +24,4 @@ class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         if self._done or _ranks.size() <= 1:
             return
         self._done = True
-        operation = broadcast_variables(self.model.weights, self._root)
-        if operation is not None:  # in a graph
-            tf.compat.v1.keras.backend.get_session().run(operation)
+        evaluated(broadcast_variables(self.model.weights, self._root))

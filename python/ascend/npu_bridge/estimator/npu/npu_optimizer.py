@@ -7,8 +7,7 @@ from typing import Any, Optional
 
 import hccl
 import tensorflow as tf
-from hccl.tensorflow import _names, _ops, _shares, reduce_gradients
-from hccl.tensorflow._optimizers import marked
+from hccl.tensorflow import _names, _ops, _optimizers, _shares, reduce_gradients
 from npu_device.distribute import reduce_values
 from npu_device.distribute.hccl_ops import check_fusion
 
@@ -56,11 +55,10 @@ def npu_allreduce(
     return reduce_values(list(values), reduction, group, fusion, size)
 
 
-def _means(pairs: list) -> list:
-    """Reduces (gradient, variable) pairs: dense gradients at once, sparse ones separately."""
-    gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
-    reduced = reduce_gradients(gradients, "mean", names=_names.of(variables))
-    return list(zip(reduced, variables))
+def _means(gradients: list, names: list) -> list:
+    """Reduces gradients of variables with these names: dense ones at once, sparse ones
+    separately."""
+    return gradients if _ranks.size() <= 1 else reduce_gradients(gradients, "mean", names=names)
 
 
 class NPUDistributedOptimizer(Wrapper):
@@ -79,10 +77,9 @@ class NPUDistributedOptimizer(Wrapper):
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list:
         pairs = self._opt.compute_gradients(*args, **kwargs)
-        if _ranks.size() <= 1:
-            return pairs
+        gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
         with tf.name_scope(self._name_scope):
-            return _means(pairs)
+            return list(zip(_means(gradients, _names.of(variables)), variables))
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._sharding or _ranks.size() <= 1:
@@ -136,16 +133,18 @@ def KerasDistributeOptimizer(  # noqa: N802  a class upstream
 
 @functools.lru_cache(maxsize=None)
 def _reducing(kind: type) -> type:
-    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        pairs = list(grads_and_vars)
-        if _ranks.size() > 1:
-            pairs = _means(pairs)
-        return super(made, self).apply_gradients(pairs, *args, **kwargs)
+    name = _optimizers.step_of(kind)
+    reduction = _optimizers.Reduction(_means)
+
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        apply_all = getattr(super(made, self), name)
+        return _optimizers.reduced(name, reduction, self, apply_all)(*args, **kwargs)
 
     def get_config(self: Any) -> dict:
-        return marked(super(made, self).get_config)
+        return _optimizers.marked(super(made, self).get_config)
 
-    own = {"apply_gradients": apply_gradients, "get_config": get_config, "_hccl_reduction": None}
+    _optimizers.reduce_before_tests(kind)
+    own = {name: step, "get_config": get_config, "_hccl_reduction": reduction}
     made = type(kind.__name__, (kind,), {**own, "__module__": kind.__module__})
     return made
 

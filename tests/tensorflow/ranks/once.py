@@ -1,0 +1,96 @@
+"""Each gradient is reduced exactly once, whoever computes it: on two ranks the gradients are 1 and 2."""
+
+import hccl.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+hvd.init()
+RANK = hvd.rank()
+v1 = tf.compat.v1.train
+
+
+def moved(step, want, function):
+    """Checks what a step adds to a variable of 0."""
+    variable = tf.Variable(tf.zeros([2]))
+    step = step(variable)
+    (tf.function(step) if function else step)()
+    np.testing.assert_allclose(variable.numpy(), [want] * 2)
+
+
+def tape_and_optimizer(make, change=lambda gradient: gradient, **options):
+    """A DistributedGradientTape before a DistributedOptimizer."""
+
+    def made(variable):
+        optimizer = hvd.DistributedOptimizer(make(1.0), hvd.Sum, **options)
+        if hasattr(optimizer, "build"):
+            optimizer.build([variable])
+
+        def step():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(change(variable)) * (RANK + 1.0)
+            gradient = hvd.DistributedGradientTape(tape, hvd.Sum).gradient(loss, variable)
+            optimizer.apply_gradients([(gradient, variable)])
+
+        return step
+
+    return made
+
+
+def tape_alone(variable):
+    """tf.GradientTape before a DistributedOptimizer of TensorFlow 1's optimizer."""
+    optimizer = hvd.DistributedOptimizer(v1.GradientDescentOptimizer(1.0), hvd.Sum)
+
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(variable) * (RANK + 1.0)
+        optimizer.apply_gradients([(tape.gradient(loss, variable), variable)])
+
+    return step
+
+
+def computed_and_changed(variable):
+    """compute_gradients and apply_gradients, with other tensors between them."""
+    optimizer = hvd.DistributedOptimizer(v1.GradientDescentOptimizer(1.0), hvd.Sum)
+
+    def step():
+        ((gradient, _),) = optimizer.compute_gradients(lambda: tf.reduce_sum(variable) * (RANK + 1.0), [variable])
+        optimizer.apply_gradients([(gradient * 2.0, variable)])
+
+    return step
+
+
+def ranks_of_other_sets():
+    """Only a reduction over the same ranks counts."""
+    only, variable = hvd.add_process_set([RANK for RANK in range(2)]), tf.Variable(0.0)
+    optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1.0), hvd.Sum)
+    with tf.GradientTape() as tape:
+        loss = variable * (RANK + 1.0)
+    tape = hvd.DistributedGradientTape(tape, hvd.Sum, process_set=only)
+    optimizer.apply_gradients([(tape.gradient(loss, variable), variable)])
+    assert variable.numpy() == -6
+
+
+def fit():
+    """Keras 2 calls only apply_gradients of TensorFlow 1's optimizers."""
+    layers = [tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
+    model = tf.keras.Sequential(layers)
+    model.compile(hvd.DistributedOptimizer(v1.GradientDescentOptimizer(0.1)), "mse")
+    model.fit(np.ones((2, 1)) * (RANK + 1.0), np.ones((2, 1)), batch_size=2, verbose=0)
+    np.testing.assert_allclose(model.get_weights()[0], [[0.3]], rtol=1e-6)
+
+
+for function in (False, True):
+    for make in (tf.keras.optimizers.SGD, v1.GradientDescentOptimizer):
+        moved(tape_and_optimizer(make), -3, function)
+        moved(tape_and_optimizer(make, lambda variable: tf.gather(variable, [0, 1])), -3, function)
+    moved(tape_alone, -3, function)
+    moved(computed_and_changed, -6, function)
+ranks_of_other_sets()
+summed = tf.Variable(tf.zeros([2]))
+step = tape_and_optimizer(tf.keras.optimizers.SGD, backward_passes_per_step=2)(summed)
+for _ in range(2):
+    step()
+np.testing.assert_allclose(summed.numpy(), [-6, -6])
+if tf.__version__.startswith("2.15"):
+    fit()
+print("all well")
