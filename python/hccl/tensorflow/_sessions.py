@@ -52,9 +52,9 @@ def broadcast_global_variables(root_rank: int) -> Any:
 
 
 def evaluated(result: Any) -> Any:
-    """Returns the result of eager code as it is. In a graph of TensorFlow 1, runs the result, an
-    operation, a tensor or a variable, in Keras's session."""
-    if tf.compat.v1.executing_eagerly_outside_functions():
+    """Returns None and the result of eager code as they are. In a graph of TensorFlow 1, runs the
+    result, an operation, a tensor or a variable, in Keras's session."""
+    if result is None or tf.compat.v1.executing_eagerly_outside_functions():
         return result
     return tf.compat.v1.keras.backend.get_session().run(result)
 
