@@ -117,8 +117,7 @@ void World::over() {
   const MutexLock lock(mutex_);
   if (leaving_) {
     dead_ = Status(Code::kUnavail, "this rank has left");
-    bell_.ring();
-    return;
+    return bell_.ring();
   }
   lose(Status(Code::kRemote, "the other ranks have not heard from rank " + std::to_string(rank_) +
                                  " for so long that they take it for dead (HCCL_PEER_TIMEOUT)"));
@@ -137,6 +136,7 @@ void World::heard(const control::News& news) {
   std::vector<std::pair<Uuid, RankSet>> in_vain;
   {
     const MutexLock lock(mutex_);
+    if (roster_ == nullptr) return;  // this rank came too late to join
     static_cast<void>(news_.merge(news));
     RankSet left = news.left_ranks;
     for (const std::uint32_t node : news.left.ranks()) left |= roster_->nodes[node].ranks;
