@@ -138,11 +138,6 @@ void World::heard(const control::News& news) {
     const MutexLock lock(mutex_);
     if (roster_ == nullptr) return;  // this rank came too late to join
     static_cast<void>(news_.merge(news));
-    RankSet left = news.left_ranks;
-    for (const std::uint32_t node : news.left.ranks()) left |= roster_->nodes[node].ranks;
-    for (const std::uint32_t rank : left.ranks()) {
-      if (rank < left_.size()) left_[rank].store(true, std::memory_order_release);
-    }
     for (const Uuid& scope : news.summons) {
       for (FailureListener* each : listeners_) each->on_summons(scope);
       if (const auto* members = not_coming_.find(scope)) in_vain.emplace_back(scope, *members);
@@ -150,6 +145,11 @@ void World::heard(const control::News& news) {
     for (const control::Verdict& verdict : news.in_order()) {
       for (FailureListener* each : listeners_) each->on_failure(verdict.scope, verdict.why);
       finish(verdict.scope, verdict.why);
+    }
+    RankSet left = news.left_ranks;  // after the verdicts, which take precedence
+    for (const std::uint32_t node : news.left.ranks()) left |= roster_->nodes[node].ranks;
+    for (const std::uint32_t rank : left.ranks()) {
+      if (rank < left_.size()) left_[rank].store(true, std::memory_order_release);
     }
     bell_.ring();
   }
