@@ -36,11 +36,11 @@ Status give(Result<CommunicatorPtr> made, Communicators::About about, HcclComm* 
   return {};
 }
 
-using Join = Result<std::function<Status()>>;
+using JoinCall = Result<std::function<Status()>>;
 
 // Checks the arguments. Returns the rest of the call, which joins and stores the handle in `comm`.
-Join join_root(uint32_t size, const HcclRootInfo* root, uint32_t rank, const HcclCommConfig* given,
-               HcclComm* comm) {
+JoinCall join_root(uint32_t size, const HcclRootInfo* root, uint32_t rank,
+                   const HcclCommConfig* given, HcclComm* comm) {
   if (size == 0 || size > kMostRanks) {
     return Status(Code::kPara, "nRanks is " + std::to_string(size) + ", it must be 1 to " +
                                    std::to_string(kMostRanks));
@@ -74,7 +74,8 @@ Join join_root(uint32_t size, const HcclRootInfo* root, uint32_t rank, const Hcc
 }
 
 // As join_root().
-Join join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given, HcclComm* comm) {
+JoinCall join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given,
+                      HcclComm* comm) {
   if (::strnlen(path, kPathBytes) == kPathBytes) {
     return Status(Code::kPara, "clusterInfo has more than 4095 bytes");
   }
@@ -146,7 +147,7 @@ HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo) {
 
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                 HcclComm* comm) {
-  return make("HcclCommInitRootInfo", [&]() -> Join {
+  return make("HcclCommInitRootInfo", [&]() -> JoinCall {
     HCCL_CHECK_PTR(rootInfo);
     HCCL_CHECK_PTR(comm);
     return join_root(nRanks, rootInfo, rank, nullptr, comm);
@@ -155,7 +156,7 @@ HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, u
 
 HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                       const HcclCommConfig* config, HcclComm* comm) {
-  return make("HcclCommInitRootInfoConfig", [&]() -> Join {
+  return make("HcclCommInitRootInfoConfig", [&]() -> JoinCall {
     HCCL_CHECK_PTR(rootInfo);
     HCCL_CHECK_PTR(config);
     HCCL_CHECK_PTR(comm);
@@ -164,7 +165,7 @@ HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootI
 }
 
 HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclComm* comm) {
-  return make("HcclCommInitClusterInfo", [&]() -> Join {
+  return make("HcclCommInitClusterInfo", [&]() -> JoinCall {
     HCCL_CHECK_PTR(clusterInfo);
     HCCL_CHECK_PTR(comm);
     return join_cluster(clusterInfo, rank, nullptr, comm);
@@ -173,7 +174,7 @@ HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclC
 
 HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank,
                                          HcclCommConfig* config, HcclComm* comm) {
-  return make("HcclCommInitClusterInfoConfig", [&]() -> Join {
+  return make("HcclCommInitClusterInfoConfig", [&]() -> JoinCall {
     HCCL_CHECK_PTR(clusterInfo);
     HCCL_CHECK_PTR(config);
     HCCL_CHECK_PTR(comm);

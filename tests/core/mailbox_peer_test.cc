@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 Deadline in_half_a_minute() { return Deadline::after(std::chrono::seconds(30)); }
 
-// What the simulated peer does.
+// The steps of the simulated peer.
 struct Script {
   std::vector<std::function<void(class Peer&)>> steps;  // run one by one
   std::atomic<std::size_t> allowed = 0, done = 0;       // numbers of steps
