@@ -30,7 +30,8 @@ endfunction()
 # into a program of their own.
 # LABELS: quick: takes a second or two; slow: takes half a minute or more; core: the default; no_asan: does not run
 # under the address sanitizer; threads: the ranks are threads, so the thread sanitizer runs it; once: takes long, so
-# only the address sanitizer runs it if there is one, and must run all its cases.
+# only the address sanitizer runs it if there is one, and must run all its cases; serial: limits a time that the library
+# promises, so the gate runs it last, beside nothing else.
 # NOT_ASAN, NOT_TSAN: patterns of the cases that a sanitizer leaves out.
 function(hccl_test name)
   cmake_parse_arguments(arg "ALONE" "TIMEOUT;NOT_ASAN;NOT_TSAN" "SOURCES;LIBS;LABELS" ${ARGN})
@@ -53,7 +54,7 @@ function(hccl_test name)
     target_link_libraries(${program} PRIVATE ${arg_LIBS})
   endif()
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 300)
+    set(arg_TIMEOUT 600)
   endif()
   set(filter "")
   if(HCCL_SANITIZE MATCHES "address" AND arg_NOT_ASAN)
@@ -69,4 +70,7 @@ function(hccl_test name)
   endif()
   add_test(NAME ${name} COMMAND ${command} ${filter})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  if("serial" IN_LIST arg_LABELS)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
 endfunction()

@@ -4,6 +4,7 @@
 #   scripts/test.sh quick         builds, and runs the tests with the label quick: for each change, two minutes at most
 #   scripts/test.sh core          all but Python, JAX, PyTorch and TensorFlow
 #   scripts/test.sh long          what takes longer than a gate may; by hand
+# Steps of C++ (tidy, release, asan, tsan) and steps of Python (python, jax, torch, tensorflow) run side by side.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 steps=()
@@ -20,21 +21,25 @@ for step in "${@:-all}"; do
   esac
 done
 
-begin=$SECONDS since=$SECONDS now='' times=()
+begin=$SECONDS since=$SECONDS now='' lanes=()
+times=$(mktemp)
 # took NAME: counts the time since the last call as that of step NAME.
 took() {
-  times+=("$(printf '%-22s %3d:%02d' "$1" $(((SECONDS - since) / 60)) $(((SECONDS - since) % 60)))")
-  echo "== ${times[-1]}"
+  local line
+  line=$(printf '%-22s %3d:%02d' "$1" $(((SECONDS - since) / 60)) $(((SECONDS - since) % 60)))
+  echo "$line" >>"$times"
+  echo "== $line"
   since=$SECONDS
 }
 summary() {
-  local status=$?
-  jobs -p | xargs -r kill || true  # tests in the background, which do not get Ctrl-C
-  if ((status)); then took "$now FAILED"; fi
+  local status=$? lane
+  # Also what runs in the background, which Ctrl-C does not reach.
+  for lane in "${lanes[@]}"; do kill -- "-$lane" 2>/dev/null || true; done
+  if ((status)) && [[ $now ]]; then took "$now FAILED"; fi
   since=$begin
   echo && echo "== minutes, on $(nproc) cores"
   took total >/dev/null
-  printf '   %s\n' "${times[@]}"
+  sed 's/^/   /' "$times" && rm "$times"
   exit "$status"
 }
 trap summary EXIT
@@ -56,15 +61,15 @@ run_ctest() {
   ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j 2 "$@"
 }
 
+asan_too=''
+if [[ " ${steps[*]} " == *" asan "* ]]; then asan_too=yes; fi
+
 # Ranks that fail write their flight records here, as tests make them do: the files are kept until the next run.
 export HCCL_FLIGHT_RECORDER_DIR=$PWD/build/flight
 rm -rf "$HCCL_FLIGHT_RECORDER_DIR" && mkdir -p "$HCCL_FLIGHT_RECORDER_DIR"
 
-now=setup
-scripts/setup.sh
-took "$now"
-for now in "${steps[@]}"; do
-  case $now in
+step() {
+  case $1 in
     quick)
       build dev
       run_ctest dev -L '^quick$'
@@ -78,9 +83,7 @@ for now in "${steps[@]}"; do
       ;;
     release)
       build dev
-      once=()
-      if [[ " ${steps[*]} " == *" asan "* ]]; then once=(-LE '^once$'); fi
-      run_ctest dev "${once[@]}"
+      run_ctest dev -LE "^(serial${asan_too:+|once})\$"
       ;;
     python)
       build dev
@@ -131,7 +134,12 @@ for now in "${steps[@]}"; do
     asan)
       build asan
       # Leaves out tests that mpirun starts, and tests that depend on the amount of memory or on the allocator.
-      run_ctest asan -LE '^(mpi|no_asan)$'
+      run_ctest asan -LE '^(mpi|no_asan|serial)$'
+      ;;
+    serial)
+      # They limit times that the library promises, so nothing else runs.
+      if [[ " ${steps[*]} " == *" release "* ]]; then run_ctest dev -L '^serial$' ${asan_too:+-LE '^once$'}; fi
+      if [[ $asan_too ]]; then run_ctest asan -L '^serial$' -LE '^(mpi|no_asan)$'; fi
       ;;
     tsan)
       build tsan thread_tests
@@ -180,5 +188,48 @@ for now in "${steps[@]}"; do
       if [[ $(uname -m) != aarch64 ]]; then scripts/arm.sh; fi
       ;;
   esac
-  took "$now"
+}
+
+# lane STEP...: runs steps one after the other.
+lane() {
+  for now in "$@"; do
+    step "$now"
+    took "$now"
+  done
+}
+
+now=setup
+scripts/setup.sh
+took "$now"
+
+first=() native=() python=() last=()
+for name in "${steps[@]}"; do
+  case $name in
+    quick | format) first+=("$name") ;;
+    python | jax | torch | tensorflow) python+=("$name") ;;
+    release | asan) native+=("$name") last=(serial) ;;
+    *) native+=("$name") ;;
+  esac
 done
+lane "${first[@]}"
+if ((${#native[@]} && ${#python[@]})); then
+  # Side by side: many tests wait, or start one process at a time, so one lane uses six tenths of two cores.
+  build dev
+  trap 'exit 1' TERM
+  set -m  # a group for the processes of each lane
+  for name in native python; do
+    declare -n members=$name
+    (
+      trap '(($?)) && took "$now FAILED" && kill $$' EXIT  # one lane that fails ends both
+      lane "${members[@]}"
+    ) </dev/null > >(sed -u "s/^/$name | /") 2>&1 &
+    lanes+=($!)
+  done
+  set +m
+  now=''  # a lane that fails says where
+  wait "${lanes[0]}"
+  wait "${lanes[1]}"
+else
+  lane "${native[@]}" "${python[@]}"
+fi
+lane "${last[@]}"
