@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the form of all C and C++ files; --fix rewrites them. clang-format leaves the text of comments alone (it would
 # join lists and tables), so this script rejects comments and strings that make a line longer than 100 characters. Names
-# of files in comments and READMEs must exist. A room's README has at most 80 lines besides its tables. Files over 400
-# lines outside tests are listed, and fail with --strict.
+# of files in comments and READMEs must exist. Besides its tables a room's README has at most 80 lines of 120 characters.
+# Files over 400 lines outside tests are listed, and fail with --strict.
 #   scripts/format.sh [--fix] [--strict]
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -20,6 +20,11 @@ files '*.h' '*.cc' '*.c' | xargs -0 -n 64 -P "$jobs" .venv/bin/clang-format "${c
 wide=$(files '*.h' '*.cc' '*.c' | LC_ALL=C.UTF-8 xargs -0 grep -nE '^.{101,}' || true)
 if [[ $wide ]]; then
   echo "format: more than 100 characters:" && echo "$wide"
+  exit 1
+fi
+wide=$(files README.md '*/README.md' | LC_ALL=C.UTF-8 xargs -0 grep -nE '^[^|].{120,}' || true)
+if [[ $wide ]]; then
+  echo "format: more than 120 characters:" && echo "$wide"
   exit 1
 fi
 scripts/names.py
