@@ -240,18 +240,23 @@ bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoor
 
 bool WorkQueue::is_overdue(const Entry& entry, Watch& watch) const {
   if (!bound_.patience) return false;
+  const Watch now{(bound_.of ? bound_.of() : this)->obstacle(), bound_.patience(),
+                  std::chrono::steady_clock::now()};
   const MutexLock lock(mutex_);
   if (find(entry) == line_.end()) return false;
-  const Watch now{(bound_.of ? bound_.of() : this)->piece(), bound_.patience(),
-                  std::chrono::steady_clock::now()};
-  if (now.piece != watch.piece || now.patience != watch.patience) watch = now;
-  return now.piece != 0 && now.patience.count() != 0 && now.since - watch.since > now.patience;
+  if (now.obstacle != watch.obstacle || now.patience != watch.patience) watch = now;
+  return now.obstacle != 0 && now.patience.count() != 0 && now.since - watch.since > now.patience;
 }
 
-// The number of the running piece of work; 0: none.
-std::uint64_t WorkQueue::piece() const {
-  const bool running = (state_.load(std::memory_order_acquire) & kRunning) != 0;
-  return running ? run_.load(std::memory_order_relaxed) + 1 : 0;
+// The number of the running piece of work; else the place at the head of the line that waits for
+// its work, with the highest bit set; 0: neither.
+std::uint64_t WorkQueue::obstacle() const {
+  constexpr std::uint64_t kPlace = std::uint64_t{1} << 63;
+  if ((state_.load(std::memory_order_acquire) & kRunning) != 0) {
+    return run_.load(std::memory_order_relaxed) + 1;
+  }
+  const MutexLock lock(mutex_);
+  return line_.empty() || line_.front()->filled_ ? 0 : kPlace | line_.front()->place_;
 }
 
 // ---- the worker ----

@@ -31,10 +31,12 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   using Ticket = std::shared_ptr<Entry>;
 
   /// The limit after which work in line is given up. A running piece of work never ends if its
-  /// thread has died, or has left the work by longjmp. If one piece has run in the queue of() for
-  /// longer than patience() (0, or no function: no limit), a thread that waits for work in line
-  /// gives up the awaited work. So does the worker with its next work. The result of the work is
-  /// then overdue(). The functions and the queue of() must stay valid while work is in line.
+  /// thread has died, or has left the work by longjmp. A place at the head of the line never gets
+  /// its work if that work comes after work behind it. If one piece has run, or one place has
+  /// waited for its work, in the queue of() for longer than patience() (0, or no function: no
+  /// limit), a thread that waits for work in line gives up the awaited work. So does the worker
+  /// with its next work. The result of the work is then overdue(). The functions and the queue of()
+  /// must stay valid while work is in line.
   struct Bound {
     std::function<std::chrono::nanoseconds()> patience;
     std::function<Status()> overdue;
@@ -138,16 +140,16 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void run_to(const Entry& entry);
   void complete_first();
   void complete_all();
-  /// The running piece, its patience, and the time at which a waiting thread first saw the piece.
+  /// What holds up the line, its patience, and the time at which a waiting thread first saw it.
   struct Watch {
-    std::uint64_t piece = 0;  // number of the running piece; 0: none
+    std::uint64_t obstacle = 0;  // see obstacle()
     std::chrono::nanoseconds patience{0};
     std::chrono::steady_clock::time_point since{};
   };
   template <class Also>
   bool sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoorbell& bell, Also also);
   bool is_overdue(const Entry& entry, Watch& watch) const;
-  std::uint64_t piece() const;
+  std::uint64_t obstacle() const;
   TicketList::const_iterator find(const Entry& entry) const HCCL_REQUIRES(mutex_);
   Ticket to_watch() const;
   bool take_out(const Entry& entry);

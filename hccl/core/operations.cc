@@ -234,11 +234,14 @@ WorkQueue::Bound Operations::bound() {
     return timeout.count() == 0 ? timeout : timeout + kEndAfterDeadline;
   };
   bound.overdue = [this] {
-    failure_.abort(Status(Code::kTimeout,
-                          is_.name + ": rank " + std::to_string(is_.rank) +
-                              ": an operation before this one does not end, even at its deadline: "
-                              "its thread has left it by longjmp, or has died",
-                          is_.of_world(is_.rank)));
+    failure_.abort(
+        Status(Code::kTimeout,
+               is_.name + ": rank " + std::to_string(is_.rank) +
+                   ": an operation before this one does not begin or end, even at its "
+                   "deadline. Either it waits for this one (its stream waits for a later "
+                   "event, or HcclFusionWait comes later), or its thread has died, or "
+                   "has left it by longjmp",
+               is_.of_world(is_.rank)));
     return failure_.reason();
   };
   return bound;

@@ -196,8 +196,19 @@ TEST(WorkQueueTest, WorkThatNobodyWaitsForIsGivenUp) {
   queue->end(true);
 }
 
-TEST(WorkQueueTest, AWaitBehindAPlaceOrManyOperationsIsNotGivenUp) {
+TEST(WorkQueueTest, AWaitBehindAPlaceThatGetsNoWorkIsGivenUp) {
   WorkQueue queue("test", bound(std::chrono::milliseconds(200)));
+  const auto place = queue.reserve();
+  EXPECT_EQ(queue.wait(queue.defer([] { return Status(); })).code(), Code::kTimeout);
+  const auto submitted = queue.submit([] { return Status(); });
+  EXPECT_TRUE(submitted->wait(Deadline::after(std::chrono::minutes(1))).ok());
+  EXPECT_EQ(submitted->status().code(), Code::kTimeout);
+  EXPECT_TRUE(queue.run(place, [] { return Status(); }).ok());
+  EXPECT_FALSE(queue.busy());
+}
+
+TEST(WorkQueueTest, AWaitBehindAPlaceThatGetsItsWorkIsNotGivenUp) {
+  WorkQueue queue("test", bound(std::chrono::minutes(2)));
   const auto place = queue.reserve();
   const auto last = queue.defer([] { return Status(); });
   std::thread fills([&] {
