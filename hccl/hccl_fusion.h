@@ -84,7 +84,8 @@ HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index);
  * was not marked. The text names the missing gradients, and the iteration can continue: mark them
  * and wait again. The first call compares gradients and segments of the ranks before any data is
  * sent, so the first iteration has no overlap. If the ranks differ, all get HCCL_E_PARA, and the
- * text names the first gradient that differs. */
+ * text names the first gradient that differs. Ranks may use different names, but not the same names
+ * in different orders. */
 HcclResult HcclFusionWait(HcclFusion fusion);
 
 /** Returns when segment `segment` of the current iteration and all earlier segments are reduced, so
@@ -138,8 +139,8 @@ HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
  * object. */
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
 
-/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB). The end
- * of the name decides the format. .pb.json: the Protobuf message Trace
+/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB) that did
+ * not fail. The end of the name decides the format. .pb.json: the Protobuf message Trace
  * (hccl/files/plugin/trace.proto) in JSON. Any other .json: Chrome's trace format (opens in
  * Perfetto), which also contains the message Trace. .csv: a table. Any other name: the message in
  * binary. hccl-plan reads all formats but the table. HCCL_E_OPEN_FILE_FAILURE: the file cannot be

@@ -15,7 +15,7 @@
 namespace hccl::split {
 namespace {
 
-// The limits are more than four times what HcclFusionTraceWrite writes. They exist because parsing
+// The limits are at least twice what HcclFusionTraceWrite writes. They exist because parsing
 // needs more memory than the file has bytes: up to a hundred times as much for a binary message,
 // and kilobytes for each object of a text.
 constexpr std::size_t kLargestText = std::size_t{256} << 20;

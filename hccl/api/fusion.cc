@@ -42,7 +42,7 @@ struct Chosen {
   Overlap::Mode mode = Overlap::Mode::kFixed;
 };
 
-Result<Chosen> choose_segments(const HcclFusionOptions& options,
+Result<Chosen> choose_segments(const HcclFusionOptions& options, const std::string& group,
                                const std::vector<std::uint64_t>& bytes) {
   if (options.lastIndices != nullptr && options.percentages != nullptr) {
     return Status(Code::kPara, "options has both lastIndices and percentages");
@@ -60,7 +60,6 @@ Result<Chosen> choose_segments(const HcclFusionOptions& options,
                                                bytes, {options.percentages, options.segmentNum}));
     return chosen;
   }
-  HCCL_ASSIGN_OR_RETURN(const std::string group, api::group_name(options.group));
   auto& strategies = State::get().groups().strategies();
   HCCL_ASSIGN_OR_RETURN(auto resolved, strategies.resolve(group, bytes));
   if (resolved.is_default() && (config.split == hccl::Split::kAuto || strategies.is_auto(group)))
@@ -103,11 +102,13 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
     }
     HCCL_RETURN_IF_ERROR(api::check_apart(*communicator, std::move(extents),
                                           "pass each gradient once, in memory of its own"));
-    HCCL_ASSIGN_OR_RETURN(auto cut, choose_segments(chosen, bytes));
+    HCCL_ASSIGN_OR_RETURN(std::string group, api::group_name(chosen.group));
+    HCCL_ASSIGN_OR_RETURN(auto cut, choose_segments(chosen, group, bytes));
     auto made = std::make_shared<api::Fusion>();
-    HCCL_ASSIGN_OR_RETURN(made->overlap, Overlap::create(std::move(communicator), std::move(list),
-                                                         type, op, std::move(cut.segments),
-                                                         chosen.hcomParallel != 0, cut.mode));
+    HCCL_ASSIGN_OR_RETURN(
+        made->overlap,
+        Overlap::create(std::move(communicator), std::move(list), type, op, std::move(cut.segments),
+                        chosen.hcomParallel != 0, cut.mode, std::move(group)));
     *fusion = State::get().fusions().add(std::move(made));
     return {};
   });

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <numeric>
 #include <optional>
 
+#include "hccl/base/auth.h"
 #include "hccl/select/probe.h"
 #include "split/plan_search.h"
 
@@ -46,6 +48,14 @@ std::string text(double value) { return std::to_string(static_cast<std::uint64_t
 Status differ(const std::string& what, double mine, double least, double most) {
   return Status(Code::kPara, "the ranks differ in " + what + ": " + text(mine) + " here, " +
                                  text(least) + " to " + text(most) + " among all of them");
+}
+
+// A digest as a whole number that a double holds exactly.
+double short_digest(const std::string& text) {
+  const Key key = digest(text);
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, key.data(), sizeof bits);
+  return static_cast<double>(bits >> 12);
 }
 
 Result<Order> order_of(const Trace& trace, std::size_t element) {
@@ -97,16 +107,34 @@ Status agree(core::Communicator& communicator, const GradientList& mine) {
     if (ends) ++segment;
     list.push_back(2 * static_cast<double>(mine.counts[i]) + (ends ? 1 : 0));
   }
+  // Then the digests of the names and, because the same names in another order mean swapped
+  // gradients, the digest of the names in order. Ranks may use other names.
+  std::vector<std::string> sorted(mine.names.begin(), mine.names.end());
+  std::sort(sorted.begin(), sorted.end());
+  std::string all;
+  for (const std::string& name : sorted) all += name + '\n';
+  for (const std::string& name : mine.names) list.push_back(short_digest(name));
+  list.push_back(short_digest(all));
   HCCL_RETURN_IF_ERROR(range(communicator, list, least, most));
-  for (std::size_t i = 0; i < list.size(); ++i) {
+  const std::size_t count = mine.counts.size();
+  const auto named = [&](std::size_t i) {
+    return "gradient " + std::to_string(i) +
+           (mine.names[i].empty() ? "" : " (" + mine.names[i] + ")");
+  };
+  for (std::size_t i = 0; i < count; ++i) {
     if (least[i] == most[i]) continue;
-    const std::string name =
-        "gradient " + std::to_string(i) + (mine.names[i].empty() ? "" : " (" + mine.names[i] + ")");
+    const std::string name = named(i);
     const double low = std::floor(least[i] / 2), high = std::floor(most[i] / 2);
     if (low != high) return differ("the elements of " + name, std::floor(list[i] / 2), low, high);
     return Status(Code::kPara, "the ranks differ in their segments: one ends with " + name +
                                    " on some ranks, but not on others; here: " +
                                    segments_text(mine.last_indices));
+  }
+  if (least.back() != most.back()) return {};
+  for (std::size_t i = 0; i < count; ++i) {
+    if (least[count + i] == most[count + i]) continue;
+    return Status(Code::kPara, "the ranks have the same gradients in different orders: here " +
+                                   named(i) + ", on other ranks another gradient at this place");
   }
   return {};
 }

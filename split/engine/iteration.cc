@@ -5,8 +5,21 @@
 
 namespace hccl::split {
 
+namespace {
+
+// Bounds the recorded times, and the message that is made of them.
+constexpr std::size_t kBytes = std::size_t{16} << 20;
+
+}  // namespace
+
+// An upper bound: numbers have at most 10 bytes each, the largest ones fewer.
+std::size_t Recording::bytes_in_message(const Times& times) const {
+  std::size_t bytes = 128 + 128 * times.end.size();
+  for (const TraceGradient& each : gradients_) bytes += 32 + each.name.size();
+  return bytes;
+}
+
 void Recording::begin(std::shared_ptr<const PlanVersion> plan, bool overlapped) {
-  constexpr std::size_t kBytes = std::size_t{16} << 20;
   const std::size_t segments = plan->last_indices.size();
   const std::size_t bytes =
       sizeof(Times) + (gradients_.size() + 8 * segments) * sizeof(std::int64_t);
@@ -58,9 +71,20 @@ std::string Recording::timeline() const {
 }
 
 Trace Recording::trace() const {
+  std::vector<const Times*> newest_first;
+  if (over()) newest_first.push_back(&now_);
+  for (auto at = past_.rbegin(); at != past_.rend(); ++at) newest_first.push_back(&*at);
+  // An iteration that failed has no times of some segments.
+  std::erase_if(newest_first, [](const Times* t) { return std::ranges::count(t->end, 0) != 0; });
+  std::size_t bytes = 0;
+  std::size_t fit = 0;
+  for (const Times* each : newest_first) {
+    bytes += bytes_in_message(*each);
+    if (bytes > kBytes && fit > 0) break;
+    ++fit;
+  }
   Trace out = heading_;
-  for (const Times& times : past_) out.iterations.push_back(iteration(times));
-  if (over()) out.iterations.push_back(iteration(now_));
+  for (std::size_t i = fit; i > 0; --i) out.iterations.push_back(iteration(*newest_first[i - 1]));
   return out;
 }
 

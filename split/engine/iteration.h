@@ -67,15 +67,18 @@ class Recording {
   /// Whether the program has waited for the iteration, so that the next call begins another
   /// iteration.
   bool over() const { return now_.wait_end != 0; }
+  const std::string& group() const { return heading_.group; }
   Times& now() { return now_; }
   std::deque<Times>& past() { return past_; }  ///< oldest first
 
   /// The time line of the last iteration that is over; empty before the first.
   std::string timeline() const;
+  /// Without the iterations that failed: the newest ones of which the message has 16 MiB at most.
   Trace trace() const;
 
  private:
   TraceIteration iteration(const Times& times) const;
+  std::size_t bytes_in_message(const Times& times) const;
 
   const Trace heading_;
   const std::vector<TraceGradient> gradients_;

@@ -44,7 +44,7 @@ std::vector<TraceGradient> traced(const std::vector<Overlap::Gradient>& gradient
 }  // namespace
 
 Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<Gradient> gradients,
-                 DataType type, ReduceOp op, bool parallel, Mode mode)
+                 DataType type, ReduceOp op, bool parallel, Mode mode, std::string group)
     : communicator_(std::move(communicator)),
       gradients_(std::move(gradients)),
       type_(type),
@@ -57,7 +57,7 @@ Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<G
       recording_({kTraceVersion,
                   static_cast<std::uint32_t>(communicator_->rank()),
                   static_cast<std::uint32_t>(communicator_->size()),
-                  communicator_->membership().name,
+                  std::move(group),
                   {}},
                  traced(gradients_, type)) {
   if (communicator_->size() > 1) return;
@@ -70,9 +70,9 @@ Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<G
 Result<std::unique_ptr<Overlap>> Overlap::create(std::shared_ptr<core::Communicator> communicator,
                                                  std::vector<Gradient> gradients, DataType type,
                                                  ReduceOp op, Segments segments, bool parallel,
-                                                 Mode mode) {
-  std::unique_ptr<Overlap> made(
-      new Overlap(std::move(communicator), std::move(gradients), type, op, parallel, mode));
+                                                 Mode mode, std::string group) {
+  std::unique_ptr<Overlap> made(new Overlap(std::move(communicator), std::move(gradients), type, op,
+                                            parallel, mode, std::move(group)));
   HCCL_RETURN_IF_ERROR(segments_by_index(made->gradient_bytes(), segments).status());
   const auto& log = made->communicator_->membership().log;
   // More segments than HCCL documents may be a mistake, unless each gradient is a segment of its

@@ -38,16 +38,18 @@ class Overlap {
   /// `segments` must fit the gradients (strategy.h makes such lists). If `parallel` is set,
   /// segments run on the communicator's worker while the caller computes; otherwise they run inside
   /// wait(). Allocates the fusion buffer once, if any segment needs it. All ranks pass the same
-  /// arguments; the first wait() checks that. Fails with kPara or kOom.
+  /// arguments; the first wait() checks that. `group`: whose strategy the segments come from, for
+  /// the trace. Fails with kPara or kOom.
   static Result<std::unique_ptr<Overlap>> create(std::shared_ptr<core::Communicator> communicator,
                                                  std::vector<Gradient> gradients, DataType type,
                                                  ReduceOp op, Segments segments, bool parallel,
-                                                 Mode mode = Mode::kFixed);
+                                                 Mode mode = Mode::kFixed,
+                                                 std::string group = "hccl_world_group");
   /// Returns a new engine for the same gradients and segments in another communicator. No gradient
   /// is ready, and an automatic plan begins anew. Fails as create() does.
   Result<std::unique_ptr<Overlap>> rebound(std::shared_ptr<core::Communicator> communicator) const {
     return create(std::move(communicator), gradients_, type_, op_, segments(), parallel_given_,
-                  mode_given_);
+                  mode_given_, recording_.group());
   }
   /// Finishes the segments whose own gradients and all earlier gradients are ready.
   ~Overlap();
@@ -93,7 +95,7 @@ class Overlap {
   };
 
   Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<Gradient> gradients,
-          DataType type, ReduceOp op, bool parallel, Mode mode);
+          DataType type, ReduceOp op, bool parallel, Mode mode, std::string group);
   Status lay_out(Segments segments);
   void abort_caught() noexcept;
   void begin_iteration();

@@ -581,6 +581,8 @@ TEST(Fusion, TraceFilesOfThreeKindsAndOfNone) {
   EXPECT_EQ(split_at(folder.read("t.csv"), '\n').size(), 1u + 3 * 8);
   OK(HcclFusionTraceWrite(fusion, (folder / "trace").c_str()));
   EXPECT_NE(folder.read("trace").find("layer1"), std::string::npos);
+  // The group whose strategy the communicator's fusions take, for the advice of hccl-plan.
+  EXPECT_NE(folder.read("trace").find("hccl_world_group"), std::string::npos);
   EXPECT_NE(folder.read("trace").front(), '{');
 
   for (const char* name : {"full.json", "full.csv", "full"}) {

@@ -108,6 +108,18 @@ TEST(Agreement, TheFirstDifferenceIsNamedOnAllRanks) {
                                   ReduceOp::kSum, segments});
     EXPECT_NE(status.message().find("data type"), std::string::npos) << status.message();
     EXPECT_TRUE(agree(communicator, {same, names, DataType::kFp32, ReduceOp::kSum, segments}).ok());
+    // Two gradients of one size that a rank has swapped; names that ranks have chosen differently.
+    const std::vector<std::uint64_t> alike = {5, 5, 5};
+    const std::vector<std::string> swapped = {"a", "c", "b"}, own = {"x", "a", "b"};
+    status = agree(communicator,
+                   {alike, odd ? swapped : names, DataType::kFp32, ReduceOp::kSum, segments});
+    EXPECT_EQ(status.code(), Code::kPara);
+    EXPECT_NE(status.message().find(odd ? "here gradient 1 (c)" : "here gradient 1 (b)"),
+              std::string::npos)
+        << status.message();
+    EXPECT_TRUE(
+        agree(communicator, {alike, odd ? own : names, DataType::kFp32, ReduceOp::kSum, segments})
+            .ok());
   });
 }
 

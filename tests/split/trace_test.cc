@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "hccl/files/codecs.h"
+#include "split/engine/iteration.h"
 #include "tests/support/folder.h"
 
 namespace hccl::split {
@@ -270,6 +271,49 @@ TEST(WriteTrace, SaysThatTheDiskIsFullInEveryForm) {
     std::filesystem::create_symlink("/dev/full", folder / name);
     expect_cannot_write(folder / name, "No space left on device");
   }
+}
+
+// What the engine has recorded of a large model can be read again, without the iteration that
+// failed.
+TEST(Recording, ATraceHasTheNewestIterationsThatCanBeRead) {
+  constexpr std::uint32_t kGradients = 1100;
+  std::vector<TraceGradient> gradients;
+  for (std::uint32_t i = 0; i < kGradients; ++i) {
+    gradients.push_back({i, std::string(66, 'n') + std::to_string(i), 1 << 20});
+  }
+  Recording recording({kTraceVersion, 0, 2, "hccl_world_group", {}}, gradients);
+  const auto plan = std::make_shared<PlanVersion>();
+  plan->last_indices = {kGradients / 2, kGradients - 1};
+  plan->bytes = {std::uint64_t{kGradients / 2 + 1} << 20, std::uint64_t{kGradients / 2 - 1} << 20};
+  for (std::uint64_t number = 1; number <= 180; ++number) {
+    recording.begin(plan, false);
+    Times& now = recording.now();
+    std::ranges::fill(now.ready, now_ns());
+    recording.begin_wait();
+    for (const std::size_t segment : {0, 1}) {
+      now.start[segment] = now_ns();
+      if (segment == 0 || number != 178) now.end[segment] = now_ns();
+      now.algorithm[segment] = "halving_doubling";
+    }
+    recording.end();
+  }
+  const Trace trace = recording.trace();
+  EXPECT_TRUE(check_trace(trace).ok()) << check_trace(trace).message();
+  ASSERT_GT(trace.iterations.size(), 50u);
+  std::uint64_t number = 180;
+  for (auto at = trace.iterations.rbegin(); at != trace.iterations.rend(); ++at, --number) {
+    if (number == 178) --number;
+    EXPECT_EQ(at->number, number);
+  }
+  const Folder folder;
+  for (const char* name : {"t.pb", "t.json"}) {
+    ASSERT_TRUE(write_trace(trace, folder / name).ok());
+    const auto again = read_trace(folder / name);
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    EXPECT_EQ(again->iterations.size(), trace.iterations.size());
+  }
+  EXPECT_LE(std::filesystem::file_size(folder / "t.pb"), std::size_t{16} << 20);
+  EXPECT_GE(std::filesystem::file_size(folder / "t.pb"), std::size_t{8} << 20);
 }
 
 }  // namespace
