@@ -118,6 +118,22 @@ def loops():
     same(results[0], results[1])
 
 
+def two_types():
+    """A model with parameters of two types has a plan of both."""
+    results = []
+    for rows, wrap in ((slice(RANK, None, SIZE), True), (slice(None), False)):
+        single, double = model(), model().double()
+        optimizer = torch.optim.SGD([*single.parameters(), *double.parameters()], lr=0.1)
+        if wrap:
+            optimizer = hvd.DistributedOptimizer(optimizer)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (LOSS(single(X[rows]), Y[rows]).double() + LOSS(double(X[rows].double()), Y[rows].double())).backward()
+            optimizer.step()
+        results.append([*weights(single), *weights(double)])
+    same(*results)
+
+
 def mistakes():
     """Parameters without a gradient count as zeros; calls in a wrong order are errors."""
     own = model()
@@ -291,7 +307,7 @@ def elastic():
     same(weights(own), committed[0], 0)
 
 
-CHECKS = (names, collectives, gradients, training, loops, mistakes, sparse, optimizer_state, batch_norm)
+CHECKS = (names, collectives, gradients, training, loops, two_types, mistakes, sparse, optimizer_state, batch_norm)
 for check in (*CHECKS, process_sets, elastic):
     check()
 assert hvd.join() == 1

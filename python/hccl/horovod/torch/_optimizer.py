@@ -31,8 +31,9 @@ _optimizers: weakref.WeakSet[_Distributed] = weakref.WeakSet()
 def barrier_of_plans() -> None:
     """Called by join(): raises an error if another rank still trains and reduces gradients in its
     plans."""
-    for plan in sorted(_plans, key=lambda plan: plan.comm.name):
-        plan.comm.barrier()
+    comms = [comm for plan in _plans for comm in plan.comms]
+    for comm in sorted(comms, key=lambda comm: comm.name):
+        comm.barrier()
 
 
 def close_plans() -> None:
@@ -54,9 +55,7 @@ class _Plan:
         group = _horovod.group_of(options.process_set, hccl.WORLD)
         if not os.environ.get("HCCL_SPLIT"):
             set_split_strategy_auto(group)
-        comm = _ops.communicator(options.process_set).split(0)
-        assert comm is not None  # never None, because this rank has passed a color
-        self.comm = comm
+        self.comms: list[hccl.Communicator] = []
         self._fusions: list[hccl.Fusion] = []
         self.slots: dict[Tensor, tuple[Tensor, hccl.Fusion, int]] = {}
         _plans.add(self)
@@ -72,7 +71,11 @@ class _Plan:
                 start += like.numel()
             flat = [view.as_strided((view.numel(),), (1,)) for view in views]
             pairs = [(name, each) for (name, _), each in zip(own, flat)]
-            fusion = hccl.Fusion(self.comm, pairs, hcom_parallel=True, op=options.kind, group=group)
+            # One for each fusion: its first segment takes a place in the communicator's order.
+            comm = _ops.communicator(options.process_set).split(0)
+            assert comm is not None  # never None, because this rank has passed a color
+            self.comms.append(comm)
+            fusion = hccl.Fusion(comm, pairs, hcom_parallel=True, op=options.kind, group=group)
             self._fusions.append(fusion)
             for i, (_, parameter) in enumerate(own):
                 self.slots[parameter] = (views[i], fusion, i)
@@ -84,7 +87,8 @@ class _Plan:
     def close(self) -> None:
         for fusion in self._fusions:
             fusion.close()
-        self.comm.destroy()
+        for comm in self.comms:
+            comm.destroy()
         _plans.discard(self)
 
 
