@@ -80,6 +80,7 @@ Bench::Bench(const Options& options, HcclComm world)
   if (o_.root >= value) {
     if (rank_ == 0)
       std::fprintf(stderr, "hccl_perf: --root %u, but there are %u ranks\n", o_.root, value);
+    check(HcclBarrier(world, nullptr), "HcclBarrier");  // rank 0 prints before any thread exits
     std::_Exit(2);
   }
 }
