@@ -34,8 +34,8 @@ std::optional<Process> process_of(pid_t pid) {
   Process process{.pid = pid};
   char state = '\0';
   std::string skipped;
-  fields >> state >> process.parent;
-  for (int field = 5; field < 22; ++field) fields >> skipped;
+  fields >> state >> process.parent >> skipped >> process.session;
+  for (int field = 7; field < 22; ++field) fields >> skipped;
   if (!(fields >> process.started) || state == 'Z' || state == 'X') return std::nullopt;
   struct stat info = {};
   process.own =

@@ -17,7 +17,8 @@ namespace hccl {
 
 struct Process {
   pid_t pid = 0;
-  pid_t parent = 0;           ///< 0: this process cannot see the parent
+  pid_t parent = 0;  ///< 0: this process cannot see the parent
+  pid_t session = 0;
   std::uint64_t started = 0;  ///< clock ticks since the boot
   bool own = false;           ///< the process belongs to this user
   /// The variables with which the process was started. Empty if the process belongs to another

@@ -74,6 +74,15 @@ bool has(const std::vector<Process>& line, pid_t pid) {
   return std::ranges::any_of(line, [pid](const Process& each) { return each.pid == pid; });
 }
 
+// Whether the rank may have started `process` as a daemon: it is younger than the rank, its parents
+// have ended, and it is in the rank's session or in one whose leader has ended.
+bool is_daemon(const Process& process, const Process& rank) {
+  if (process.started < rank.started || process.parent != 1) return false;
+  if (process.session == process.pid) return false;  // as torchelastic's ranks in a container
+  if (process.session == rank.session) return rank.parent != 1;
+  return start_of(process.session) == 0;
+}
+
 // The processes of `similar` that claim a rank, run the script of that rank, and have the job_id()
 // `id`. Leaves out processes that a rank has started or that have started a rank. `members`: the
 // claims of all ranks, in order.
@@ -97,6 +106,7 @@ std::vector<Claim> find_claimants(const std::vector<Claim>& members, const RankO
       const std::vector<Process> theirs = line_of(static_cast<pid_t>(member.pid));
       const auto same = launch_of(theirs, id);
       if (has(theirs, pid) || (same.ok() && same->first == launch->first)) continue;
+      if (!theirs.empty() && is_daemon(line[0], theirs[0])) continue;
     }
     found.push_back({.rank = member.rank,
                      .pid = static_cast<std::uint32_t>(pid),

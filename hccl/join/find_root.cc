@@ -90,7 +90,7 @@ struct Seeker {
     if (last.code() == Code::kUnavail) {
       stranger = "; at " + where +
                  " a root of another secret or job answers: compare the files of "
-                 "HCCL_JOB_SECRET_FILE on the hosts";
+                 "HCCL_JOB_SECRET_FILE, the rank tables and HCCL_JOB_ID on the hosts";
     }
     if (!warned && !stranger.empty() && soon.expired()) {  // the right root would have answered
       warned = true;

@@ -246,8 +246,10 @@ Result<RootInfo> find_host_root(const std::vector<std::string>& places, const st
   return Status(Code::kTimeout,
                 "EI0006: rank 0 of this job has not come on this host: it wrote nothing to " +
                     places.front() + "/hccl-" + std::to_string(::geteuid()) +
-                    ". Ranks that do not share this directory, as those of several hosts, "
-                    "containers or users, need HCCL_JOB_SECRET_FILE");
+                    ". Its rank table, or its MASTER_ADDR, MASTER_PORT or HCCL_JOB_ID, may differ "
+                    "from this rank's. Ranks that do not share this directory, as those of several "
+                    "hosts, containers or users, need HCCL_JOB_SECRET_FILE, and in a rank table a "
+                    "server for each host or container");
 }
 
 }  // namespace hccl::join

@@ -59,6 +59,14 @@ bool is_loopback(const sockaddr* address) {
   return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == 127;
 }
 
+bool is_loopback(std::string_view address) {
+  Bytes b;
+  if (!to_bytes(address, b)) return false;
+  constexpr Bytes kV4 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127};
+  constexpr Bytes kV6 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  return std::equal(b.begin(), b.begin() + 13, kV4.begin()) || b == kV6;
+}
+
 // The local address that the default route uses. The socket is connected to an address for
 // documentation (RFC 5737, 3849). No network has such addresses, so only the default route leads
 // there. Sends nothing. Empty without a default route.
@@ -127,6 +135,11 @@ Result<Interface> by_address(const std::vector<Interface>& all, const Config& co
   Bytes wanted;
   if (!to_bytes(config.if_ip, wanted)) {
     return Status(Code::kPara, "EI0001: HCCL_IF_IP \"" + shown(config.if_ip) + "\" is no address");
+  }
+  if (wanted[0] == 0xfe && (wanted[1] & 0xc0) == 0x80) {
+    return Status(Code::kNotSupport, "HCCL_IF_IP " + config.if_ip +
+                                         " is a link-local address: choose a global or a unique "
+                                         "local address, or one of IPv4");
   }
   for (const Interface& at : all) {
     Bytes have;
@@ -203,6 +216,14 @@ Result<std::string> local_address(const Config& config) {
   return chosen.address;
 }
 
+Result<std::string> source_address(Config config, std::string_view root) {
+  if (is_loopback(root) || (config.if_ip.empty() && config.socket_ifname.empty())) return {""};
+  config.socket_family = root.find(':') == root.npos ? AF_INET : AF_INET6;
+  HCCL_ASSIGN_OR_RETURN(const auto all, local_interfaces());
+  HCCL_ASSIGN_OR_RETURN(const Interface chosen, choose_interface(all, config));
+  return chosen.family == config.socket_family ? chosen.address : "";
+}
+
 std::string alternatives_to(std::string_view address) {
   const auto all = local_interfaces();
   if (!all.ok()) return {};
@@ -217,23 +238,10 @@ std::string alternatives_to(std::string_view address) {
          ": if other hosts cannot reach it, choose with HCCL_SOCKET_IFNAME";
 }
 
-bool is_private(std::string_view address) {
-  Bytes b;
-  if (!to_bytes(address, b)) return false;
-  constexpr Bytes kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  if (std::equal(b.begin(), b.begin() + 12, kMapped.begin())) {
-    return b[12] == 127 || b[12] == 10 || (b[12] == 172 && b[13] >= 16 && b[13] <= 31) ||
-           (b[12] == 192 && b[13] == 168) || (b[12] == 169 && b[13] == 254);
-  }
-  constexpr Bytes kLoopback = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
-  const bool link_local = b[0] == 0xfe && (b[1] & 0xc0) == 0x80;
-  const bool unique_local = (b[0] & 0xfe) == 0xfc;
-  return b == kLoopback || link_local || unique_local;
-}
-
 bool is_local(std::string_view address) {
   Bytes wanted;
   if (!to_bytes(address, wanted)) return false;
+  if (is_loopback(address)) return true;  // all of 127.0.0.0/8 is, though the interface lists one
   const auto all = local_interfaces();
   if (!all.ok()) return false;
   return std::any_of(all->begin(), all->end(), [&](const Interface& each) {

@@ -26,22 +26,25 @@ Result<std::vector<Interface>> local_interfaces();
 /// matches HCCL_SOCKET_IFNAME; else an address of an interface with a carrier. In the last case
 /// docker* comes after the other names, and lo* last; among these the default route comes first,
 /// and then the name decides. The family that HCCL_SOCKET_FAMILY prefers (IPv4) comes before the
-/// other family. Makes no system calls. kNotFound if nothing matches.
+/// other family. Makes no system calls. kNotFound if nothing matches; kNotSupport if HCCL_IF_IP is
+/// a link-local address.
 Result<Interface> choose_interface(const std::vector<Interface>& all, const Config& config);
 
 /// choose_interface() over local_interfaces().
 Result<std::string> local_address(const Config& config);
+
+/// The local address from which a rank connects to the root: as choose_interface() with the root's
+/// family if HCCL_IF_IP or HCCL_SOCKET_IFNAME is set. Empty, for the system's choice, if neither is
+/// set, if the root's address is a loopback address, or if the chosen address is of the other
+/// family.
+Result<std::string> source_address(Config config, std::string_view root);
 
 /// For the text of a failure: says that the root listens at this address of this host, and lists
 /// the addresses that may be chosen instead. Empty if there are no such addresses, and for a
 /// loopback address.
 std::string alternatives_to(std::string_view address);
 
-/// Whether hosts on the internet cannot reach the address: loopback, private IPv4 (RFC 1918),
-/// link-local, unique local IPv6. False for text that is no IP address.
-bool is_private(std::string_view address);
-
-/// Whether the address belongs to this host.
+/// Whether the address belongs to this host. False for text that is no IP address.
 bool is_local(std::string_view address);
 
 /// The numeric address of a host's name or address, if possible of the preferred family. Blocks for

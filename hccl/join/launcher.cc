@@ -2,67 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <optional>
 #include <string_view>
 #include <tuple>
 
+#include "hccl/base/auth.h"
 #include "hccl/base/text.h"
 #include "hccl/join/hostlist.h"
-#include "hccl/join/json_text.h"
+#include "hccl/join/variables.h"
 
 namespace hccl::join {
 namespace {
-
-constexpr std::int64_t kMostRanks = 1 << 20;  // keeps int arithmetic from overflow
-constexpr std::int64_t kMost32Bits = 0xffffffff;
-
-Status invalid(std::string_view name, std::string_view value, const std::string& expected) {
-  return Status(Code::kPara, "EI0001: Value \"" + shown(value) + "\" for environment variable " +
-                                 std::string(name) + " is invalid. Expected value: " + expected +
-                                 ".");
-}
-
-class Environment {
- public:
-  explicit Environment(const Config::GetEnv& variables) : variables_(variables) {}
-
-  /// Nothing for a variable that is not set, is empty, or has HCCL's value for "not set".
-  std::optional<std::string> get(const char* name) const {
-    const char* value = variables_(name);
-    if (value == nullptr || *value == '\0' || std::string_view(value) == "EmptyString") {
-      return std::nullopt;
-    }
-    return std::string(value);
-  }
-  bool has(const char* name) const { return get(name).has_value(); }
-
-  Result<std::string> need(const char* name, const char* because) const {
-    auto value = get(name);
-    if (!value.has_value()) {
-      return invalid(name, "", "a value, as " + std::string(because) + " is set");
-    }
-    return *value;
-  }
-  Result<std::int64_t> number(const char* name, const char* because, std::int64_t low,
-                              std::int64_t high) const {
-    HCCL_ASSIGN_OR_RETURN(const std::string text, need(name, because));
-    const auto value = decimal(text);
-    if (!value || static_cast<std::int64_t>(*value) < low ||
-        static_cast<std::int64_t>(*value) > high) {
-      return invalid(name, text,
-                     "an integer " + std::to_string(low) + " to " + std::to_string(high));
-    }
-    return static_cast<std::int64_t>(*value);
-  }
-  Result<std::int64_t> number_or(const char* name, std::int64_t otherwise, std::int64_t low,
-                                 std::int64_t high) const {
-    if (!has(name)) return otherwise;
-    return number(name, name, low, high);
-  }
-
- private:
-  const Config::GetEnv& variables_;
-};
 
 struct Names {
   const char* rank;
@@ -93,6 +44,7 @@ Result<Launch> from_rank_table(const Environment& env) {
   }
   HCCL_ASSIGN_OR_RETURN(launch.rank_table_path, env.need("RANK_TABLE_FILE", "RANK_ID"));
   HCCL_ASSIGN_OR_RETURN(launch.identify, env.need("RANK_ID", "RANK_TABLE_FILE"));
+  launch.device = env.device();
   return launch;
 }
 
@@ -116,6 +68,16 @@ Result<Launch> from_pmix(const Environment& env) {
   return launch;
 }
 
+// Names an agent of torchelastic. Ranks of several jobs may meet by root info, and each job has an
+// agent 0: the digest tells the agents of two jobs apart. 0 would mean that there is no agent.
+std::uint32_t agent_of(const std::string& job, std::int64_t group_rank) {
+  const Key key = digest(job);
+  std::uint32_t of_job = 0;
+  std::memcpy(&of_job, key.data(), sizeof of_job);
+  const std::uint32_t agent = of_job ^ static_cast<std::uint32_t>(group_rank);
+  return agent == 0 ? 1 : agent;
+}
+
 Result<Launch> from_torchrun(const Environment& env) {
   Launch launch{LauncherKind::kTorchrun, 0, 0, -1, 0};
   HCCL_RETURN_IF_ERROR(
@@ -124,15 +86,18 @@ Result<Launch> from_torchrun(const Environment& env) {
   // The store of torchrun's agent listens at MASTER_PORT, so the root listens at the next port.
   HCCL_ASSIGN_OR_RETURN(const auto port, env.number("MASTER_PORT", "RANK", 1, 65534));
   launch.root_port = static_cast<std::uint16_t>(port + 1);
-  launch.job = "torchrun " + env.get("TORCHELASTIC_RUN_ID").value_or("") + " " +
-               launch.root_address + " " + std::to_string(port);
+  const std::string run = env.get("TORCHELASTIC_RUN_ID").value_or("");
+  launch.job = "torchrun " + run + " " + launch.root_address + " " + std::to_string(port);
   // The agents of a job count their restarts separately: only the numbers of one agent's ranks are
   // compared.
   HCCL_ASSIGN_OR_RETURN(const auto number,
                         env.number_or("TORCHELASTIC_RESTART_COUNT", 0, 0, kMost32Bits));
   if (env.has("TORCHELASTIC_RESTART_COUNT") && env.has("GROUP_RANK")) {
     HCCL_ASSIGN_OR_RETURN(const auto agent, env.number("GROUP_RANK", "RANK", 0, kMostRanks));
-    launch.attempt = {static_cast<std::uint32_t>(agent + 1), static_cast<std::uint32_t>(number)};
+    // "none" is torchrun's default, with a fixed port. With an id the port may change in a restart.
+    const bool has_id = !run.empty() && run != "none";
+    launch.attempt = {agent_of(has_id ? run : launch.job, agent),
+                      static_cast<std::uint32_t>(number)};
   }
   if (launch.local_size == launch.size) launch.job += " " + std::to_string(number);
   return launch;
@@ -364,6 +329,10 @@ Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& va
 const char* rank_variable(LauncherKind kind) {
   const auto at = std::ranges::find(kLaunchers, kind, &Launcher::kind);
   return at == kLaunchers.end() ? nullptr : at->given[0];
+}
+
+std::optional<int> device_of(const Config::GetEnv& variables) {
+  return Environment(variables).device();
 }
 
 bool is_same_rank(const Launch& one, const Launch& other) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct Launch {
   std::string job = {};
   std::string rank_table_path = {};  ///< RANK_TABLE_FILE
   std::string identify = {};         ///< RANK_ID
+  std::optional<int> device = {};    ///< ASCEND_DEVICE_ID, else DEVICE_ID; for kRankTable
   control::Attempt attempt = {};     ///< of torchelastic's agent
   pid_t first = 0;  ///< the first process that the launcher started as this rank; 0: not known
 };
@@ -53,6 +55,9 @@ Result<Launch> detect_launcher(std::uint16_t base_port,
 
 /// The variable in which this launcher gives a process its rank; null for kAlone.
 const char* rank_variable(LauncherKind kind);
+
+/// The device that the environment gives this process: ASCEND_DEVICE_ID, else DEVICE_ID.
+std::optional<int> device_of(const Config::GetEnv& variables = environment);
 
 /// Whether torchrun has started both processes as the same rank of a job, in the same attempt or in
 /// two attempts.

@@ -9,6 +9,7 @@
 #include "hccl/base/socket.h"
 #include "hccl/base/waiter.h"
 #include "hccl/join/find_root.h"
+#include "hccl/join/interfaces.h"
 
 namespace hccl::join {
 namespace {
@@ -123,8 +124,9 @@ Status Node::add(Owner& owner, const Rank& rank, const Config& config, const Log
 Status Node::open(const Rank& rank, const Config& config, const Logger& log,
                   const std::function<Status()>& check, const Result<std::string>& boot) {
   HCCL_RETURN_IF_ERROR(boot.status());
-  HCCL_ASSIGN_OR_RETURN(
-      Line line, find_root(info_, config.if_ip, Deadline::after(config.connect_timeout), log));
+  HCCL_ASSIGN_OR_RETURN(const std::string from, source_address(config, info_.address));
+  HCCL_ASSIGN_OR_RETURN(Line line,
+                        find_root(info_, from, Deadline::after(config.connect_timeout), log));
   HCCL_ASSIGN_OR_RETURN(const Endpoint own, local_endpoint(line.fd()));
   HCCL_ASSIGN_OR_RETURN(const Endpoint root, peer_endpoint(line.fd()));
   {

@@ -71,8 +71,10 @@ Result<RankTable> parse_rank_table(std::string_view json) {
 
 Result<int> own_rank(const RankTable& table, std::string_view identify, std::optional<int> device) {
   const auto refuse = [&](Code code, const std::string& expected) {
-    return Status(code, "EI0014: Value \"" + shown(identify) +
-                            "\" for RANK_ID is invalid. Expected value: " + expected + ".");
+    return Status(code,
+                  "EI0014: Value \"" + shown(identify) +
+                      "\" for RANK_ID, or for the rank in a call, is invalid. Expected value: " +
+                      expected + ".");
   };
   const bool by_pod = !table.ranks.empty() && !table.ranks.front().pod.empty();
   if (!by_pod) {
@@ -88,7 +90,7 @@ Result<int> own_rank(const RankTable& table, std::string_view identify, std::opt
     if (entry.pod == identify) mine.push_back(&entry);
   }
   if (mine.empty()) return refuse(Code::kUnavail, "the pod_name of an instance of the rank table");
-  if (mine.size() == 1 && !device.has_value()) return mine.front()->rank;
+  if (mine.size() == 1) return mine.front()->rank;
   for (const RankEntry* entry : mine) {
     if (entry->device == device) return entry->rank;
   }

@@ -50,8 +50,8 @@ Result<RankTable> parse_rank_table(std::string_view json);
 Result<RankTable> read_rank_table(const std::string& path, Deadline deadline);
 
 /// The rank that RANK_ID names: decimal digits, or the pod name in a legacy cloud table. A pod with
-/// several devices also needs the caller's `device`. kPara: the text cannot name a rank of the
-/// table; kUnavail: the table has no such pod.
+/// several devices also needs the caller's `device`, which counts only then. kPara: the text cannot
+/// name a rank of the table; kUnavail: the table has no such pod.
 Result<int> own_rank(const RankTable& table, std::string_view identify,
                      std::optional<int> device = std::nullopt);
 

@@ -27,6 +27,7 @@ struct Worlds::Job {
   std::string address = {};  // of rank 0
   std::uint16_t port = 0;
   bool one_host = false;
+  bool guessed = false;  // one_host is a guess of this rank: no variable says it
   int size = 1;
   int rank = 0;
   RankOf rank_of = {};  // the rank of a process of this job
@@ -87,13 +88,6 @@ std::shared_ptr<Fd> Worlds::open_unshared(const std::function<Fd()>& make) {
   auto made = std::make_shared<Fd>(make());
   unshared_.push_back(made);
   return made;
-}
-
-// Counts how often this process has joined this job before, so that it may join several times. The
-// number is the same on all ranks of the job.
-int Worlds::next_join(const std::string& job) {
-  const MutexLock lock(mutex_);
-  return joins_[job]++;
 }
 
 // Claims the rank for this process. Fails if an ancestor of this process holds the claim: a program
@@ -224,9 +218,10 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
   const Key id = derive(info.secret, "id");  // tells a stranger nothing about the job
   std::memcpy(info.id.data(), id.data(), info.id.size());
   if (job.rank == 0) {
-    // The root's name may resolve to another address here than on the hosts of the peers.
+    // The root's name may resolve to an address that this host does not have, which a network
+    // translates: a service, a NAT.
     const auto own = local_address(config);
-    if (own.ok() && !is_private(info.address)) info.address = own.value();
+    if (own.ok() && !is_local(info.address)) info.address = own.value();
     // The name of the claim contains the secret, so that other users cannot claim it.
     const std::string name = "root " + std::string(info.secret.begin(), info.secret.end());
     opening = open_unshared([&] { return claim(name); });
@@ -266,21 +261,34 @@ Worlds::Joined Worlds::join_known(Job job, const Config& config) {
     HCCL_ASSIGN_OR_RETURN(const RootInfo info, make_root(config, true));
     return join(info, 1, 0, config);
   }
-  // A program may leave a job and join again, or join twice at once.
-  const int number = next_join(job.name + " rank " + std::to_string(job.rank));
+  const std::string joiner = job.name + " rank " + std::to_string(job.rank);
   HCCL_ASSIGN_OR_RETURN(auto claim, claim_rank(job.name, job.size, job.rank));
-  job.name += " " + job_id(job.one_host) + " join " + std::to_string(number);
-  const bool inside = job.one_host && config.job_secret_file.empty();
+  const bool insecure = job.guessed && config.allow_insecure;
+  const bool inside = job.one_host && config.job_secret_file.empty() && !insecure;
+  // A rank of another host does not make the same guess, and must find the same name.
+  const std::string id = job_id(inside || (job.one_host && !job.guessed));
+  JoinNumbers::Number number(joins_, joiner);
+  job.name += " " + id + " join " + std::to_string(number.value());
   auto line = inside ? join_inside_host(job, config) : join_between_hosts(job, config);
-  if (line.ok()) (*line)->keep(std::move(claim));
-  return line;
+  if (line.ok()) {
+    (*line)->keep(std::move(claim));
+    number.keep();
+    return line;
+  }
+  const Status& why = line.status();
+  if (!inside || !job.guessed || why.code() != Code::kTimeout) return line;
+  return Status(why.code(),
+                why.message() +
+                    "; without LOCAL_WORLD_SIZE and HCCL_JOB_SECRET_FILE all ranks count as ranks "
+                    "of this host: set them if some are on others",
+                why.culprit());
 }
 
 // ---- rank tables and launchers ----
 
 Worlds::Joined Worlds::join_by_table(const RankTable& table, const std::string& identify,
                                      const Config& config) {
-  HCCL_ASSIGN_OR_RETURN(const int rank, own_rank(table, identify));
+  HCCL_ASSIGN_OR_RETURN(const int rank, own_rank(table, identify, device_of()));
   const RankEntry& root = table.ranks.front();
   bool one_server = true;
   bool all_local = true;
@@ -301,7 +309,7 @@ Worlds::Joined Worlds::join_by_table(const RankTable& table, const std::string& 
     if (launch.kind != LauncherKind::kRankTable) return -1;
     const auto theirs = read_rank_table(launch.rank_table_path, Deadline::after({}));
     if (!theirs.ok() || theirs->digest_text != table.digest_text) return -1;
-    const auto rank_there = own_rank(table, launch.identify);
+    const auto rank_there = own_rank(table, launch.identify, launch.device);
     return rank_there.ok() ? *rank_there : -1;
   };
   if (!one_server) {
@@ -330,7 +338,7 @@ Worlds::Joined Worlds::join_by_variables(const Launch& launch, const Config& con
   const auto rank_of = [job = launch.job](const Launch& other) {
     return other.job == job ? other.rank : -1;
   };
-  return join_known({launch.job, address, launch.root_port, one_host || here, launch.size,
+  return join_known({launch.job, address, launch.root_port, one_host || here, here, launch.size,
                      launch.rank, rank_of, launch.attempt},
                     config);
 }
@@ -356,11 +364,13 @@ Worlds::Joined Worlds::join_by_pmix(const Launch& launch, const Config& config) 
   int size = launch.size;
   HCCL_RETURN_IF_ERROR(pmix.world(&rank, &size));
   std::array<char, RootInfo::kBytes> carried{};
+  JoinNumbers::Number number(joins_, "pmix");
+  number.keep();  // also if the join fails: PMIx keeps what it has carried
   if (rank == 0) {
     HCCL_ASSIGN_OR_RETURN(const RootInfo info, make_root(config, launch.local_size == size));
     info.encode(carried);
   }
-  HCCL_RETURN_IF_ERROR(pmix.share(carried, next_join("pmix"), config));
+  HCCL_RETURN_IF_ERROR(pmix.share(carried, number.value(), config));
   HCCL_ASSIGN_OR_RETURN(const RootInfo info, RootInfo::decode(carried));
   HCCL_ASSIGN_OR_RETURN(auto line, join(info, size, rank, config));
   line->keep(std::move(claim));

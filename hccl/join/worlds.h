@@ -9,6 +9,7 @@
 #include "hccl/base/config.h"
 #include "hccl/base/mutex.h"
 #include "hccl/control/claims.h"
+#include "hccl/join/join_numbers.h"
 #include "hccl/join/node.h"
 #include "hccl/join/rank_table.h"
 #include "hccl/join/root_info.h"
@@ -53,7 +54,6 @@ class Worlds {
   std::shared_ptr<Control> control() HCCL_REQUIRES(mutex_);
   std::shared_ptr<Node> node_of(const RootInfo& info);
   Result<std::string> boot();
-  int next_join(const std::string& job);
   Result<std::shared_ptr<Fd>> claim_rank(const std::string& job, int size, int rank);
   Joined enter(const RootInfo& info, const Job& job, const Config& config);
   Joined join_by_pmix(const Launch& launch, const Config& config);
@@ -71,8 +71,8 @@ class Worlds {
   std::vector<std::shared_ptr<Node>> roots_ HCCL_GUARDED_BY(mutex_);   // roots without a rank
   std::map<Uuid, std::weak_ptr<Node>> nodes_ HCCL_GUARDED_BY(mutex_);  // by world
   std::vector<std::weak_ptr<Fd>> unshared_ HCCL_GUARDED_BY(mutex_);
-  std::string boot_ HCCL_GUARDED_BY(mutex_);                  // of this host; "": not read yet
-  std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);  // number of joins so far, by job
+  std::string boot_ HCCL_GUARDED_BY(mutex_);  // of this host; "": not read yet
+  JoinNumbers joins_;                         // by job and rank
 };
 
 }  // namespace hccl::join

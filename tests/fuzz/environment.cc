@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
                                                    {"eth0", "fd00::2", AF_INET6},
                                                    {"docker0", "172.17.0.1", AF_INET}};
   static_cast<void>(join::choose_interface(interfaces, *config));
-  static_cast<void>(join::is_private(config->if_ip));
+  static_cast<void>(join::is_local(config->if_ip));
   PROMISE(config->agreement().size() <= control::kAgreementCap);
   // A configuration that was read is read the same again.
   const std::string before = config->agreement();

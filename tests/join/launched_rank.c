@@ -1,8 +1,9 @@
 /* A rank that a launcher started. Joins, and prints its rank, its world's size and the nonce of
  * each of the world's ranks: the variable NONCE, which differs between jobs. On failure prints the
  * error's text. Arguments: "child" starts this program once more while it is a rank; "again" leaves
- * and joins once more; "fork" forks a child, which pauses, when a line comes while this program
- * joins; "--pause" never joins. Exit status 0 = joined. */
+ * and joins once more; "retry" tries again while it fails; "daemon" starts a daemon before it
+ * joins, which lives as long as the rank; "fork" forks a child, which pauses, when a line comes
+ * while this program joins; "--pause" never joins. Exit status 0 = joined. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,23 @@ static int join_once(HcclComm* comm) {
   return 0;
 }
 
+/* Starts a process that has left this process's session, and lives as long as this process. */
+static void start_daemon(void) {
+  int gone[2];
+  if (pipe(gone) != 0) exit(3);
+  const pid_t child = fork();
+  if (child == 0) {
+    setsid();
+    if (fork() != 0) _exit(0);
+    char byte = 0;
+    close(gone[1]);
+    close(STDOUT_FILENO);
+    _exit((int)read(gone[0], &byte, 1));
+  }
+  close(gone[0]); /* the other end stays open until this process ends */
+  waitpid(child, NULL, 0);
+}
+
 static void* fork_at_a_line(void* unused) {
   (void)unused;
   getchar();
@@ -69,7 +87,12 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "--pause") == 0) pause();
   pthread_t thread;
   if (strcmp(mode, "fork") == 0) pthread_create(&thread, NULL, fork_at_a_line, NULL);
+  if (strcmp(mode, "daemon") == 0) start_daemon();
   int result = join_once(&comm);
+  while (result != 0 && strcmp(mode, "retry") == 0) {
+    fflush(stdout);
+    result = join_once(&comm);
+  }
   if (result == 0 && strcmp(mode, "child") == 0) start_child(argv[0]);
   if (comm != NULL) HcclCommDestroy(comm);
   if (result == 0 && strcmp(mode, "again") == 0) {

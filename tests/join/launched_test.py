@@ -162,6 +162,24 @@ class Innermost(unittest.TestCase):
         for i, rank in enumerate(ranks):
             self.assertEqual(end(rank).splitlines(), [world(7)[i]] * 2)
 
+    def test_joins_at_a_later_try(self):
+        for secret in ({}, {"HCCL_JOB_SECRET_FILE": secret_file(self)}):
+            number = port()
+            early = start({**by_hand(1, number, 7), "HCCL_CONNECT_TIMEOUT": "1", **secret}, "retry")
+            self.addCleanup(early.kill)
+            tries = [early.stdout.readline() for _ in range(2)]
+            root = start({**by_hand(0, number, 7), **secret})
+            self.assertEqual(end(root), world(7)[0])
+            tries += end(early).splitlines()
+            self.assertEqual(tries[-1], world(7)[1])
+            for each in tries[:-1]:
+                self.assertRegex(each, "^refused: ")
+
+    def test_a_daemon_of_a_rank_is_no_rank(self):
+        number = port()
+        ranks = [start(by_hand(i, number, 7), "daemon") for i in range(2)]
+        self.assertEqual([end(rank) for rank in ranks], world(7))
+
 
 def outcome(ranks):
     """The lines of all ranks; for a rank that was refused, "refused"."""

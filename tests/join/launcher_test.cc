@@ -131,7 +131,18 @@ TEST(Launcher, Torchrun) {
   EXPECT_EQ(launch.value().attempt.agent, 0u);
   const auto restarted = with(with(kTorch, "TORCHELASTIC_RESTART_COUNT", "3"), "GROUP_RANK", "1");
   const auto again = detect(restarted).value();
-  EXPECT_EQ(std::pair(again.attempt.agent, again.attempt.number), std::pair(2u, 3u));
+  EXPECT_EQ(again.attempt.number, 3u);
+  // An agent keeps its number in a restart, which may change the port. Ranks of several jobs may
+  // meet by root info, so the agents of two jobs differ.
+  const auto agent = [&](auto variables) { return detect(variables).value().attempt.agent; };
+  const auto port = with(restarted, "MASTER_PORT", "29777");
+  EXPECT_NE(again.attempt.agent, 0u);
+  EXPECT_EQ(agent(port), again.attempt.agent);
+  EXPECT_EQ(agent(with(restarted, "TORCHELASTIC_RESTART_COUNT", "4")), again.attempt.agent);
+  EXPECT_NE(agent(with(restarted, "GROUP_RANK", "0")), again.attempt.agent);
+  EXPECT_NE(agent(with(restarted, "TORCHELASTIC_RUN_ID", "r")), again.attempt.agent);
+  EXPECT_NE(agent(with(port, "TORCHELASTIC_RUN_ID", "none")),
+            agent(with(restarted, "TORCHELASTIC_RUN_ID", "none")));
   EXPECT_EQ(again.job, launch.value().job);
   const auto one_agent = with(restarted, "LOCAL_WORLD_SIZE", restarted.at("WORLD_SIZE"));
   EXPECT_NE(detect(one_agent).value().job,

@@ -58,7 +58,7 @@ start() {
   local per_host=$1
   for rank in 0 1 2 3; do
     HCCL_JOB_SECRET_FILE=${secret-$table/secret} HCCL_LOG=info HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=30 \
-      RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % per_host)) LOCAL_WORLD_SIZE=$per_host \
+      RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % per_host)) LOCAL_WORLD_SIZE=${local_size-$per_host} \
       MASTER_ADDR=${master-10.211.0.1} MASTER_PORT=29500 TORCHELASTIC_RUN_ID="$tag-$*" \
       ip netns exec "$tag-$((rank / per_host))" "${@:2}" 2>&1 &
   done
@@ -117,6 +117,12 @@ echo "hosts_test: a job on several hosts is refused without a secret"
 run 2 auto
 run 1 tcp
 master=node0 run 2 auto
+# Only rank 0's host can take the job for one of a single host, and only there the scheduler's id would be in its name.
+SLURM_JOB_ID=77 local_size='' run 1 tcp
+# The root listens at the address that its peers dial, also if that is no private address of its host.
+for h in 0 1 2 3; do ip -n "$tag-$h" addr add "100.101.102.$((h + 1))/24" dev eth0; done
+master=100.101.102.1 run 1 tcp
+for h in 0 1 2 3; do ip -n "$tag-$h" addr del "100.101.102.$((h + 1))/24" dev eth0; done
 
 # The devices of this rank table have a network that the hosts lack: the servers are named by their hosts' addresses.
 servers=''
