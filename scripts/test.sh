@@ -21,7 +21,7 @@ for step in "${@:-all}"; do
   esac
 done
 
-begin=$SECONDS since=$SECONDS now='' lanes=()
+begin=$SECONDS since=$SECONDS now='' lanes=() pipes=()
 times=$(mktemp)
 # took NAME: counts the time since the last call as that of step NAME.
 took() {
@@ -31,10 +31,26 @@ took() {
   echo "== $line"
   since=$SECONDS
 }
+# ended SECONDS PROCESS...: waits until the processes have ended; a negative number is a group.
+ended() {
+  local until=$((SECONDS + $1)) process
+  for process in "${@:2}"; do
+    while kill -0 -- "$process" 2>/dev/null; do
+      if ((SECONDS > until)); then return 1; fi
+      sleep 0.1
+    done
+  done
+}
 summary() {
-  local status=$? lane
-  # Also what runs in the background, which Ctrl-C does not reach.
-  for lane in "${lanes[@]}"; do kill -- "-$lane" 2>/dev/null || true; done
+  local status=$?
+  trap '' TERM
+  # Ctrl-C does not reach the lanes. They and the rest of their output must end before the table.
+  local groups=("${lanes[@]/#/-}")
+  if ((${#lanes[@]})); then
+    kill -- "${groups[@]}" 2>/dev/null || true
+    ended 20 "${groups[@]}" || kill -KILL -- "${groups[@]}" || true
+    ended 5 "${pipes[@]}" || true
+  fi
   if ((status)) && [[ $now ]]; then took "$now FAILED"; fi
   since=$begin
   echo && echo "== minutes, on $(nproc) cores"
@@ -219,16 +235,22 @@ if ((${#native[@]} && ${#python[@]})); then
   set -m  # a group for the processes of each lane
   for name in native python; do
     declare -n members=$name
+    exec {out}> >(trap '' TERM INT && exec sed -u "s/^/$name | /")
+    pipes+=($!)
     (
       trap '(($?)) && took "$now FAILED" && kill $$' EXIT  # one lane that fails ends both
+      trap 'trap - EXIT; exit 143' TERM
       lane "${members[@]}"
-    ) </dev/null > >(sed -u "s/^/$name | /") 2>&1 &
+    ) </dev/null >&"$out" 2>&1 &
     lanes+=($!)
+    exec {out}>&-
   done
   set +m
   now=''  # a lane that fails says where
   wait "${lanes[0]}"
   wait "${lanes[1]}"
+  lanes=() since=$SECONDS
+  trap - TERM
 else
   lane "${native[@]}" "${python[@]}"
 fi
