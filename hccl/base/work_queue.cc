@@ -64,6 +64,7 @@ WorkQueue::Ticket WorkQueue::enqueue(Work work, Done done, bool for_worker) {
     const auto before = [&](const Ticket& each) { return each->place_ <= entry->place_; };
     line_.insert(std::find_if(line_.rbegin(), line_.rend(), before).base(), entry);
   }
+  note_head();
   state_.fetch_add(kInLine, std::memory_order_seq_cst);
   return entry;
 }
@@ -84,6 +85,7 @@ Status WorkQueue::run(const Ticket& place, Work work) {
     const MutexLock lock(mutex_);
     place->work_ = std::move(work);
     place->filled_ = true;
+    note_head();
   }
   return wait(place);
 }
@@ -104,6 +106,7 @@ bool WorkQueue::take_out(const Entry& entry) {
   const auto at = find(entry);
   if (at == line_.end()) return false;
   line_.erase(at);
+  note_head();
   return true;
 }
 
@@ -145,6 +148,7 @@ bool WorkQueue::run_next(By who) {
     if (!head_is_for(who)) return false;
     // No thread can enter() here, because the line is not empty.
     next.splice(next.end(), line_, line_.begin());
+    note_head();
     state_.fetch_sub(kInLine - (inside ? 0 : kRunning), std::memory_order_seq_cst);
   }
   const Ticket entry = next.front();
@@ -240,23 +244,26 @@ bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoor
 
 bool WorkQueue::is_overdue(const Entry& entry, Watch& watch) const {
   if (!bound_.patience) return false;
+  const MutexLock lock(mutex_);
+  if (find(entry) == line_.end()) return false;  // then the bound's functions may be gone
   const Watch now{(bound_.of ? bound_.of() : this)->obstacle(), bound_.patience(),
                   std::chrono::steady_clock::now()};
-  const MutexLock lock(mutex_);
-  if (find(entry) == line_.end()) return false;
   if (now.obstacle != watch.obstacle || now.patience != watch.patience) watch = now;
   return now.obstacle != 0 && now.patience.count() != 0 && now.since - watch.since > now.patience;
 }
 
 // The number of the running piece of work; else the place at the head of the line that waits for
-// its work, with the highest bit set; 0: neither.
+// its work, with the highest bit set; 0: neither. Takes no lock: a thread that holds another
+// queue's lock may call it.
 std::uint64_t WorkQueue::obstacle() const {
+  const bool running = (state_.load(std::memory_order_acquire) & kRunning) != 0;
+  return running ? run_.load(std::memory_order_relaxed) + 1 : unfilled_.load();
+}
+
+void WorkQueue::note_head() {
   constexpr std::uint64_t kPlace = std::uint64_t{1} << 63;
-  if ((state_.load(std::memory_order_acquire) & kRunning) != 0) {
-    return run_.load(std::memory_order_relaxed) + 1;
-  }
-  const MutexLock lock(mutex_);
-  return line_.empty() || line_.front()->filled_ ? 0 : kPlace | line_.front()->place_;
+  const bool fine = line_.empty() || line_.front()->filled_;
+  unfilled_.store(fine ? 0 : kPlace | line_.front()->place_);
 }
 
 // ---- the worker ----
@@ -301,6 +308,7 @@ void WorkQueue::end(bool wait) {
     const MutexLock lock(mutex_);
     ending_.store(true);
     dropped.swap(line_);
+    note_head();
     wait = wait || (state_.load() & kRunning) == 0;
     std::swap(worker, worker_);
   }

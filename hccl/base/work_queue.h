@@ -150,6 +150,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   bool sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoorbell& bell, Also also);
   bool is_overdue(const Entry& entry, Watch& watch) const;
   std::uint64_t obstacle() const;
+  void note_head() HCCL_REQUIRES(mutex_);  // after each change of the head of the line
   TicketList::const_iterator find(const Entry& entry) const HCCL_REQUIRES(mutex_);
   Ticket to_watch() const;
   bool take_out(const Entry& entry);
@@ -164,7 +165,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   static constexpr std::uint32_t kCallback = 2;
   static constexpr std::uint32_t kInLine = 4;
   std::atomic<std::uint32_t> state_{0};
-  std::atomic<bool> started_{false};  // the worker has been started
+  std::atomic<std::uint64_t> unfilled_{0};  // the head of the line, as in obstacle()
+  std::atomic<bool> started_{false};        // the worker has been started
   std::atomic<bool> ending_{false};
   std::atomic<std::thread::id> runner_{};
   // Only the thread that runs work uses these two.

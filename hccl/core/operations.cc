@@ -248,8 +248,8 @@ WorkQueue::Bound Operations::bound() {
 }
 
 // Limits how long a running call may hold up the submitted calls behind it. Only an operation
-// inside the running call counts, because the program's own code may take long. After a failure the
-// whole running call counts.
+// inside the running call counts, or a place that waits for its operation, because the program's
+// own code may take long. After a failure the whole running call counts.
 WorkQueue::Bound Operations::bound_of_requests() {
   WorkQueue::Bound bound = this->bound();
   bound.of = [this] { return failure_.raised() ? requests_.get() : &queue_; };

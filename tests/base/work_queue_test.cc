@@ -208,12 +208,16 @@ TEST(WorkQueueTest, AWaitBehindAPlaceThatGetsNoWorkIsGivenUp) {
 }
 
 TEST(WorkQueueTest, AWaitBehindAPlaceThatGetsItsWorkIsNotGivenUp) {
-  WorkQueue queue("test", bound(std::chrono::minutes(2)));
+  // Each of the two places takes less than the patience, both together take more.
+  WorkQueue queue("test", bound(std::chrono::seconds(3)));
   const auto place = queue.reserve();
+  const auto second = queue.reserve();
   const auto last = queue.defer([] { return Status(); });
   std::thread fills([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(400));  // nothing runs
-    EXPECT_TRUE(queue.run(place, [] { return Status(); }).ok());
+    for (const auto& each : {place, second}) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1600));  // nothing runs
+      EXPECT_TRUE(queue.run(each, [] { return Status(); }).ok());
+    }
   });
   EXPECT_TRUE(queue.wait(last).ok());
   fills.join();
