@@ -188,9 +188,15 @@ class Collectives:
         if recv_counts is None:
             if self._native.in_group:
                 raise ValueError("recv_counts: is needed inside a group")
+            row = math.prod(shape_of(array)[1:])
+            self._native.check_sent(array, [n * row for n in sent], out)
             told = arrays.array("Q", bytes(8 * self.size))
             self._native.all_to_all(arrays.array("Q", sent), told, True)
-            recv_counts = told
+            try:
+                return self._alltoallv(array, sent, told, out, True)[0]
+            except ValueError as error:  # only now the length of `out` can be checked
+                self._native.refuse(f"alltoallv: {error}")
+                raise
         return self._alltoallv(array, sent, recv_counts, out, True)[0]
 
     def ialltoallv(

@@ -9,8 +9,9 @@ A method without `i` returns when its operation is done. Its twin with `i` (iall
 returns an hccl.Handle at once; the handle's wait() returns the result of the blocking method.
 Operations of a communicator run in the order of the calls.
 
-An invalid argument raises TypeError or ValueError with its name, before anything is sent. A failure
-of the library raises HcclError. Operations release the GIL, and Ctrl-C ends the wait for other
+An invalid argument raises TypeError or ValueError with its name, before anything is sent; a root or
+peer out of range, a reduction that the type lacks, and memory that overlaps raise HcclError, on this
+rank alone. Another failure raises HcclError on all ranks. Operations release the GIL, and Ctrl-C ends the wait for other
 ranks. After Ctrl-C in a collective without `i` the communicator cannot be used any more. A child of
 fork() cannot use it either.
 """
@@ -234,7 +235,7 @@ class Communicator(Collectives):
         """Ends the communicator on all ranks within a second: running and later operations raise an
         HcclError with this rank and str(reason). May be called from any thread. destroy() must
         follow."""
-        self._native.abort(str(reason))
+        self._native.abort(str(reason).encode("utf-8", "backslashreplace").decode())
 
     def destroy(self) -> None:
         """Leaves after the collectives that are under way; messages under way fail. A second call
@@ -253,10 +254,12 @@ class Communicator(Collectives):
     ) -> None:
         """Calls destroy(). After an exception, calls abort() first, because other ranks might never
         complete the operations that are under way."""
-        if kind is not None and self._native.under_way():
-            with contextlib.suppress(HcclError):  # destroyed already
-                self.abort(f"left by {kind.__name__}: {error}")
-        self.destroy()
+        try:
+            if kind is not None and self._native.under_way():
+                with contextlib.suppress(HcclError):  # destroyed already
+                    self.abort(f"left by {kind.__name__}: {error}")
+        finally:
+            self.destroy()
 
     @contextlib.contextmanager
     def _collecting(self, group: _Group) -> Iterator[None]:

@@ -153,6 +153,13 @@ nb::object dlpack_capsule(nb::handle object) {
   }
 }
 
+// Whether the program can assign to the array's items. Before DLPack's version 1 a capsule does not
+// say whether its memory is read-only. JAX's arrays have __setitem__, which only raises.
+bool takes_items(nb::handle object) {
+  const std::string module = text_of(object.type().attr("__module__"));
+  return nb::hasattr(object, "__setitem__") && !module.starts_with("jax");
+}
+
 std::optional<Found> by_dlpack(nb::handle object, const std::string& argument) {
   if (!nb::hasattr(object, "__dlpack__") || !nb::hasattr(object, "__dlpack_device__")) {
     return std::nullopt;
@@ -182,6 +189,7 @@ std::optional<Found> by_dlpack(nb::handle object, const std::string& argument) {
     found.read_only = (managed->flags & kDlReadOnly) != 0;
   } else if (PyCapsule_IsValid(capsule, "dltensor")) {
     tensor = static_cast<const DlTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
+    found.read_only = !takes_items(object);
   } else {
     raise(PyExc_TypeError, argument + ": its __dlpack__ does not give a DLPack capsule");
   }

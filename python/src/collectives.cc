@@ -159,13 +159,28 @@ Communicator::Begun Communicator::all_to_all(nb::handle array, nb::handle out, b
       {in.owner, result.owner}, blocking);
 }
 
-Communicator::Begun Communicator::all_to_all_v(nb::handle array, Counts send_counts,
-                                               Counts recv_counts, nb::handle out, bool blocking) {
-  const Array in = array_of(array, "array", Access::kRead);
+namespace {
+
+Array sent_of(nb::handle array, const Counts& send_counts) {
+  Array in = array_of(array, "array", Access::kRead);
   if (in.count != sum(send_counts)) {
     refuse("send_counts: add up to " + std::to_string(sum(send_counts)) + " elements, array has " +
            std::to_string(in.count));
   }
+  return in;
+}
+
+}  // namespace
+
+// The checks of all_to_all_v that need no numbers of the other ranks.
+void Communicator::check_sent(nb::handle array, const Counts& send_counts, nb::handle out) const {
+  const Array in = sent_of(array, send_counts);
+  if (!out.is_none()) static_cast<void>(block(out, in, array_of(out, "out", Access::kWrite).count));
+}
+
+Communicator::Begun Communicator::all_to_all_v(nb::handle array, Counts send_counts,
+                                               Counts recv_counts, nb::handle out, bool blocking) {
+  const Array in = sent_of(array, send_counts);
   const Array result = block(out, in, sum(recv_counts));
   return launch(
       [comm = handle(), from = in.data, to = result.data, type = in.type,
@@ -197,6 +212,7 @@ void bind_collectives(nb::class_<Communicator>& type) {
       .def("all_gather", &Communicator::all_gather, array, out, blocking)
       .def("scatter", &Communicator::scatter, array, arg("root"), out, blocking)
       .def("all_to_all", &Communicator::all_to_all, array, out, blocking)
+      .def("check_sent", &Communicator::check_sent, array, arg("send_counts"), out)
       .def("all_to_all_v", &Communicator::all_to_all_v, array, arg("send_counts"),
            arg("recv_counts"), out, blocking)
       .def("barrier", &Communicator::barrier, blocking);

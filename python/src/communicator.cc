@@ -160,8 +160,8 @@ void Communicator::begin_group() {
 void Communicator::drop_group() { group_.reset(); }
 
 Communicator::Begun Communicator::end_group(bool blocking) {
-  Group group = std::exchange(group_, std::nullopt).value();
   static_cast<void>(handle());
+  Group group = std::exchange(group_, std::nullopt).value();
   const auto run = [calls = std::move(group.calls)] {
     HcclResult result = HcclGroupStart();
     if (result != HCCL_SUCCESS) return result;

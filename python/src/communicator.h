@@ -59,6 +59,7 @@ class Communicator {
   Begun all_gather(nb::handle array, nb::handle out, bool blocking);
   Begun scatter(nb::handle array, std::uint32_t root, nb::handle out, bool blocking);
   Begun all_to_all(nb::handle array, nb::handle out, bool blocking);
+  void check_sent(nb::handle array, const Counts& send_counts, nb::handle out) const;
   Begun all_to_all_v(nb::handle array, Counts send_counts, Counts recv_counts, nb::handle out,
                      bool blocking);
   Begun barrier(bool blocking);

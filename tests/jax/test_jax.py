@@ -198,3 +198,23 @@ def test_several_devices_of_a_process_are_refused(tmp_path):
     ranks = start(2, "-m", "hccl.jax", path)
     for rank, output in zip(ranks, printed(ranks)):
         assert rank.returncode != 0 and "hccl supports one for each process" in output, output
+
+
+def test_arrays_of_jax_are_never_written():
+    """Also bfloat16, which NumPy's buffer protocol does not have."""
+    text = """
+import hccl
+import jax.numpy as jnp
+comm = hccl.init()
+for dtype in jnp.float32, jnp.bfloat16:
+    x = jnp.ones(2, dtype)
+    for call in lambda: comm.allreduce(x, postscale=3.0), lambda: comm.irecv(x, 0):
+        try:
+            call()
+        except ValueError as error:
+            print("said:", error)
+    print("said:", x.tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", text], env={**os.environ, **QUIET}, capture_output=True, text=True)
+    refused = "array: is read-only, but is to be written"
+    assert said(done.stdout) == 2 * [refused, refused, "[1.0, 1.0]"], done.stdout + done.stderr

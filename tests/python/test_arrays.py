@@ -24,6 +24,16 @@ class Dlpack:
         return self.numbers.__dlpack__(**arguments)
 
 
+class OldDlpack(Dlpack):
+    """Offers a numpy array by DLPack before its version 1, which does not say whether memory is read-only."""
+
+    def __init__(self, numbers):
+        super().__init__(numbers, refuse_version=True)
+
+    def __setitem__(self, key, value):
+        self.numbers[key] = value
+
+
 class Interface:
     """Offers memory by __array_interface__ only."""
 
@@ -45,7 +55,7 @@ class Bfloat16(Interface):
 
 
 @pytest.mark.parametrize(
-    "wrap", [lambda a: a, memoryview, Dlpack, Interface, lambda a: Dlpack(a, 1, True)]
+    "wrap", [lambda a: a, memoryview, Dlpack, Interface, OldDlpack]
 )
 def test_memory_is_used_where_it_lies(wrap):
     def work(comm):
@@ -109,6 +119,9 @@ def test_read_only(alone):
             alone.allreduce(wrapped)
         with pytest.raises(ValueError, match="^array: is read-only"):
             alone.recv(wrapped, 0)
+    # As JAX's and TensorFlow's arrays of bfloat16: no version, and no items can be assigned.
+    with pytest.raises(ValueError, match="^array: is read-only"):
+        alone.allreduce(Dlpack(np.zeros(4, np.float32), refuse_version=True))
     with pytest.raises(ValueError, match="^out: is read-only"):
         alone.allreduce(np.zeros(4, np.float32), out=numbers)
     with pytest.raises(ValueError, match="^out: is read-only"):

@@ -22,6 +22,25 @@ def watched(count):
     return np.zeros(count, np.float32).view(Watched)
 
 
+def test_an_exchange_of_counts_begins_after_the_checks():
+    def work(comm):
+        array, good = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+        if comm.rank == 0:
+            for wrong in ((array, [1, 2]), (array[::2], [1, 1]), (array, [2, 2], None, np.zeros(4))):
+                with pytest.raises(ValueError):
+                    comm.alltoallv(*wrong)
+        comm.alltoallv(array, [2, 2], out=good)
+        if comm.rank == 0:
+            with pytest.raises(ValueError, match="out: has 3 elements, not 4"):
+                comm.alltoallv(array, [2, 2], out=good[:3])
+        else:
+            with pytest.raises(hccl.HcclError, match="alltoallv: out: has 3 elements"):
+                comm.alltoallv(array, [2, 2])
+        return good.tolist()
+
+    assert on_threads(2, work) == [[0, 1, 0, 1], [2, 3, 2, 3]]
+
+
 # ---- handles ----
 
 
@@ -253,7 +272,23 @@ def test_what_a_group_refuses(alone):
     handle.wait()
 
 
+def test_a_communicator_that_ends_in_its_group(alone):
+    sub = alone.split(0)
+    with pytest.raises(hccl.HcclError, match="was destroyed"):
+        with sub.group():
+            sub.destroy()
+
+
 # ---- the end ----
+
+
+def test_any_text_may_be_a_reason(alone):
+    sub = alone.split(0)
+    sub.abort("a byte that is no text: \udcff")
+    with pytest.raises(hccl.HcclError, match=r"a byte that is no text: .udcff"):
+        sub.allreduce(np.ones(1))
+    sub.destroy()
+
 
 
 @pytest.mark.parametrize("wait", ["collective", "handle", "message", "join of a part"])

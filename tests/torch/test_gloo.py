@@ -54,3 +54,8 @@ def test_the_variable_is_enough(python):
     )
     done = python(program, HCCL_AS_GLOO="1")
     assert (done.stdout, done.returncode) == ("gloo True\n", 0), done.stderr
+
+
+def test_the_variable_is_0_or_1():
+    done = run([sys.executable, "-c", "from hccl.torch import _gloo; _gloo.asked()"], HCCL_AS_GLOO="off")
+    assert 'HCCL_AS_GLOO is "off"; it may be 0 or 1' in done.stderr, done.stderr

@@ -9,7 +9,10 @@ _done = False
 
 
 def asked() -> bool:
-    return os.environ.get(VARIABLE, "0") not in ("", "0")
+    value = os.environ.get(VARIABLE, "")
+    if value not in ("", "0", "1", "EmptyString"):
+        raise ValueError(f'{VARIABLE} is "{value}"; it may be 0 or 1')
+    return value == "1"
 
 
 def make_gloo_mean(name: str) -> None:
