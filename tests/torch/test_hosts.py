@@ -50,12 +50,22 @@ def test_torchrun_on_two_hosts(tmp_path):
     assert all("rank 3" in text for _, text in heard), output
 
 
-def test_a_process_left_over_on_another_host(tmp_path):
-    """The process's agent has one rank, whose number of restarts is the same in both attempts."""
-    secret = tmp_path / "secret"
+def secret_file(folder):
+    secret = folder / "secret"
     secret.touch(0o600)
     secret.write_bytes(os.urandom(32))
-    output = torchrun_on_two_hosts("left_over.py", "1", "1", FOLDER=str(tmp_path), HCCL_JOB_SECRET_FILE=str(secret))
+    return str(secret)
+
+
+def test_places_of_ranks_on_two_hosts(tmp_path):
+    output = torchrun_on_two_hosts("places.py", "1", "0", HCCL_JOB_SECRET_FILE=secret_file(tmp_path))
+    assert sorted(re.findall("said: (.*)", output)) == ["0 (0, 2, True, 1)", "1 (1, 2, True, 1)"], output
+
+
+def test_a_process_left_over_on_another_host(tmp_path):
+    """The process's agent has one rank, whose number of restarts is the same in both attempts."""
+    secret = secret_file(tmp_path)
+    output = torchrun_on_two_hosts("left_over.py", "1", "1", FOLDER=str(tmp_path), HCCL_JOB_SECRET_FILE=secret)
     for way in ("by_variables", "by_store"):
         assert re.search(f"old rank 1 {way}: .*two processes claim rank 1", output), output
         for rank in range(2):

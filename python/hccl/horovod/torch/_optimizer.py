@@ -59,6 +59,15 @@ class _Plan:
         self._fusions: list[hccl.Fusion] = []
         self.slots: dict[Tensor, tuple[Tensor, hccl.Fusion, int]] = {}
         _plans.add(self)
+        try:
+            self._make_fusions(named, options, group)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make_fusions(
+        self, named: list[tuple[str, Tensor]], options: _Options, group: str
+    ) -> None:
         types = [options.compression.compress(p.new_empty(0))[0].dtype for _, p in named]
         for dtype in sorted(set(types), key=str):
             own = [pair for pair, each in zip(named, types) if each == dtype]
