@@ -102,7 +102,9 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
     }
     HCCL_RETURN_IF_ERROR(api::check_apart(*communicator, std::move(extents),
                                           "pass each gradient once, in memory of its own"));
-    HCCL_ASSIGN_OR_RETURN(std::string group, api::group_name(chosen.group));
+    const bool given = chosen.lastIndices != nullptr || chosen.percentages != nullptr;
+    HCCL_ASSIGN_OR_RETURN(std::string group,
+                          api::group_name(given ? HCCL_WORLD_GROUP : chosen.group));
     HCCL_ASSIGN_OR_RETURN(auto cut, choose_segments(chosen, group, bytes));
     auto made = std::make_shared<api::Fusion>();
     HCCL_ASSIGN_OR_RETURN(

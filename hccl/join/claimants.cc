@@ -74,13 +74,14 @@ bool has(const std::vector<Process>& line, pid_t pid) {
   return std::ranges::any_of(line, [pid](const Process& each) { return each.pid == pid; });
 }
 
-// Whether the rank may have started `process` as a daemon: it is younger than the rank, its parents
-// have ended, and it is in the rank's session or in one whose leader has ended.
-bool is_daemon(const Process& process, const Process& rank) {
-  if (process.started < rank.started || process.parent != 1) return false;
+// Whether a rank may have started `process` as a daemon: it is younger than the rank, its parents
+// have ended, and it is in the rank's session or in one whose leader has ended. The parent is then
+// the first process, or a subreaper, from which the rank also comes. `line`: of the rank.
+bool is_daemon(const Process& process, const std::vector<Process>& line) {
+  if (line.empty() || process.started < line[0].started) return false;
   if (process.session == process.pid) return false;  // as torchelastic's ranks in a container
-  if (process.session == rank.session) return rank.parent != 1;
-  return start_of(process.session) == 0;
+  if (process.session == line[0].session) return process.parent == 1 && line[0].parent != 1;
+  return (process.parent == 1 || has(line, process.parent)) && start_of(process.session) == 0;
 }
 
 // The processes of `similar` that claim a rank, run the script of that rank, and have the job_id()
@@ -106,7 +107,7 @@ std::vector<Claim> find_claimants(const std::vector<Claim>& members, const RankO
       const std::vector<Process> theirs = line_of(static_cast<pid_t>(member.pid));
       const auto same = launch_of(theirs, id);
       if (has(theirs, pid) || (same.ok() && same->first == launch->first)) continue;
-      if (!theirs.empty() && is_daemon(line[0], theirs[0])) continue;
+      if (is_daemon(line[0], theirs)) continue;
     }
     found.push_back({.rank = member.rank,
                      .pid = static_cast<std::uint32_t>(pid),

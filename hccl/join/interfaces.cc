@@ -67,20 +67,18 @@ bool is_loopback(std::string_view address) {
   return std::equal(b.begin(), b.begin() + 13, kV4.begin()) || b == kV6;
 }
 
-// The local address that the default route uses. The socket is connected to an address for
-// documentation (RFC 5737, 3849). No network has such addresses, so only the default route leads
-// there. Sends nothing. Empty without a default route.
-std::string default_address(int family) {
+// The local address from which the system sends to a numeric address; empty without a route. Sends
+// nothing.
+std::string address_towards(const std::string& numeric) {
   sockaddr_in to4 = {};
   sockaddr_in6 to6 = {};
   to4.sin_family = AF_INET;
   to6.sin6_family = AF_INET6;
   to4.sin_port = to6.sin6_port = htons(9);
-  inet_pton(AF_INET, "198.51.100.1", &to4.sin_addr);
-  inet_pton(AF_INET6, "2001:db8::1", &to6.sin6_addr);
-  const bool v6 = family == AF_INET6;
+  const bool v6 = inet_pton(AF_INET6, numeric.c_str(), &to6.sin6_addr) == 1;
+  if (!v6 && inet_pton(AF_INET, numeric.c_str(), &to4.sin_addr) != 1) return {};
   const auto* const to = v6 ? reinterpret_cast<sockaddr*>(&to6) : reinterpret_cast<sockaddr*>(&to4);
-  const Fd fd(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Fd fd(::socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own = {};
   auto* const from = reinterpret_cast<sockaddr*>(&own);
   socklen_t bytes = sizeof own;
@@ -89,6 +87,12 @@ std::string default_address(int family) {
     return {};
   }
   return to_text(from);
+}
+
+// The local address that the default route uses: the one towards an address for documentation (RFC
+// 5737, 3849). No network has such addresses, so only the default route leads there.
+std::string default_address(int family) {
+  return address_towards(family == AF_INET6 ? "2001:db8::1" : "198.51.100.1");
 }
 
 // HCCL_SOCKET_IFNAME in parts. Config has checked its grammar.
@@ -159,6 +163,11 @@ Status nothing(const std::vector<Interface>& all, const std::string& why) {
   return Status(Code::kNotFound, why + "; this host has" + (there.empty() ? " none" : there));
 }
 
+Status no_match(const std::vector<Interface>& all, const Config& config) {
+  return nothing(all,
+                 "no interface matches HCCL_SOCKET_IFNAME \"" + shown(config.socket_ifname) + "\"");
+}
+
 }  // namespace
 
 Result<std::vector<Interface>> local_interfaces() {
@@ -192,8 +201,7 @@ Result<Interface> choose_interface(const std::vector<Interface>& all, const Conf
       if (rule.matches(at.name)) matching.push_back(&at);
     }
     if (const Interface* at = pick(matching, family)) return *at;
-    return nothing(
-        all, "no interface matches HCCL_SOCKET_IFNAME \"" + shown(config.socket_ifname) + "\"");
+    return no_match(all, config);
   }
   // The group of names counts before the family: every host has an IPv4 loopback, also a host that
   // uses only IPv6.
@@ -216,12 +224,27 @@ Result<std::string> local_address(const Config& config) {
   return chosen.address;
 }
 
-Result<std::string> source_address(Config config, std::string_view root) {
+Result<std::string> source_address(const Config& config, const std::string& root) {
   if (is_loopback(root) || (config.if_ip.empty() && config.socket_ifname.empty())) return {""};
-  config.socket_family = root.find(':') == root.npos ? AF_INET : AF_INET6;
+  const int family = root.find(':') == root.npos ? AF_INET : AF_INET6;
   HCCL_ASSIGN_OR_RETURN(const auto all, local_interfaces());
-  HCCL_ASSIGN_OR_RETURN(const Interface chosen, choose_interface(all, config));
-  return chosen.family == config.socket_family ? chosen.address : "";
+  if (!config.if_ip.empty()) {
+    HCCL_ASSIGN_OR_RETURN(const Interface own, by_address(all, config));
+    return own.family == family ? own.address : "";
+  }
+  const NameRule rule(config.socket_ifname);
+  const std::string usual = address_towards(root);
+  std::string found;
+  bool any = false;
+  for (const Interface& at : all) {
+    if (!rule.matches(at.name)) continue;
+    any = true;
+    if (at.address == usual) return {""};
+    const bool usable = at.family == family && at.carrier && !is_loopback(at.address);
+    if (found.empty() && usable) found = at.address;
+  }
+  if (!any) return no_match(all, config);
+  return found;
 }
 
 std::string alternatives_to(std::string_view address) {

@@ -11,7 +11,7 @@
 
 namespace hccl::join {
 
-/// Safe to use from any thread.
+/// Safe to use from any thread. The mutex is the owner's, which holds it around a fork.
 class JoinNumbers {
   struct Free {
     std::set<int> numbers;  // given back
@@ -19,6 +19,8 @@ class JoinNumbers {
   };
 
  public:
+  explicit JoinNumbers(Mutex& mutex) : mutex_(mutex) {}
+
   /// The lowest number that no join of the job has. A join that fails gives its number back with
   /// the destructor: its next try must find the ranks that have not tried yet.
   class Number {
@@ -49,11 +51,14 @@ class JoinNumbers {
   }
   std::set<int>::node_type take(Free& free) {
     const MutexLock lock(mutex_);
-    if (free.numbers.empty()) free.numbers.insert(free.next++);
+    if (free.numbers.empty()) {
+      free.numbers.insert(free.next);
+      ++free.next;
+    }
     return free.numbers.extract(free.numbers.begin());
   }
 
-  Mutex mutex_;
+  Mutex& mutex_;
   std::map<std::string, Free> jobs_ HCCL_GUARDED_BY(mutex_);
 };
 

@@ -69,9 +69,10 @@ Result<Launch> from_pmix(const Environment& env) {
 }
 
 // Names an agent of torchelastic. Ranks of several jobs may meet by root info, and each job has an
-// agent 0: the digest tells the agents of two jobs apart. 0 would mean that there is no agent.
-std::uint32_t agent_of(const std::string& job, std::int64_t group_rank) {
-  const Key key = digest(job);
+// agent 0: the digest of the run's id tells the agents of two jobs apart. MASTER_PORT would not do,
+// because it may change in a restart. 0 would mean that there is no agent.
+std::uint32_t agent_of(const std::string& run, std::int64_t group_rank) {
+  const Key key = digest(run);
   std::uint32_t of_job = 0;
   std::memcpy(&of_job, key.data(), sizeof of_job);
   const std::uint32_t agent = of_job ^ static_cast<std::uint32_t>(group_rank);
@@ -94,10 +95,7 @@ Result<Launch> from_torchrun(const Environment& env) {
                         env.number_or("TORCHELASTIC_RESTART_COUNT", 0, 0, kMost32Bits));
   if (env.has("TORCHELASTIC_RESTART_COUNT") && env.has("GROUP_RANK")) {
     HCCL_ASSIGN_OR_RETURN(const auto agent, env.number("GROUP_RANK", "RANK", 0, kMostRanks));
-    // "none" is torchrun's default, with a fixed port. With an id the port may change in a restart.
-    const bool has_id = !run.empty() && run != "none";
-    launch.attempt = {agent_of(has_id ? run : launch.job, agent),
-                      static_cast<std::uint32_t>(number)};
+    launch.attempt = {agent_of(run, agent), static_cast<std::uint32_t>(number)};
   }
   if (launch.local_size == launch.size) launch.job += " " + std::to_string(number);
   return launch;

@@ -268,6 +268,9 @@ Worlds::Joined Worlds::join_known(Job job, const Config& config) {
   // A rank of another host does not make the same guess, and must find the same name.
   const std::string id = job_id(inside || (job.one_host && !job.guessed));
   JoinNumbers::Number number(joins_, joiner);
+  // The root of a failed join still answers for a while with the reason. Between hosts the next try
+  // would find that root again, so it has another number.
+  if (!inside) number.keep();
   job.name += " " + id + " join " + std::to_string(number.value());
   auto line = inside ? join_inside_host(job, config) : join_between_hosts(job, config);
   if (line.ok()) {

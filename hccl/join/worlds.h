@@ -72,7 +72,7 @@ class Worlds {
   std::map<Uuid, std::weak_ptr<Node>> nodes_ HCCL_GUARDED_BY(mutex_);  // by world
   std::vector<std::weak_ptr<Fd>> unshared_ HCCL_GUARDED_BY(mutex_);
   std::string boot_ HCCL_GUARDED_BY(mutex_);  // of this host; "": not read yet
-  JoinNumbers joins_;                         // by job and rank
+  JoinNumbers joins_{mutex_};                 // by job and rank
 };
 
 }  // namespace hccl::join

@@ -134,7 +134,7 @@ Status agree(core::Communicator& communicator, const GradientList& mine) {
   for (std::size_t i = 0; i < count; ++i) {
     if (least[count + i] == most[count + i]) continue;
     return Status(Code::kPara, "the ranks have the same gradients in different orders: here " +
-                                   named(i) + ", on other ranks another gradient at this place");
+                                   named(i) + ", on other ranks another name at this place");
   }
   return {};
 }

@@ -14,7 +14,7 @@ constexpr std::size_t kBytes = std::size_t{16} << 20;
 
 // An upper bound: numbers have at most 10 bytes each, the largest ones fewer.
 std::size_t Recording::bytes_in_message(const Times& times) const {
-  std::size_t bytes = 128 + 128 * times.end.size();
+  std::size_t bytes = 160 + 128 * times.end.size();
   for (const TraceGradient& each : gradients_) bytes += 32 + each.name.size();
   return bytes;
 }

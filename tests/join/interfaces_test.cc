@@ -1,4 +1,4 @@
-// Which address a rank takes, private addresses, names, the host's identity, and the secret file.
+// Which address a rank takes, the addresses of this host, names, the identity, and the secret file.
 #include "hccl/join/interfaces.h"
 
 #include <fcntl.h>
@@ -167,7 +167,9 @@ TEST(Interfaces, SourceAddress) {
   EXPECT_EQ(source_address(config, "203.0.113.77").status().code(), Code::kNotFound);
   EXPECT_EQ(source_address(config, "127.0.0.1").value(), "");
   config.socket_ifname = "=lo";
-  EXPECT_EQ(source_address(config, "203.0.113.77").value(), "127.0.0.1");
+  EXPECT_EQ(source_address(config, "203.0.113.77").value(), "") << "only reaches this host";
+  config.socket_ifname = "^docker";
+  EXPECT_EQ(source_address(config, "203.0.113.77").value(), "") << "the default route fits";
   config.socket_ifname.clear();
   config.if_ip = "127.0.0.1";
   EXPECT_EQ(source_address(config, "203.0.113.77").value(), "127.0.0.1");

@@ -141,8 +141,6 @@ TEST(Launcher, Torchrun) {
   EXPECT_EQ(agent(with(restarted, "TORCHELASTIC_RESTART_COUNT", "4")), again.attempt.agent);
   EXPECT_NE(agent(with(restarted, "GROUP_RANK", "0")), again.attempt.agent);
   EXPECT_NE(agent(with(restarted, "TORCHELASTIC_RUN_ID", "r")), again.attempt.agent);
-  EXPECT_NE(agent(with(port, "TORCHELASTIC_RUN_ID", "none")),
-            agent(with(restarted, "TORCHELASTIC_RUN_ID", "none")));
   EXPECT_EQ(again.job, launch.value().job);
   const auto one_agent = with(restarted, "LOCAL_WORLD_SIZE", restarted.at("WORLD_SIZE"));
   EXPECT_NE(detect(one_agent).value().job,
