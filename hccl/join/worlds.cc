@@ -261,15 +261,13 @@ Worlds::Joined Worlds::join_known(Job job, const Config& config) {
     HCCL_ASSIGN_OR_RETURN(const RootInfo info, make_root(config, true));
     return join(info, 1, 0, config);
   }
-  const std::string joiner = job.name + " rank " + std::to_string(job.rank);
   HCCL_ASSIGN_OR_RETURN(auto claim, claim_rank(job.name, job.size, job.rank));
   const bool insecure = job.guessed && config.allow_insecure;
   const bool inside = job.one_host && config.job_secret_file.empty() && !insecure;
   // A rank of another host does not make the same guess, and must find the same name.
   const std::string id = job_id(inside || (job.one_host && !job.guessed));
-  JoinNumbers::Number number(joins_, joiner);
-  // The root of a failed join still answers for a while with the reason. Between hosts the next try
-  // would find that root again, so it has another number.
+  JoinNumbers::Number number(joins_, job.name + " rank " + std::to_string(job.rank));
+  // Between hosts a failed join's root still answers for a while, so the next try has a new number.
   if (!inside) number.keep();
   job.name += " " + id + " join " + std::to_string(number.value());
   auto line = inside ? join_inside_host(job, config) : join_between_hosts(job, config);
