@@ -136,21 +136,13 @@ def absent(name: str, why: str) -> Callable[..., Any]:
     return call
 
 
-# What cross_rank() and its kin return. In a world that other code has joined, one host is assumed.
-_places = (0, 1, True)
-
-
 def init(comm: Any = None, process_sets: Optional[Sequence[ProcessSet] | str] = None) -> None:
     """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines; without any of these, a
-    world of one rank. Makes groups of the process sets, or none if process_sets is "dynamic". All
-    ranks call it; a second call does not join again. comm: NotImplementedError unless None."""
+    world of one rank. Makes groups of the process sets, or none if process_sets is "dynamic". A
+    second call does not join again. comm: NotImplementedError unless None."""
     if comm is not None:
         refuse("comm", comm, "the launcher defines the world; use process_sets")
-    global _places
-    fresh = not _world.joined()
     _world.join()
-    if fresh:
-        _places = _world.places()
     for each in () if process_sets is None or isinstance(process_sets, str) else process_sets:
         if each.process_set_id is None:
             add_process_set(each)
@@ -180,21 +172,6 @@ def local_rank() -> int:
 
 def local_size() -> int:
     return _manage.get_local_rank_size()
-
-
-def cross_rank() -> int:
-    """The number of this rank's host, among the hosts that have this local rank."""
-    return _places[0]
-
-
-def cross_size() -> int:
-    """The number of hosts that have this local rank."""
-    return _places[1]
-
-
-def is_homogeneous() -> bool:
-    """Whether all hosts have the same number of ranks."""
-    return _places[2]
 
 
 def no() -> bool:

@@ -64,18 +64,6 @@ def join() -> None:
         atexit.register(leave)
 
 
-def places() -> tuple[int, int, bool]:
-    """Returns the number of this rank's host among the hosts that have its local rank, the number
-    of these hosts, and whether all hosts have the same number of ranks. All ranks must call it."""
-    if _world is None or _world.size == 1:
-        return (0, 1, True)
-    local = _manage.get_local_rank_id()
-    own = np.array([local, _manage.get_local_rank_size()])
-    numbers, sizes = _world.allgather(own).reshape(-1, 2).T.tolist()
-    same = [rank for rank, number in enumerate(numbers) if number == local]
-    return same.index(_world.rank), len(same), len(set(sizes)) == 1
-
-
 def join_as_told() -> None:
     """Joins as scripts for Ascend do. RuntimeError: RANK_SIZE or CM_WORKER_SIZE says that there are
     other ranks, but no variable describes how the ranks join, so this rank would train alone."""

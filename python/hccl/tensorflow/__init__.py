@@ -22,8 +22,8 @@ import hccl
 import tensorflow as tf
 from hccl import _horovod
 from hccl._horovod import (
-    ProcessSet, add_process_set, cross_rank, cross_size, global_process_set, init, is_homogeneous,
-    is_initialized, local_rank, local_size, no, rank, remove_process_set, shutdown, size,
+    ProcessSet, add_process_set, global_process_set, init, is_initialized, local_rank, local_size,
+    no, rank, remove_process_set, shutdown, size,
 )
 from hccl.tensorflow import _callbacks as callbacks
 from hccl.tensorflow import _names, _optimizers, _reductions, _sessions
@@ -48,10 +48,10 @@ __all__ = [
     "LearningRateScheduleCallback", "LearningRateWarmupCallback", "Max", "MetricAverageCallback",
     "Min", "ProcessSet", "Product", "Sum", "add_process_set", "allgather", "allgather_object",
     "allreduce", "alltoall", "broadcast", "broadcast_global_variables", "broadcast_object",
-    "broadcast_variables", "callbacks", "cross_rank", "cross_size", "global_process_set",
-    "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "init", "is_homogeneous",
-    "is_initialized", "join", "load_model", "local_rank", "local_size", "rank", "reduce_gradients",
-    "reduce_list", "reducescatter", "remove_process_set", "shutdown", "size", "trace_at_exit",
+    "broadcast_variables", "callbacks", "global_process_set", "grouped_allgather",
+    "grouped_allreduce", "grouped_reducescatter", "init", "is_initialized", "join", "load_model",
+    "local_rank", "local_size", "rank", "reduce_gradients", "reduce_list", "reducescatter",
+    "remove_process_set", "shutdown", "size", "trace_at_exit",
 ]
 
 Average, Sum, Max, Min, Product = _horovod.REDUCTIONS

@@ -7,12 +7,15 @@ collectives in the same order; one thread at a time calls them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from hccl import _horovod, _world
 from hccl._horovod import (
-    ProcessSet, absent, add_process_set, cross_rank, cross_size, global_process_set, init,
-    is_homogeneous, is_initialized, local_rank, local_size, no, rank, remove_process_set, shutdown,
-    size,
+    ProcessSet, absent, add_process_set, global_process_set, is_initialized, local_rank, local_size,
+    no, rank, remove_process_set, shutdown, size,
 )
-from hccl.horovod.torch import _optimizer, elastic
+from hccl.horovod.torch import _objects, _optimizer, elastic
 from hccl.horovod.torch._norm import SyncBatchNorm
 from hccl.horovod.torch._objects import (
     allgather_object, broadcast_object, broadcast_object_fn, broadcast_optimizer_state,
@@ -29,6 +32,33 @@ from hccl.horovod.torch._ops import (
 from hccl.horovod.torch._optimizer import DistributedOptimizer
 
 Adasum = "adasum"  # refused, with the reason
+_places = (0, 1, True)
+
+
+def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+    """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines; without any of these, a
+    world of one rank. Makes groups of the process sets, or none if process_sets is "dynamic". All
+    ranks call it; a second call does not join again. comm: NotImplementedError unless None."""
+    global _places
+    fresh = not _world.joined()
+    _horovod.init(comm, process_sets)
+    if fresh:
+        _places = _objects.gathered_places(local_rank(), local_size())
+
+
+def cross_rank() -> int:
+    """The number of this rank's host, among the hosts that have this local rank."""
+    return _places[0]
+
+
+def cross_size() -> int:
+    """The number of hosts that have this local rank."""
+    return _places[1]
+
+
+def is_homogeneous() -> bool:
+    """Whether all hosts have the same number of ranks."""
+    return _places[2]
 
 
 def join(device: int = -1) -> int:
@@ -44,4 +74,4 @@ nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = no
 _trace = "HCCL_SPLIT=trace measures, and hccl-plan shows the traces"
 start_timeline, stop_timeline = absent("start_timeline", _trace), absent("stop_timeline", _trace)
 
-__all__ = [name for name in globals() if name[0] != "_" and name != "annotations"]
+__all__ = [name for name in globals() if name[0] != "_" and name not in ("Any", "annotations")]

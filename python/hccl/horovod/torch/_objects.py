@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from hccl import _world
 from hccl._horovod import ProcessSet, global_process_set
 from hccl.horovod.torch import _ops
 from torch.utils import _pytree
@@ -67,3 +68,12 @@ def broadcast_optimizer_state(
     broadcast_parameters(_pytree.tree_leaves(state), root_rank)
     if not is_root:
         optimizer.load_state_dict(state)
+
+
+def gathered_places(local_rank: int, local_size: int) -> tuple[int, int, bool]:
+    """Returns cross_rank, cross_size and is_homogeneous. All ranks must call it."""
+    rows = torch.tensor([[local_rank, local_size]])
+    places = _ops.allgather(rows).tolist() if _world.size() > 1 else rows.tolist()
+    same = [rank for rank, place in enumerate(places) if place[0] == local_rank]
+    own = global_process_set.rank() or 0
+    return same.index(own), len(same), len({size for _, size in places}) == 1
