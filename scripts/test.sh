@@ -21,7 +21,7 @@ for step in "${@:-all}"; do
   esac
 done
 
-begin=$SECONDS since=$SECONDS now='' lanes=() pipes=()
+begin=$SECONDS since=$SECONDS now='' lanes=()
 times=$(mktemp)
 # took NAME: counts the time since the last call as that of step NAME.
 took() {
@@ -44,12 +44,11 @@ ended() {
 summary() {
   local status=$?
   trap '' TERM
-  # Ctrl-C does not reach the lanes. They and the rest of their output must end before the table.
+  # Ctrl-C does not reach the lanes. They must end before the table.
   local groups=("${lanes[@]/#/-}")
   if ((${#lanes[@]})); then
     kill -- "${groups[@]}" 2>/dev/null || true
     ended 20 "${groups[@]}" || kill -KILL -- "${groups[@]}" || true
-    ended 5 "${pipes[@]}" || true
   fi
   if ((status)) && [[ $now ]]; then took "$now FAILED"; fi
   since=$begin
@@ -206,11 +205,18 @@ step() {
   esac
 }
 
+# tell NAME: counts the time of step NAME. The lane of Python first shows the step's output as a whole, so that the
+# lines of two lanes do not mix.
+log=build/python-lane.log out=1
+tell() {
+  if ((out != 1)); then cat "$log" && : >"$log"; fi >&"$out"
+  took "$1" >&"$out"
+}
 # lane STEP...: runs steps one after the other.
 lane() {
   for now in "$@"; do
     step "$now"
-    took "$now"
+    tell "$now"
   done
 }
 
@@ -231,19 +237,19 @@ lane "${first[@]}"
 if ((${#native[@]} && ${#python[@]})); then
   # Side by side: many tests wait, or start one process at a time, so one lane uses six tenths of two cores.
   build dev
+  : >"$log"
   trap 'exit 1' TERM
   set -m  # a group for the processes of each lane
   for name in native python; do
     declare -n members=$name
-    exec {out}> >(trap '' TERM INT && exec sed -u "s/^/$name | /")
-    pipes+=($!)
     (
-      trap '(($?)) && took "$now FAILED" && kill $$' EXIT  # one lane that fails ends both
+      out=1
+      if [[ $name == python ]]; then exec {out}>&1 >>"$log" 2>&1; fi
+      trap '(($?)) && tell "$now FAILED" && kill $$' EXIT  # one lane that fails ends both
       trap 'trap - EXIT; exit 143' TERM
       lane "${members[@]}"
-    ) </dev/null >&"$out" 2>&1 &
+    ) </dev/null &
     lanes+=($!)
-    exec {out}>&-
   done
   set +m
   now=''  # a lane that fails says where
