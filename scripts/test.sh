@@ -44,7 +44,8 @@ ended() {
 summary() {
   local status=$?
   trap '' TERM
-  # Ctrl-C does not reach the lanes. They must end before the table.
+  jobs -p | xargs -r kill 2>/dev/null || true  # tests in the background, which do not get Ctrl-C
+  # Neither do the lanes. They must end before the table.
   local groups=("${lanes[@]/#/-}")
   if ((${#lanes[@]})); then
     kill -- "${groups[@]}" 2>/dev/null || true

@@ -22,6 +22,8 @@ inline Status invalid(std::string_view name, std::string_view value, const std::
                                  ".");
 }
 
+/// The variables of one process. Errors (kPara) name the variable and the expected value. `because`
+/// is the variable whose presence makes another one necessary. Keeps a reference to `variables`.
 class Environment {
  public:
   explicit Environment(const Config::GetEnv& variables) : variables_(variables) {}

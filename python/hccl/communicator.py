@@ -9,11 +9,11 @@ A method without `i` returns when its operation is done. Its twin with `i` (iall
 returns an hccl.Handle at once; the handle's wait() returns the result of the blocking method.
 Operations of a communicator run in the order of the calls.
 
-An invalid argument raises TypeError or ValueError with its name, before anything is sent; a root or
+An invalid argument raises TypeError or ValueError with its name, before anything is sent. A root or
 peer out of range, a reduction that the type lacks, and memory that overlaps raise HcclError, on this
-rank alone. Another failure raises HcclError on all ranks. Operations release the GIL, and Ctrl-C ends the wait for other
-ranks. After Ctrl-C in a collective without `i` the communicator cannot be used any more. A child of
-fork() cannot use it either.
+rank alone. Any other failure raises HcclError on all ranks. Operations release the GIL, and Ctrl-C
+ends the wait for other ranks. After Ctrl-C in a collective without `i` the communicator cannot be
+used any more. A child of fork() cannot use it either.
 """
 
 from __future__ import annotations

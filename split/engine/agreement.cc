@@ -107,8 +107,8 @@ Status agree(core::Communicator& communicator, const GradientList& mine) {
     if (ends) ++segment;
     list.push_back(2 * static_cast<double>(mine.counts[i]) + (ends ? 1 : 0));
   }
-  // Then the digests of the names and, because the same names in another order mean swapped
-  // gradients, the digest of the names in order. Ranks may use other names.
+  // Then the digest of each name, and a digest of all names, sorted. Ranks whose sorted names are
+  // equal have swapped gradients if a name differs. Ranks may also use names of their own.
   std::vector<std::string> sorted(mine.names.begin(), mine.names.end());
   std::sort(sorted.begin(), sorted.end());
   std::string all;

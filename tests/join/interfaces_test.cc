@@ -1,4 +1,4 @@
-// Which address a rank takes, the addresses of this host, names, the identity, and the secret file.
+// Tests the choice of a rank's address, this host's addresses, names and identity, and the secret.
 #include "hccl/join/interfaces.h"
 
 #include <fcntl.h>

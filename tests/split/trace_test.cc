@@ -273,8 +273,7 @@ TEST(WriteTrace, SaysThatTheDiskIsFullInEveryForm) {
   }
 }
 
-// What the engine has recorded of a large model can be read again, without the iteration that
-// failed.
+// The trace of a large model can be read again, and lacks the iteration that failed.
 TEST(Recording, ATraceHasTheNewestIterationsThatCanBeRead) {
   constexpr std::uint32_t kGradients = 1100;
   std::vector<TraceGradient> gradients;
