@@ -39,8 +39,11 @@ if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib64")
   endforeach()
 endif()
 
-# Writes the file at installation, because the prefix is known only then.
+# Writes the file at installation, because the prefix is known only then. --prefix may give a relative one. In the file
+# the prefix stands between single quotes, so each of its own is escaped.
 install(CODE "
+  get_filename_component(prefix \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+  string(REPLACE \"'\" \"'\\\\''\" prefix \"\${prefix}\")
   set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
   set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
   configure_file(\"${PROJECT_SOURCE_DIR}/cmake/set_env.sh.in\" \"${PROJECT_BINARY_DIR}/set_env.sh\" @ONLY)" ${ascend})
@@ -50,7 +53,7 @@ install(EXPORT hcclTargets NAMESPACE hccl:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/hcclConfig.cmake.in
   ${PROJECT_BINARY_DIR}/hcclConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hccl)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/hcclConfigVersion.cmake
-  COMPATIBILITY SameMajorVersion)
+  COMPATIBILITY SameMinorVersion)  # before 1.0 a minor version may change interfaces
 install(FILES ${PROJECT_BINARY_DIR}/hcclConfig.cmake ${PROJECT_BINARY_DIR}/hcclConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hccl)
 

@@ -36,7 +36,7 @@ def text(status):
 
 
 def main():
-    if len(sys.argv) < 3 or not sys.argv[1].isdigit() or int(sys.argv[1]) == 0:
+    if len(sys.argv) < 3 or not sys.argv[1].isdecimal() or int(sys.argv[1]) == 0:
         print("usage: spawn.py NUMBER_OF_RANKS PROGRAM [ARGUMENT ...]", file=sys.stderr)
         return 2
     size, command = int(sys.argv[1]), sys.argv[2:]

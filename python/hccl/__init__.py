@@ -25,6 +25,8 @@ if typing.TYPE_CHECKING:
     from hccl.handle import Handle
     from hccl.memory import MemoryInfo, empty, memory_info
 
+    __version__: str
+
 # These modules are loaded at the first use, because `import torch` imports this package to register
 # the backend and must not load the library.
 _HOMES = {
@@ -58,12 +60,24 @@ __all__ = [  # noqa: F822
 
 
 def __getattr__(name: str) -> typing.Any:
-    if name not in _HOMES:
+    if name == "__version__":
+        value = _version()
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module 'hccl' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
+def _version() -> str:
+    from importlib import metadata  # here, because the module takes long to load
+
+    try:
+        return metadata.version("hccl")
+    except metadata.PackageNotFoundError:  # programs ask for the version by hasattr() or a default
+        raise AttributeError("hccl is not installed, so it has no version") from None
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

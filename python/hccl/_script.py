@@ -9,6 +9,9 @@ import sys
 def run() -> None:
     """Runs sys.argv[1:], `script.py [arguments]` or `-m module [arguments]`, as Python would."""
     if sys.argv[1] == "-m":
+        if len(sys.argv) < 3:
+            print("hccl: -m needs the name of a module", file=sys.stderr)
+            sys.exit(2)
         del sys.argv[:2]
         sys.path[0] = os.getcwd()
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

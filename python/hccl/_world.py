@@ -69,11 +69,11 @@ def join_as_told() -> None:
     other ranks, but no variable describes how the ranks join, so this rank would train alone."""
     join()
     told = os.environ.get("RANK_SIZE") or os.environ.get("CM_WORKER_SIZE") or "1"
-    if told.isdigit() and int(told) > 1 and _hccl.get_rank_size(_hccl.WORLD) == 1:
+    if told.isdecimal() and int(told) > 1 and _hccl.get_rank_size(_hccl.WORLD) == 1:
         leave()
         raise RuntimeError(
             f"RANK_SIZE or CM_WORKER_SIZE says that there are {told} ranks, and nothing says how they meet: "
-            "RANK_TABLE_FILE and RANK_ID, CM_CHIEF_IP and its kin, mpirun, torchrun or Slurm"
+            "RANK_TABLE_FILE and RANK_ID, mpirun, torchrun or Slurm"
         )
 
 

@@ -16,6 +16,14 @@ done
 # dash does not tell a sourced file its path, so the tree must be where it was installed.
 [ "$(cd / && dash -euc '. "$1/set_env.sh"; . "$1/set_env.sh"; echo "$ASCEND_DIR ${LD_LIBRARY_PATH}"' - "$work/first")" = \
   "$work/first $work/first/lib64" ] || fail "set_env.sh in dash"
+# A prefix may be relative and have an apostrophe, and with a CDPATH the shell's cd prints where it goes.
+(cd "$work" && "$cmake" --install "$build" --prefix "it's" --component ascend) >"$work/log" || fail "$(cat "$work/log")"
+for shell in bash dash; do
+  found=$(cd "$work" && CDPATH=$work "$shell" -euc 'cd / && . "$1/set_env.sh"; echo "$ASCEND_DIR"' - "$work/it's") || true
+  [ "$found" = "$work/it's" ] || fail "set_env.sh of a relative prefix, in $shell: $found"
+done
+[ "$(cd "$work" && CDPATH=$work bash -euc '. "it'\''s/set_env.sh"; echo "$ASCEND_DIR"')" = "$work/it's" ] ||
+  fail "set_env.sh in bash with CDPATH"
 # Moves the tree: no file may depend on where it was installed.
 mv "$work/first" "$work/there"
 prefix=$work/there
@@ -40,12 +48,16 @@ read -ra flags <<<"$(pkg-config --cflags --libs hccl)"
 "$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$source/tests/install/c99/consumer.c" "${flags[@]}" \
   -o "$work/consumer"
 [ "$(LD_LIBRARY_PATH=$libdir "$work/consumer")" = 42 ] || fail "the pkg-config program is wrong"
+version=$(pkg-config --modversion hccl)
 unset PKG_CONFIG_PATH
 
 "$cmake" -S "$source/tests/install/c99" -B "$work/build" -DCMAKE_C_COMPILER="$cc" \
-  -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 || { cat "$work/log"; fail "find_package"; }
+  -DCMAKE_PREFIX_PATH="$prefix" "-Dwanted=$version" >"$work/log" 2>&1 || { cat "$work/log"; fail "find_package"; }
 "$cmake" --build "$work/build" >"$work/log" 2>&1 || { cat "$work/log"; fail "building with CMake"; }
 [ "$("$work/build/consumer")" = 42 ] || fail "the CMake program is wrong"
+! "$cmake" -S "$source/tests/install/c99" -B "$work/older" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" \
+  -Dwanted=0.1 >"$work/log" 2>&1 || fail "find_package takes $version for 0.1"
+grep -q "version: $version" "$work/log" || fail "find_package of 0.1: $(cat "$work/log")"
 
 # ---- as ASCEND_HOME_PATH ----
 

@@ -1,10 +1,14 @@
-"""Programs in C against the library in the package, as README has them."""
+"""Programs in C against the package's library, as README has them; its version and its starter."""
 
+import importlib.metadata
+import pathlib
 import re
 import shlex
 import subprocess
 import sys
 
+import hccl
+import pytest
 from conftest import ROOT, environment
 
 README = (ROOT / "README.md").read_text()
@@ -12,7 +16,7 @@ FIRST = re.search(r"```c\n(.*?)```", README, re.DOTALL).group(1)
 CMAKE = """
 cmake_minimum_required(VERSION 3.25)
 project(first C)
-find_package(hccl REQUIRED)
+find_package(hccl ${wanted} REQUIRED)
 add_executable(first first.c)
 target_link_libraries(first hccl::hccl)
 """
@@ -20,7 +24,7 @@ target_link_libraries(first hccl::hccl)
 
 def config(*options):
     command = [sys.executable, "-m", "hccl.config", *options]
-    return shlex.split(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def sum_of_one_rank(program):
@@ -31,18 +35,52 @@ def sum_of_one_rank(program):
 
 def test_the_compiler_finds_all(tmp_path):
     (tmp_path / "first.c").write_text(FIRST)
-    flags = config("--cflags", "--libs")
+    flags = shlex.split(config("--cflags", "--libs"))
     subprocess.run(["cc", "first.c", *flags, "-o", "first"], cwd=tmp_path, check=True)
     sum_of_one_rank(tmp_path / "first")
 
 
+def configure(folder, wanted):
+    (folder / "first.c").write_text(FIRST)
+    (folder / "CMakeLists.txt").write_text(CMAKE)
+    prefix = config("--cmake-prefix").removesuffix("\n")
+    command = ["cmake", f"-DCMAKE_PREFIX_PATH={prefix}", f"-Dwanted={wanted}", "-B", "build"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
 def test_cmake_finds_all(tmp_path):
-    (tmp_path / "first.c").write_text(FIRST)
-    (tmp_path / "CMakeLists.txt").write_text(CMAKE)
-    (prefix,) = config("--cmake-prefix")
-    subprocess.run(["cmake", f"-DCMAKE_PREFIX_PATH={prefix}", "-B", "build"], cwd=tmp_path, check=True)
+    done = configure(tmp_path, wanted=hccl.__version__.rpartition(".")[0])
+    assert done.returncode == 0, done.stderr
     subprocess.run(["cmake", "--build", "build"], cwd=tmp_path, check=True)
     sum_of_one_rank(tmp_path / "build" / "first")
+
+
+def test_cmake_refuses_another_version(tmp_path):
+    done = configure(tmp_path, wanted="0.1")
+    assert done.returncode == 1 and f"version: {hccl.__version__}" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    "option, word", [("--cflags", "'-I/a b/include'"), ("--cmake-prefix", "/a b/development")]
+)
+def test_a_path_with_a_space(option, word, monkeypatch, capsys):
+    """The flags are read by eval. "$(...)" takes the prefix as it is."""
+    from hccl import config
+
+    monkeypatch.setattr(config, "PACKAGE", pathlib.Path("/a b"))
+    monkeypatch.setattr(sys, "argv", ["config", option])
+    config.main()
+    assert capsys.readouterr().out == f"{word}\n"
+
+
+def test_the_package_has_its_version():
+    assert hccl.__version__ == importlib.metadata.version("hccl")
+
+
+def test_the_starter_of_scripts_needs_the_name_of_a_module():
+    command = [sys.executable, "-m", "hccl.horovod", "-m"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr == "hccl: -m needs the name of a module\n"
 
 
 def test_info_names_the_libraries_that_plugins_lack(tmp_path):

@@ -149,6 +149,12 @@ def test_it_goes_on_when_ranks_die(program, victims):
     assert any("died or was cut off" in line for line in errors)
 
 
+@pytest.mark.parametrize("number", ["0", "-1", "two", "²"])
+def test_the_starter_refuses_what_is_no_number_of_ranks(number):
+    done = run([sys.executable, ROOT / "scripts" / "spawn.py", number, "true"])
+    assert done.returncode == 2 and done.stderr.startswith("usage: "), done.stderr
+
+
 @pytest.mark.parametrize(
     "options, named",
     [

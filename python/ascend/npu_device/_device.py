@@ -49,8 +49,7 @@ class Device:
 
 def open(device_id: Optional[int] = None) -> Device:  # noqa: A001  Ascend's name
     """Opens the device and joins the workers that the environment describes: RANK_TABLE_FILE and
-    RANK_ID, RANK_SIZE, CM_CHIEF_IP and the variables with it, mpirun, torchrun or Slurm. Without
-    any of them there is one worker.
+    RANK_ID, RANK_SIZE, mpirun, torchrun or Slurm. Without any of them there is one worker.
 
     ValueError: both RANK_SIZE and CM_WORKER_SIZE are set. RuntimeError: a setting is missing;
     another device is open; joining the workers failed."""
@@ -95,11 +94,6 @@ def _check_environment() -> None:
         return
     if "CM_CHIEF_IP" in os.environ and "RANK_TABLE_FILE" in os.environ:
         raise RuntimeError("CM_CHIEF_IP and RANK_TABLE_FILE cannot be configured at the same time")
-    needed = []
-    if "CM_CHIEF_IP" in os.environ:
-        needed = ["CM_CHIEF_PORT", "CM_CHIEF_DEVICE"]
-    elif "RANK_TABLE_FILE" in os.environ:
-        needed = ["RANK_ID"]
-    for name in needed:
-        if not os.environ.get(name):
-            raise RuntimeError(f"{name} is not set, but there are {size} workers")
+    # The library itself refuses CM_CHIEF_IP alone, and names the other ways to join.
+    if "RANK_TABLE_FILE" in os.environ and not os.environ.get("RANK_ID"):
+        raise RuntimeError(f"RANK_ID is not set, but there are {size} workers")
