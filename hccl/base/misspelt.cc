@@ -39,7 +39,8 @@ std::string letters(std::string_view name) {
 std::vector<std::string> misspelt(const char* const* variables) {
   // The two read() functions ask for every variable that they know. This list has the other
   // variables: join reads HCCL_JOB_ID, and Python reads the rest.
-  std::vector<std::string> known{"HCCL_JOB_ID", "HCCL_AS_GLOO", "HCCL_HALF", "HCCL_COMPARE_NAMES"};
+  std::vector<std::string> known{"HCCL_JOB_ID", "HCCL_AS_GLOO", "HCCL_HALF", "HCCL_COMPARE_NAMES",
+                                 "HCCL_TORCH_FORM"};
   const auto note = [&](const char* name) -> const char* {
     if (std::string_view(name).starts_with(kPrefix)) known.emplace_back(name);
     return nullptr;

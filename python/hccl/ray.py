@@ -14,7 +14,6 @@ until all have joined.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any, Optional
 
@@ -25,6 +24,7 @@ from ray.util.collective import types
 from ray.util.collective.backend_registry import BackendRegistry, register_collective_backend
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 
+from hccl import _variables
 from hccl._results import empty_like
 from hccl.communicator import Communicator, root_info
 
@@ -129,7 +129,7 @@ def _join(size: int, rank: int, group: str) -> Communicator:
 
 
 def _root_info_of(key: str, group: str) -> bytes:
-    limit = float(os.environ.get("HCCL_CONNECT_TIMEOUT", 120))
+    limit = float(_variables.value("HCCL_CONNECT_TIMEOUT", "120"))
     end = time.monotonic() + limit
     while True:
         info: Optional[bytes] = internal_kv._internal_kv_get(key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 from typing import Any, Sequence
 
@@ -14,7 +13,7 @@ from hccl import _hccl
 from hccl.manage import api as _manage
 from hccl.split import api as _split
 
-from hccl import _world
+from hccl import _variables, _world
 from hccl.tensorflow import _log, _ops
 
 # Within a host, a list below either limit is faster as one grouped operation: that makes fewer
@@ -37,14 +36,14 @@ def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
         return False
     if not all(v.dtype in _FUSED and v.shape.is_fully_defined() for v in values):
         return False
-    if _split._is_set() or _directories or os.environ.get("HCCL_SPLIT", "default") != "default":
+    if _split._is_set() or _directories or _variables.value("HCCL_SPLIT", "default") != "default":
         return True
     if _manage.get_local_rank_size() == _manage.get_rank_size():
         return False
     size = sum(v.shape.num_elements() * v.dtype.size for v in values)
     if len(values) < LEAST_TENSORS or size < LEAST_BYTES:
         return False
-    if "HCCL_SPLIT" not in os.environ:
+    if not _variables.is_set("HCCL_SPLIT"):
         _hccl.set_split_auto(hccl.WORLD)  # the program set no strategy
     return True
 

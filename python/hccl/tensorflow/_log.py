@@ -10,6 +10,8 @@ from typing import Any, Optional
 
 from absl import logging
 
+from hccl import _variables
+
 _LEVELS = (standard.DEBUG, standard.INFO, standard.WARNING, standard.ERROR, standard.CRITICAL + 1)
 _said: set[str] = set()
 
@@ -19,8 +21,7 @@ def _of_ascend() -> Optional[standard.Logger]:
     number = os.environ.get("ASCEND_GLOBAL_LOG_LEVEL", "")
     known = number in ("0", "1", "2", "3", "4")  # the library refuses others
     to_output = os.environ.get("ASCEND_SLOG_PRINT_TO_STDOUT") == "1"
-    is_set = os.environ.get("HCCL_LOG", "EmptyString") != "EmptyString"  # HCCL's word for "not set"
-    if is_set or not (known or to_output):
+    if _variables.is_set("HCCL_LOG") or not (known or to_output):
         return None
     logger = standard.getLogger("hccl")
     logger.setLevel(_LEVELS[int(number)] if known else standard.WARNING)

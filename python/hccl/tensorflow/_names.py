@@ -8,14 +8,15 @@ numbers are left out, or only their order within a list counts.
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from typing import Any, Sequence
 
+from hccl import _variables
+
 # HCCL_COMPARE_NAMES=0 ends the comparison, for programs whose ranks name one collective differently. All ranks must
 # have the same value of the variable.
-_COMPARED = os.environ.get("HCCL_COMPARE_NAMES", "1") != "0"
+_COMPARED = _variables.switch("HCCL_COMPARE_NAMES", default=True)
 
 
 class Name(str):

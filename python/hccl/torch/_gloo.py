@@ -4,15 +4,24 @@ import functools
 import os
 from typing import Any
 
+from hccl import _variables
+
 VARIABLE = "HCCL_AS_GLOO"
 _done = False
 
 
 def asked() -> bool:
-    value = os.environ.get(VARIABLE, "")
-    if value not in ("", "0", "1", "EmptyString"):
-        raise ValueError(f'{VARIABLE} is "{value}"; it may be 0 or 1')
-    return value == "1"
+    return _variables.switch(VARIABLE, default=False)
+
+
+def refuse_groups(error: ValueError) -> None:
+    """Makes torch.distributed raise `error` where it would make its next group."""
+    from torch.distributed import distributed_c10d
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise error
+
+    distributed_c10d._new_process_group_helper = refuse
 
 
 def make_gloo_mean(name: str) -> None:

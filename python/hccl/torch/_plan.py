@@ -1,13 +1,13 @@
 """The common part of DDP and CombinedGradients, which reduce gradients in the segments of a
 plan."""
 
-import os
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from hccl import _variables
 from hccl.split.api import set_split_strategy_auto
 from hccl.torch import _module
 from torch.distributed import distributed_c10d
@@ -74,7 +74,7 @@ def join(
 ) -> Any:
     """Makes a GradientPlan on all ranks of `group`, which must all call this. By default the plan
     is automatic."""
-    if not os.environ.get("HCCL_SPLIT"):
+    if not _variables.is_set("HCCL_SPLIT"):
         set_split_strategy_auto(split_group)
     name = [f"plan_{uuid.uuid4().hex}"]  # unique: a group may have several models
     dist.broadcast_object_list(name, group=group, group_src=0)

@@ -25,8 +25,11 @@ def register() -> None:
     """Registers the backend with torch.distributed. A second call does nothing."""
     try:
         _register()
-        if _gloo.asked():
-            as_gloo()
+        try:
+            if _gloo.asked():
+                as_gloo()
+        except ValueError as error:
+            _gloo.refuse_groups(error)
         _module.end_at_exit()  # now, so that a program's exit handlers find its groups alive
     except Exception as error:
         warnings.warn(f"hccl: the backend could not be registered: {error!r}", stacklevel=2)

@@ -8,7 +8,6 @@ overlap: after that step, rank 0 knows the order of backward, and the plan takes
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +16,7 @@ from typing import Any
 import hccl
 import numpy as np
 import torch
-from hccl import _horovod, _world
+from hccl import _horovod, _variables, _world
 from hccl._horovod import ProcessSet, global_process_set
 from hccl.horovod.torch import _objects, _ops
 from hccl.horovod.torch._ops import Average, Compression
@@ -53,7 +52,7 @@ class _Plan:
 
     def __init__(self, named: list[tuple[str, Tensor]], options: _Options) -> None:
         group = _horovod.group_of(options.process_set, hccl.WORLD)
-        if not os.environ.get("HCCL_SPLIT"):
+        if not _variables.is_set("HCCL_SPLIT"):
             set_split_strategy_auto(group)
         self.comms: list[hccl.Communicator] = []
         self._fusions: list[hccl.Fusion] = []

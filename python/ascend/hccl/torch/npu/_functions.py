@@ -3,11 +3,11 @@ int32; comparisons of transposed matrices store their results by rows, because s
 and "half" is the type that HCCL_HALF names."""
 
 import functools
-import os
 from typing import Any, Callable
 
 import torch
 import torch.nn.functional as layers
+from hccl import _variables
 
 _HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -15,7 +15,7 @@ _HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 def half_type() -> torch.dtype:
     """Returns the value of HCCL_HALF: "fp16" (the default), or "bf16", which is faster on most
     CPUs."""
-    name = os.environ.get("HCCL_HALF", "fp16")
+    name = _variables.value("HCCL_HALF", "fp16")
     if name not in _HALVES:
         raise ValueError(f'HCCL_HALF is "{name}"; it may be fp16 or bf16')
     return _HALVES[name]
