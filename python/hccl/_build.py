@@ -5,11 +5,13 @@ Frameworks have no stable interface for backends, so a module is compiled for ea
 brings an archive of compiled modules, and the first use unpacks the module that fits; if none fits,
 the first use compiles one. The module is stored under a name made of the versions and sources: in
 the package, or in the user's cache if the package is not writable. One process builds the module;
-others wait for it.
+others wait for it. If neither folder is writable, each process unpacks a module for itself.
 """
 
 from __future__ import annotations
 
+import argparse
+import atexit
 import contextlib
 import fcntl
 import hashlib
@@ -46,6 +48,8 @@ class Module:
     takes: str  # in messages: "a minute or two"
     # The versions that one ready module fits, "torch-2.13-cxx11abi1"; None: no ready module fits.
     release: Callable[[], Optional[str]] = lambda: None
+    # Returns a text if src/ does not compile for the framework, which is too old.
+    too_old: Callable[[], Optional[str]] = lambda: None
     abi: str = str(sysconfig.get_config_var("SOABI"))  # the module fits this Python or this machine
 
     def build(self, force: bool = False) -> pathlib.Path:
@@ -53,7 +57,7 @@ class Module:
         found = None if force else self.find()
         if found is not None:
             return found
-        folder = self._writable()
+        folder = self._writable() or self._temporary()
         with self._lock(folder):
             target = self._path(folder)
             if force or not target.exists():  # another process may have built it meanwhile
@@ -76,8 +80,14 @@ class Module:
 
     def main(self) -> None:
         """python -m hccl.….build [--force]"""
+        parser = argparse.ArgumentParser(
+            prog=f"python -m hccl.{self.folder}.build",
+            description=f"Builds the {self.title}, which takes {self.takes}, and prints its path.",
+        )
+        parser.add_argument("--force", action="store_true", help="also if it has been built")
+        force = parser.parse_args().force
         try:
-            print(self.build(force="--force" in sys.argv[1:]))
+            print(self.build(force))
         except BuildError as error:
             sys.exit(str(error))
 
@@ -130,14 +140,27 @@ class Module:
         version = self.framework().replace(" ", "-")
         return key(version, self.abi, digest(self._sources, HEADERS))
 
-    def _writable(self) -> pathlib.Path:
+    def _writable(self) -> Optional[pathlib.Path]:
         for folder in self._folders():
             with contextlib.suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
                 with tempfile.TemporaryFile(dir=folder):
                     return folder
-        names = ", ".join(map(str, self._folders()))
-        raise BuildError(f"hccl: none of these folders can be written: {names}")
+        return None
+
+    def _temporary(self) -> pathlib.Path:
+        """Returns a folder of this process, for a ready module. To compile a module for each
+        process would take too long."""
+        if self.ready() is None:
+            names = ", ".join(map(str, self._folders()))
+            raise BuildError(
+                f"hccl: the {self.title} must be compiled for {self.framework()}, but none of these "
+                f"folders can be written: {names}. Set XDG_CACHE_HOME to a folder that can be"
+                f"{self._with_ready()}"
+            )
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="hccl-module-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
     @contextlib.contextmanager
     def _lock(self, folder: pathlib.Path) -> Iterator[None]:
@@ -150,20 +173,8 @@ class Module:
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield  # closing the file ends the lock
 
-    def _tool(self, name: str, *variables: str) -> str:
-        for candidate in [*(os.environ.get(v) for v in variables), name]:
-            found = shutil.which(candidate.split()[0]) if candidate else None
-            if found:
-                return found
-        hint = " or ".join([f"install {name}", *(f"set {variable}" for variable in variables)])
-        raise BuildError(
-            f"hccl: the {self.title} must be compiled for {self.framework()}, "
-            f"but {name} is missing: {hint}{self._with_ready()}"
-        )
-
     def missing(self) -> Optional[str]:
-        """Returns a text that names the missing tool for compiling the module; None if nothing is
-        missing."""
+        """Returns a text that says why the module cannot be compiled here; None if it can be."""
         try:
             self._tools()
         except BuildError as error:
@@ -171,7 +182,24 @@ class Module:
         return None
 
     def _tools(self) -> tuple[str, str]:
-        return self._tool("cmake", "CMAKE_EXECUTABLE"), self._tool("g++", "CXX")
+        """Returns the command of CMake, and the compiler's command with its flags, as in CXX."""
+        old = self.too_old()
+        if old is not None:
+            raise BuildError(f"hccl: {old}")
+        words = os.environ.get("CXX", "").split()
+        return (
+            self._tool("cmake", "CMAKE_EXECUTABLE", os.environ.get("CMAKE_EXECUTABLE", "")),
+            " ".join([self._tool("g++", "CXX", *words[:1]), *words[1:]]),
+        )
+
+    def _tool(self, name: str, variable: str, given: str = "") -> str:
+        found = shutil.which(given) or shutil.which(name)
+        if found is None:
+            raise BuildError(
+                f"hccl: the {self.title} must be compiled for {self.framework()}, but {name} is "
+                f"missing: install {name} or set {variable}{self._with_ready()}"
+            )
+        return found
 
     def _compile(self, target: pathlib.Path) -> None:
         cmake, compiler = self._tools()
@@ -181,9 +209,9 @@ class Module:
             self._run(
                 [
                     *(cmake, "-S", str(self._sources), "-B", work, "-DCMAKE_BUILD_TYPE=Release"),
-                    f"-DCMAKE_CXX_COMPILER={compiler}",
                     *self.options(),
-                ]
+                ],
+                CXX=compiler,
             )
             jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or len(os.sched_getaffinity(0))
             self._run([cmake, "--build", work, "-j", str(jobs)])
@@ -204,8 +232,10 @@ class Module:
                 f"hccl: the {self.title} has been built, but cannot be kept: {error}"
             ) from error
 
-    def _run(self, command: list[str]) -> None:
-        done = subprocess.run(command, capture_output=True, text=True)
+    def _run(self, command: list[str], **variables: str) -> None:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, **variables}
+        )
         if done.returncode != 0:
             raise BuildError(
                 f"hccl: building the {self.title} failed:\n"

@@ -13,6 +13,7 @@ import sys
 from typing import Iterator, Optional
 
 import hccl
+from hccl import _build, _variables
 
 PACKAGE = pathlib.Path(hccl.__file__).resolve().parent
 
@@ -32,7 +33,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 def _transports() -> Iterator[tuple[str, str]]:
     plugins = {"ofi": "libfabric", "mpi": "MPI", "pmix": "PMIx: joining under mpirun"}
-    yield "transport", f"{os.environ.get('HCCL_TRANSPORT', 'auto')} (HCCL_TRANSPORT); built in: shm, tcp"
+    yield "transport", f"{_variables.value('HCCL_TRANSPORT', 'auto')} (HCCL_TRANSPORT); built in: shm, tcp"
     for name, what in plugins.items():
         yield "plugin", f"{name} ({what}): {_loads(PACKAGE / f'libhccl_{name}.so')}"
 
@@ -61,11 +62,15 @@ def _frameworks() -> Iterator[tuple[str, str]]:
             yield title, "not installed"
             continue
         module = importlib.import_module(f"hccl.{title}.build").MODULE
-        state = f"not built: python -m hccl.{title}.build, or the first use"
-        if module.ready():
-            state = "ready in the package: the first use unpacks it"
         yield title, f"{title} {version}"
-        yield "module", str(module.find() or state)
+        yield "module", str(module.find() or _unbuilt(title, module))
+
+
+def _unbuilt(title: str, module: _build.Module) -> str:
+    if module.ready():
+        return "ready in the package: the first use unpacks it"
+    missing = (module.missing() or "").removeprefix("hccl: ")
+    return missing or f"not built: python -m hccl.{title}.build, or the first use"
 
 
 def _version(package: str) -> Optional[str]:

@@ -359,8 +359,9 @@ dist.all_reduce(tensor)
 """
 
 
-def test_without_a_compiler_it_says_once_that_it_is_slower(tmp_path):
-    """Uses a copy of the package without a built module, and a PATH without compilers."""
+@pytest.mark.parametrize("cmake, reason", [("", "install cmake"), ("cmake", "compiler: g++ -m64")])
+def test_without_a_compiled_module_it_says_once_that_it_is_slower(cmake, reason, tmp_path):
+    """Uses a copy of the package without a built module, and a PATH without compilers, or a CMake that fails."""
     import hccl
 
     package = pathlib.Path(hccl.__file__).parent
@@ -373,10 +374,15 @@ def test_without_a_compiler_it_says_once_that_it_is_slower(tmp_path):
                 (tmp_path / "hccl" / folder / each.name).symlink_to(each)
     environment = dict(HCCL_TORCH_FORM="", PATH="/nowhere", PYTHONPATH=str(tmp_path))
     environment.update(XDG_CACHE_HOME=str(tmp_path), CXX="", CMAKE_EXECUTABLE="")
+    if cmake:
+        program = tmp_path / cmake
+        program.write_text('#!/bin/sh\necho "compiler: $CXX"\nexit 1\n')
+        program.chmod(0o755)
+        environment.update(CMAKE_EXECUTABLE=str(program), CXX=f"{shutil.which('g++')} -m64")
     done = run([sys.executable, "-c", CHOICE], **environment)
     assert done.returncode == 0, done.stderr
     told, form, *refused = done.stdout.splitlines()
-    assert told.count("slower") == 1 and "install cmake" in told, done.stdout
+    assert told.count("slower") == 1 and reason in told.replace("/usr/bin/", ""), done.stdout
     assert form == "hccl.torch._python"
     for name, text in zip(["DistributedDataParallel", "optim"], refused):
         assert f"hccl.torch.{name} needs the compiled backend" in text, done.stdout

@@ -19,8 +19,15 @@ SOABI = sysconfig.get_config_var("SOABI")
 DIGEST = MODULE.find().parent.name.rpartition("-")[2]  # of the sources of this environment's module
 
 
-def test_the_ready_module_is_taken(tmp_path):
+@pytest.mark.parametrize("writable", [True, False])
+def test_the_ready_module_is_taken(writable, tmp_path):
+    """If neither the package nor the cache can be written, each process unpacks the module and removes it."""
     target, variables = ready.package(tmp_path)
+    variables["TMPDIR"] = str(tmp_path / "temporary")
+    (tmp_path / "temporary").mkdir()
+    if not writable:  # files in the place of the folders, because root may write to each folder
+        (target / "torch" / "_built").touch()
+        (tmp_path / "cache").touch()
     ready.pack(target, MODULE, [f"torch-{minor}-cxx11abi1-{SOABI}-{DIGEST}" for minor in ("1.99", MINOR)])
     information = run([sys.executable, "-m", "hccl.info"], **variables).stdout
     assert "ready in the package" in information, information
@@ -30,7 +37,8 @@ def test_the_ready_module_is_taken(tmp_path):
     for rank in range(2):
         assert f"rank {rank}: [1.0, 1.0, 1.0, 1.0]" in done.stdout, done.stdout + done.stderr
     assert "building" not in done.stderr, done.stderr
-    assert len(list((target / "torch" / "_built").rglob(MODULE.file))) == 1
+    assert len(list((target / "torch" / "_built").rglob(MODULE.file))) == writable
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_no_other_module_is_taken(tmp_path):

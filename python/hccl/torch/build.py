@@ -6,6 +6,8 @@ from typing import Optional
 
 from hccl import _build
 
+_OLDEST = (2, 13)  # the oldest torch for which src/ compiles
+
 
 def _framework() -> str:
     import torch
@@ -21,6 +23,14 @@ def _release() -> Optional[str]:
 
     found = re.fullmatch(r"(\d+\.\d+)\.\d+(\+(cpu|cu\d+|rocm[\d.]+|xpu))?", torch.__version__)
     return f"torch-{found[1]}-cxx11abi{int(torch.compiled_with_cxx11_abi())}" if found else None
+
+
+def _too_old() -> Optional[str]:
+    import torch
+
+    if tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) >= _OLDEST:
+        return None
+    return f"PyTorch {torch.__version__} is older than 2.13: install PyTorch 2.13 or later"
 
 
 def _options() -> list[str]:
@@ -50,6 +60,7 @@ MODULE = _build.Module(
     options=_options,
     takes="a minute or two",
     release=_release,
+    too_old=_too_old,
 )
 
 if __name__ == "__main__":
