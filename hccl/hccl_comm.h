@@ -9,8 +9,9 @@
  * descriptor, the library neither writes nor closes the file. But if a socket of the program gets
  * such a number, the library mistakes the socket for its own, and may send or receive bytes on it.
  *
- * Errors: any failure leaves a readable text in HcclGetLastErrorText(). HCCL_E_PTR for a null
- * pointer or a null communicator; HCCL_E_PARA for an invalid or destroyed communicator. */
+ * Errors: any failure, of HCCL or of acl, leaves a readable text in HcclGetLastErrorText().
+ * HCCL_E_PTR for a null pointer or a null communicator; HCCL_E_PARA for an invalid or destroyed
+ * communicator. */
 #ifndef HCCL_COMM_H_
 #define HCCL_COMM_H_
 
@@ -190,9 +191,9 @@ HcclResult HcclGroupStatusGet(bool* isGroupEnabled);
 /** Returns a short lower-case text for a code. The text is never freed. */
 const char* HcclGetErrorString(HcclResult code);
 
-/** Returns the text of the calling thread's last failed call. The text names the argument or the
- * ranks, the operation, and a remedy. It is valid until the thread's next failed call. An addition
- * to HCCL's interface. */
+/** Returns the text of the calling thread's last failed call of HCCL or acl. The text names the
+ * argument or the ranks, the operation, and a remedy. It is valid until the thread's next failed
+ * call. An addition to HCCL's interface. */
 const char* HcclGetLastErrorText(void);
 
 /** An algorithm, for one operation, size and kind of memory. Later versions append fields. */

@@ -13,9 +13,10 @@ extern "C" {
  * "Ascend910". The string is static. Works before aclInit. */
 const char* aclrtGetSocName(void);
 
-/** Returns the text of the calling thread's last failed acl call. The text names the function and
- * the argument. Returns NULL if no call has failed since the last call of this function. The text
- * is valid until the thread's next failed call. */
+/** Returns the text of the calling thread's last failed call of acl or HCCL, as
+ * HcclGetLastErrorText() does. The text names the function and the argument. Returns NULL if no
+ * call has failed since the last call of this function. The text is valid until the thread's next
+ * failed call. */
 const char* aclGetRecentErrMsg(void);
 
 #ifdef __cplusplus

@@ -54,14 +54,20 @@ aclError code_of(const Status& status) {
   }
 }
 
-aclError record_error(aclError code, std::string_view function, std::string_view text) noexcept {
+void record_text(std::string_view function, std::string_view text) noexcept {
   Last& kept = last();
-  kept.code = code;
   kept.told = false;
   kept.text[0] = '\0';
   kept.append(function);
-  kept.append(": ");
+  if (!function.empty()) kept.append(": ");
   kept.append(text);
+}
+
+const char* last_text() noexcept { return last().text.data(); }
+
+aclError record_error(aclError code, std::string_view function, std::string_view text) noexcept {
+  record_text(function, text);
+  last().code = code;
   return code;
 }
 

@@ -39,6 +39,11 @@ Result<T> known(Result<T> found) {
 /// Returns the runtime's code for any Status: its own code, or the code nearest to HCCL's code.
 aclError code_of(const Status& status);
 
+/// Keeps "function: text" as the text of the calling thread's last failure, of HCCL or of the
+/// runtime, for HcclGetLastErrorText and aclGetRecentErrMsg. `function` may be empty.
+void record_text(std::string_view function, std::string_view text) noexcept;
+const char* last_text() noexcept;
+
 /// Keeps code and text as the calling thread's last failure.
 aclError record_error(aclError code, std::string_view function, std::string_view text) noexcept;
 /// The code that door() returns for the exception being handled.

@@ -1,35 +1,17 @@
 // The texts of failures.
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstring>
 #include <string>
 
+#include "hccl/acl/failure.h"
 #include "hccl/api/guard.h"
 #include "hccl/base/caught.h"
 #include "hccl/hccl_comm.h"
 
 namespace hccl::api {
-namespace {
 
-// A fixed buffer: reporting a failure must not fail.
-std::array<char, 4096>& last_error() {
-  static thread_local std::array<char, 4096> text{};
-  return text;
-}
-
-}  // namespace
-
-void set_last_error(std::string_view text) noexcept {
-  auto& kept = last_error();
-  const std::size_t length = std::min(text.size(), kept.size() - 1);
-  std::memcpy(kept.data(), text.data(), length);
-  kept[length] = '\0';
-}
+void set_last_error(std::string_view text) noexcept { acl::record_text("", text); }
 
 HcclResult record_error(const Status& failure, const char* function) noexcept {
-  auto& kept = last_error();  // allocates nothing: there may be no memory
-  std::snprintf(kept.data(), kept.size(), "%s: %s", function, failure.message().c_str());
+  acl::record_text(function, failure.message());  // allocates nothing: there may be no memory
   return static_cast<HcclResult>(failure.code());
 }
 
@@ -52,6 +34,6 @@ const char* HcclGetErrorString(HcclResult code) {
   return hccl::to_string(static_cast<hccl::Code>(number)).data();
 }
 
-const char* HcclGetLastErrorText(void) { return hccl::api::last_error().data(); }
+const char* HcclGetLastErrorText(void) { return hccl::acl::last_text(); }
 
 }  // extern "C"

@@ -252,6 +252,7 @@ TEST(Streams, AFailureIsTheStreamsAndTheCommunicators) {
     EXPECT_NE(streams[rank].wait(), ACL_SUCCESS);
     const char* const words = aclGetRecentErrMsg();
     const std::string text = words == nullptr ? "" : words;
+    EXPECT_EQ(text, HcclGetLastErrorText());
     for (const char* word : {"EI0005", "count 3", "count 4"}) {
       EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
     }
