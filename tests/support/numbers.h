@@ -4,7 +4,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -44,8 +44,7 @@ inline FloatFormat float_format(DataType type) {
 inline std::uint64_t encode(DataType type, std::uint64_t value) {
   const FloatFormat format = float_format(type);
   if (format.exponent_bits == 0 || value == 0) return value;
-  int exponent = 63;
-  while ((value >> exponent) == 0) --exponent;
+  const int exponent = std::bit_width(value) - 1;
   const std::uint64_t fraction = value ^ (std::uint64_t{1} << exponent);
   const int shift = format.mantissa_bits - exponent;
   const std::uint64_t mantissa = shift >= 0 ? fraction << shift : fraction >> -shift;
