@@ -377,7 +377,42 @@ def test_deformable_convolution():
     close(got, numpy.einsum("bcrisj,ocij->bors", blocks, weight.numpy()) + bias.numpy()[:, None, None], 1e-4)
 
 
+def test_sums_are_normalized():
+    x, y, gamma = random(2, 3, 4), random(2, 3, 4, seed=1), random(4, seed=2)
+    n = (x + y).numpy()
+    root = numpy.sqrt((n**2).mean(-1, keepdims=True) + 1e-3)
+    got = op("npu_add_rms_norm", x, y, gamma, 1e-3)
+    for each, wanted in zip(got, (n / root * gamma.numpy(), 1 / root, n)):
+        close(each, wanted)
+    wanted = [[0.5 * each * (1 + math.erf(each / math.sqrt(2))) for each in row] for row in n[0].tolist()]
+    close(op("npu_gelu", (x + y)[0]), wanted)
+    wanted = 0.5 * n * (1 + numpy.tanh(math.sqrt(2 / math.pi) * (n + 0.044715 * n**3)))
+    close(op("npu_gelu", x + y, approximate="tanh"), wanted)
+
+
+def test_tokens_of_experts():
+    """The example of torch_npu's documentation, and a whole mixture with its weights."""
+    tokens = torch.arange(1.0, 5.0)[:, None].expand(4, 2).half()
+    experts = torch.tensor([[0, 1], [1, 0], [0, 2], [2, 0]], dtype=torch.int32)
+    rows, places = op("npu_moe_token_permute", tokens, experts)
+    assert rows[:, 1].tolist() == [1, 2, 3, 4, 1, 2, 3, 4] and rows.dtype == torch.half
+    assert places.tolist() == [0, 4, 5, 1, 2, 6, 7, 3] and places.dtype == torch.int32
+    assert torch.equal(op("npu_moe_token_permute", tokens, experts, num_out_tokens=4)[0], rows[:4])
+    factors = torch.tensor([1.0] * 4 + [10.0] * 2 + [100.0] * 2)[:, None]  # by the experts of the rows
+    weights = torch.tensor([[1.0, 2], [3, 4], [5, 6], [7, 8]])
+    got = op("npu_moe_token_unpermute", rows * factors.half(), places, probs=weights)
+    assert got[:, 0].tolist() == [1 + 20, 2 * (30 + 4), 3 * (5 + 600), 4 * (700 + 8)] and got.dtype == torch.half
+    left_out = op("npu_moe_token_unpermute", rows[:4], places, weights)
+    assert left_out[:, 0].tolist() == [1, 8, 15, 32]
+    of_one, places = op("npu_moe_token_permute", tokens, torch.tensor([2, 0, 1, 0]))
+    assert of_one[:, 0].tolist() == [2, 4, 3, 1]
+    assert torch.equal(op("npu_moe_token_unpermute", of_one, places), tokens)
+    with pytest.raises(NotImplementedError, match="padded_mode=False"):
+        op("npu_moe_token_permute", tokens, experts, padded_mode=True)
+
+
 ROIS = torch.tensor([[0, 0.0, 0, 14, 11], [0, 4, 5, 30, 9]])
+EXPERTS = torch.tensor([[1, 0], [0, 2], [2, 1]])
 GRADIENTS = {
     "npu_confusion_transpose": (lambda x: op("npu_confusion_transpose", x, (1, 0, 2), (4, 6), True), (2, 4, 3)),
     "npu_pad": (lambda x: op("npu_pad", x, (1, 0, 2, 1)), (2, 3)),
@@ -386,6 +421,9 @@ GRADIENTS = {
     "npu_bmmV2": (lambda x, y: op("npu_bmmV2", x, y, [3, 2]), (2, 3, 4), (2, 4, 2)),
     "npu_swiglu": (lambda x: op("npu_swiglu", x), (3, 4)),
     "npu_rms_norm": (lambda x, g: op("npu_rms_norm", x, g)[0], (3, 4), (4,)),
+    "npu_add_rms_norm": (lambda x, y, g: op("npu_add_rms_norm", x, y, g)[::2], (3, 4), (3, 4), (4,)),
+    "moe_tokens": (
+        lambda x, p: op("npu_moe_token_unpermute", *op("npu_moe_token_permute", x, EXPERTS), p), (3, 4), (3, 2)),
     "npu_group_norm_silu": (lambda x, w, b: op("npu_group_norm_silu", x, w, b, 2)[0], (2, 4, 3), (4,), (4,)),
     "npu_rotary_mul": (lambda *x: op("npu_rotary_mul", *x), (2, 1, 3, 4), (1, 1, 3, 4), (1, 1, 3, 4)),
     "cross_entropy": (lambda x, y: op("npu_softmax_cross_entropy_with_logits", x, y), (3, 4), (3, 4)),
@@ -422,6 +460,7 @@ def test_gradients(name):
 def test_what_is_not_here_says_so():
     for name, use in (
         ("npu_get_float_status", "npu_check_overflow"), ("npu_lstm", "torch.nn.LSTM"), ("PSROIPool", "torchvision"),
+        ("npu_mm_all_reduce_base", "all_reduce"), ("npu_apply_adam_w", "NpuFusedAdamW"),
     ):
         with pytest.raises(NotImplementedError, match=f"{name} is not here; use .*{use}"):
             missing(name)(torch.zeros(8))

@@ -6,13 +6,13 @@ import ctypes
 import functools
 import importlib.util
 import os
-import re
 import sys
 import warnings
 from typing import Any, Optional
 
+from hccl import _variables
+
 VARIABLE = "HCCL_TORCH_FORM"
-_OLDEST = (2, 13)  # the oldest torch for which src/ compiles
 
 _loaded: Any = None
 _ends_at_exit = False
@@ -35,29 +35,28 @@ def is_loaded() -> bool:
 @functools.cache
 def why_python() -> Optional[str]:
     """Returns why the backend uses its form in Python, and how to get the compiled form. Returns
-    None if the backend has the compiled form."""
-    import torch
-
+    None if the backend has the compiled form, which the first call builds."""
+    from hccl._build import BuildError
     from hccl.torch.build import MODULE
 
-    asked = os.environ.get(VARIABLE, "")
+    asked = _variables.value(VARIABLE)
     if asked not in ("", "python", "native"):
         raise ValueError(f'{VARIABLE} is "{asked}", not "python" or "native"')
     if asked == "native":
         return None
     if asked == "python":
         return f"{VARIABLE} is python; without it, the compiled form is taken where it fits"
-    if MODULE.find() is not None or MODULE.ready() is not None:
-        return None
-    if tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < _OLDEST:
-        return f"PyTorch {torch.__version__} is older than 2.13: install PyTorch 2.13 or later"
-    return MODULE.missing()
+    try:
+        MODULE.build()
+    except BuildError as error:
+        return str(error)
+    return None
 
 
 @functools.cache
 def warn_of_python(rank: int) -> None:
     """Logs once on each host that the backend has its slower form."""
-    if not os.environ.get(VARIABLE) and os.environ.get("LOCAL_RANK", str(rank)) == "0":
+    if not _variables.is_set(VARIABLE) and os.environ.get("LOCAL_RANK", str(rank)) == "0":
         why = str(why_python()).removeprefix("hccl: ")
         warnings.warn(f"hccl: the backend runs in its slower form, in Python. {why}", stacklevel=2)
 
@@ -84,6 +83,13 @@ def load(user: str = "this function") -> Any:
         _loaded = module
         end_at_exit()
     return _loaded
+
+
+def synchronize() -> None:
+    """Waits for the operations of all groups of this process that have the compiled form. In a
+    callback of an operation it returns at once. The operations' waits raise their errors."""
+    if _loaded is not None:
+        _loaded.synchronize()
 
 
 def backend_of(group: Any) -> Any:

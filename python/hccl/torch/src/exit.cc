@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "error.h"
+#include "work.h"
 
 namespace hccl::pytorch {
 namespace {
@@ -62,6 +63,11 @@ std::vector<std::shared_ptr<Communicator>> living_communicators() {
   std::vector<std::shared_ptr<Communicator>> living;
   add_living(living);
   return living;
+}
+
+void synchronize() {
+  if (Work::calls_back()) return;
+  for (const auto& each : living_communicators()) each->drain(milliseconds(0));
 }
 
 void end_groups(bool failed) noexcept {

@@ -17,6 +17,10 @@ void end_before_python(const std::shared_ptr<Communicator>& communicator);
 /// Returns the communicators of groups that this process has made and not destroyed.
 std::vector<std::shared_ptr<Communicator>> living_communicators();
 
+/// Waits until no group has a running operation. Returns at once in a callback of an operation,
+/// which would wait for itself.
+void synchronize();
+
 /// Lets running operations end, within a few seconds, and leaves all groups. If `failed` is set, an
 /// exception ends the program: running operations are aborted, and other ranks get an error at
 /// once.

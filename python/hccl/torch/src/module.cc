@@ -45,6 +45,8 @@ PYBIND11_MODULE(_backend, module) {
              py::arg("timeout"), py::arg("group_name"), py::arg("global_ranks"),
              py::arg("whole").none(true), py::arg("later") = false,
              py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
+  module.def("synchronize", &hccl::pytorch::synchronize,
+             py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
   module.def("end_groups", &hccl::pytorch::end_groups, py::arg("failed"),
              py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
   module.def(

@@ -40,6 +40,8 @@ Work::~Work() {
   if (request_ != nullptr) static_cast<void>(HcclRequestFree(request_));
 }
 
+bool Work::calls_back() noexcept { return in_callback; }
+
 void Work::start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_waits) {
   comm_ = comm;
   run_ = std::move(run);

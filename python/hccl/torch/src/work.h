@@ -30,6 +30,9 @@ class Work : public c10d::Work {
   /// tensors, because it may run after the caller has dropped its Work.
   void start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_waits);
 
+  /// Whether a callback of an operation runs on this thread.
+  static bool calls_back() noexcept;
+
   bool wait(std::chrono::milliseconds timeout) override;
   std::vector<at::Tensor> result() override { return outputs_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;

@@ -11,7 +11,7 @@ import importlib.util
 import sys
 import types
 
-_NAMES = ("torch_npu", "apex")
+_NAMES = ("torch_npu", "apex", "torchair")
 
 
 def as_npu() -> None:
@@ -20,7 +20,15 @@ def as_npu() -> None:
     A second call does nothing."""
     from multiprocessing import spawn
 
-    from hccl.torch.npu import _devices, _modules, _operators, _transfer
+    from hccl.torch.npu import (
+        _checkpoints,
+        _compile,
+        _devices,
+        _groups,
+        _modules,
+        _operators,
+        _transfer,
+    )
 
     real = [name for name in _NAMES if name not in sys.modules and _is_installed(name)]
     made = {}
@@ -37,7 +45,8 @@ def as_npu() -> None:
             setattr(made[parent], name, module)
     if "torch_npu" in made:
         _devices.install(made["torch_npu.npu"])
-        _operators.install()
+        for part in (_operators, _checkpoints, _groups, _compile):
+            part.install()
         if not any(isinstance(finder, _transfer.Importer) for finder in sys.meta_path):
             sys.meta_path.append(_transfer.Importer())
             prepare = spawn.get_preparation_data

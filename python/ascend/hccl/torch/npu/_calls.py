@@ -3,63 +3,15 @@ returns."""
 
 import contextlib
 import os
+import pickle
 import platform
-import time
 import types
-from typing import Any, Iterator, Optional
+from typing import Any
 
 import torch
 
-
-class Stream:
-    """Work in a stream is done when its call returns, so there is nothing to wait for."""
-
-    def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
-        self.device = torch.device("cpu")
-        self.npu_stream = 0
-
-    def synchronize(self) -> None:
-        pass
-
-    wait_stream = wait_event = lambda self, other: None
-
-    def query(self) -> bool:
-        return True
-
-    def record_event(self, event: Optional["Event"] = None) -> "Event":
-        event = event or Event()
-        event.record(self)
-        return event
-
-    def __enter__(self) -> "Stream":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        pass
-
-
-class Event:
-    """Records a time."""
-
-    def __init__(self, enable_timing: bool = False, **_: Any) -> None:
-        self._time: Optional[float] = None
-
-    def record(self, stream: Any = None) -> None:
-        self._time = time.perf_counter()
-
-    def elapsed_time(self, end: "Event") -> float:
-        """Returns milliseconds. RuntimeError: one of the two events was not recorded."""
-        if self._time is None or end._time is None:
-            raise RuntimeError("both events must be recorded before calculating elapsed time")
-        return (end._time - self._time) * 1e3
-
-    def synchronize(self) -> None:
-        pass
-
-    wait = lambda self, stream=None: None  # noqa: E731
-
-    def query(self) -> bool:
-        return True
+from hccl.torch import _module
+from hccl.torch.npu import _streams
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -77,8 +29,35 @@ _current = [0]  # the number that the script has set
 
 
 def set_device(device: Any) -> None:
+    """Sets the current device. torch.device("npu", 1) is the CPU and has lost the number; it then
+    means the number that the launcher gave to this rank."""
     number = str(device).rpartition(":")[2]
-    _current[0] = int(number) if number.isdigit() else _current[0]
+    if not number.isdecimal():
+        names = ("LOCAL_RANK", "ASCEND_DEVICE_ID", "DEVICE_ID")
+        number = next((os.environ[name] for name in names if name in os.environ), "")
+    if number.isdecimal():
+        _current[0] = int(number)
+
+
+class _Device:
+    """torch.npu.device(1): sets the current device in a `with` statement."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    def __enter__(self) -> None:
+        self._before = _current[0]
+        if self._device is not None:
+            set_device(self._device)
+
+    def __exit__(self, *_: Any) -> None:
+        _current[0] = self._before
+
+
+def synchronize(device: Any = None) -> None:
+    """Waits for the operations of all process groups that this process has issued. All other work
+    is done when its call returns."""
+    _module.synchronize()
 
 
 def _seed(seed: int) -> None:
@@ -118,7 +97,7 @@ def memory_stats(device: Any = None) -> dict:
         f"{kind}_bytes.all.{when}": value
         for kind in ("allocated", "reserved", "active")
         for when, value in (("current", now), ("peak", most))
-    }
+    } | dict.fromkeys(("num_ooms", "num_alloc_retries", "allocation.all.current"), 0)
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
@@ -129,6 +108,39 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 def mem_get_info(device: Any = None) -> tuple:
     page = os.sysconf("SC_PAGE_SIZE")
     return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+
+def _no_history() -> dict:
+    """Returns a history of memory without any entry: a CPU keeps none."""
+    return {"segments": [], "device_traces": []}
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
+    with open(filename, "wb") as file:
+        pickle.dump(_no_history(), file)
+
+
+def memory() -> dict:
+    """Returns the names of torch.npu that have to do with memory."""
+    resets = ("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached")
+    return {
+        **{f"memory_{kind}": memory_allocated for kind in _KINDS},
+        **{f"max_memory_{kind}": max_memory_allocated for kind in _KINDS},
+        **dict.fromkeys(resets, reset_peak_memory_stats),
+        "empty_cache": _nothing,
+        "set_per_process_memory_fraction": _nothing,
+        "memory_stats": memory_stats,
+        "memory_summary": memory_summary,
+        "mem_get_info": mem_get_info,
+        "_record_memory_history": _nothing,
+        "_snapshot": lambda device=None: _no_history(),
+        "_dump_snapshot": _dump_snapshot,
+    }
+
+
+def get_soc_version() -> int:
+    """Returns the number of a chip that Ascend's library does not know."""
+    return -1
 
 
 def get_device_name(device: Any = None) -> str:
@@ -157,11 +169,11 @@ def npu_check_overflow(gradients: Any) -> bool:
 def contents() -> dict:
     """Returns the names of torch.npu."""
     unlike_here = (
-        *("synchronize", "empty_cache", "init", "set_compile_mode", "set_option"),
-        *("set_stream", "global_step_inc", "set_start_fuzz_compile_step", "launch_graph"),
+        *("init", "set_compile_mode", "set_option"),
+        *("_lazy_init", "global_step_inc", "set_start_fuzz_compile_step", "launch_graph"),
         *("enable_graph_mode", "disable_graph_mode", "set_dump", "init_dump", "finalize_dump"),
         *("set_aoe", "set_mm_bmm_format_nd", "ipc_collect"),
-        *("clear_npu_overflow_flag", "set_per_process_memory_fraction", "set_sync_debug_mode"),
+        *("clear_npu_overflow_flag", "set_sync_debug_mode"),
     )
     typed = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
     return {
@@ -182,23 +194,21 @@ def contents() -> dict:
         "current_device": lambda: _current[0],
         "default_generators": (torch.default_generator,) * 64,  # for any number of a device
         "_lazy_call": lambda call: call(),
+        "_is_in_bad_fork": lambda: False,
         "initial_seed": torch.default_generator.initial_seed,
         "manual_seed": _seed,
         "manual_seed_all": _seed,
-        "device": contextlib.nullcontext,
+        "device": _Device,
+        "synchronize": synchronize,
         "get_device_capability": lambda device=None: (0, 0),
-        "Stream": Stream,
-        "Event": Event,
-        "stream": lambda stream: contextlib.nullcontext(stream),
-        "current_stream": lambda device=None: Stream(),
-        "default_stream": lambda device=None: Stream(),
-        **{f"memory_{kind}": memory_allocated for kind in _KINDS},
-        **{f"max_memory_{kind}": max_memory_allocated for kind in _KINDS},
-        "reset_peak_memory_stats": reset_peak_memory_stats,
-        "reset_max_memory_allocated": reset_peak_memory_stats,
-        "memory_stats": memory_stats,
-        "memory_summary": memory_summary,
-        "mem_get_info": mem_get_info,
+        **_streams.contents(),
+        **memory(),
+        "is_autocast_enabled": lambda: torch.is_autocast_enabled("cpu"),
+        "set_autocast_enabled": lambda enabled: torch.set_autocast_enabled("cpu", enabled),
+        "get_autocast_dtype": lambda: torch.get_autocast_dtype("cpu"),
+        "set_autocast_dtype": lambda dtype: torch.set_autocast_dtype("cpu", dtype),
+        "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16],
+        "get_soc_version": get_soc_version,
         "get_device_name": get_device_name,
         "get_device_properties": get_device_properties,
         # Options that may be set to anything.

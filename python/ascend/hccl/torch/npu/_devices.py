@@ -7,7 +7,7 @@ import torch
 import torch.distributed.device_mesh
 import torch.utils._device
 
-from hccl.torch.npu import _functions, _parallel, _profiler
+from hccl.torch.npu import _accelerator, _copies, _fsdp, _functions, _parallel, _profiler
 
 
 _names = {"npu"}  # devices that are the CPU
@@ -42,6 +42,8 @@ def _translated(call: Any) -> Any:
 
     @functools.wraps(call)
     def with_cpu(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("pin_memory"):  # the CPU needs no pinned pages, and torch has none without CUDA
+            kwargs["pin_memory"] = False
         args = tuple(_to_cpu(argument) for argument in args)
         for name in ("device", "device_type", "map_location"):
             if name in kwargs:
@@ -52,32 +54,43 @@ def _translated(call: Any) -> Any:
     return _functions.scriptable(with_cpu, call)
 
 
-def _to(call: Any) -> Any:
-    """Wraps Tensor.to or Module.to, whose first argument may be the number of a device."""
-    translated = _translated(call)
-
-    @functools.wraps(call)
-    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return translated(self, *map(_mapped, args[:1]), *args[1:], **kwargs)
-
-    return to
 
 
 def _type(call: Any) -> Any:
     """Makes Tensor.type("torch.npu.FloatTensor") and the like mean torch.FloatTensor."""
 
     def of_cpu(name: Any) -> Any:
-        if isinstance(name, _OfScripts):
-            return name.reals[0]
-        words = name.split(".") if isinstance(name, str) else []
-        of_npu = len(words) == 3 and words[0] == "torch" and words[1] in _names
-        return f"torch.{words[2]}" if of_npu else name
+        return name.reals[0] if isinstance(name, _OfScripts) else _cpu_type(name)
 
     @functools.wraps(call)
     def type_of_cpu(*args: Any, **kwargs: Any) -> Any:
-        return call(*map(of_cpu, args), **{key: of_cpu(each) for key, each in kwargs.items()})
+        made = call(*map(of_cpu, args), **{key: of_cpu(each) for key, each in kwargs.items()})
+        return _TypeName(made) if isinstance(made, str) else made
 
     return type_of_cpu
+
+
+def _cpu_type(name: Any) -> Any:
+    """Converts "torch.npu.FloatTensor" into "torch.FloatTensor"."""
+    words = name.split(".") if isinstance(name, str) else []
+    of_npu = len(words) == 3 and words[0] == "torch" and words[1] in _names
+    return f"torch.{words[2]}" if of_npu else name
+
+
+class _TypeName(str):
+    """The result of Tensor.type(): "torch.npu.FloatTensor". It also equals "torch.FloatTensor",
+    because a tensor may be the CPU's or an NPU's."""
+
+    def __new__(cls, name: str) -> "_TypeName":
+        return super().__new__(cls, f"torch.npu.{name.rpartition('.')[2]}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and str(_cpu_type(str(self))) == str(_cpu_type(str(other)))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
 
 
 def _loaded(storage: Any, location: str) -> Any:
@@ -199,15 +212,13 @@ def install(npu: Any) -> None:
     def to_npu(self: Any, device: Any = None, non_blocking: bool = False, **_: Any) -> Any:
         return self.cpu()
 
-    storages = (torch.UntypedStorage, torch.TypedStorage)
-    for kind in (torch.Tensor, torch.nn.Module, torch.nn.utils.rnn.PackedSequence, *storages):
+    for kind in (torch.nn.utils.rnn.PackedSequence, torch.UntypedStorage, torch.TypedStorage):
         kind.npu = to_npu
     torch.Tensor.record_stream = lambda self, stream: None
     torch.random.fork_rng = _forked(torch.random.fork_rng)
     torch.get_device_module = _module_of(torch.get_device_module)
     torch.Tensor.is_npu = property(lambda self: self.device.type == "cpu")
     for owner in (torch.Tensor, torch.nn.Module):
-        owner.to = _to(owner.to)
         owner.type = _type(owner.type)
     torch.utils._device._device_constructors()  # "with torch.device():" needs the real constructors
     for owner, names in _takers().items():
@@ -218,6 +229,9 @@ def install(npu: Any) -> None:
         if hasattr(torch, name):  # torch.compile calls it while it traces, as it calls torch's own
             getattr(torch, name)._dynamo_marked_constant = True
     torch.Tensor.pin_memory = lambda self, device=None: self  # the CPU needs no pinned pages
+    _copies.install(_mapped)
+    _accelerator.install(npu)
+    _fsdp.install()
     torch.serialization.register_package(5, lambda storage: None, _loaded)
     torch.set_default_tensor_type = _type(torch.set_default_tensor_type)
     for real in (torch.device, torch.Generator):

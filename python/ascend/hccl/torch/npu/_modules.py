@@ -1,5 +1,7 @@
 """The names of each module."""
 
+import functools
+import types
 from typing import Any
 
 import torch
@@ -9,12 +11,16 @@ from hccl.torch.npu import (
     _apex_optimizers,
     _apex_utils,
     _calls,
+    _checkpoints,
     _combine,
+    _compile,
     _detection,
+    _groups,
     _operators,
     _optimizers,
     _parallel,
     _profiler,
+    _streams,
 )
 
 # Scripts import the classes from Ascend's files, too.
@@ -29,17 +35,21 @@ def contents() -> dict:
         "is_combined_tensor_valid": _combine.is_combined_tensor_valid,
         "clip_grad_norm_fused_": _optimizers.clip_grad_norm_fused_,
     }
-    amp = {"GradScaler": _optimizers.GradScaler, "autocast": _Autocast}
+    groups = {"ProcessGroupHCCL": _groups.ProcessGroupHCCL}
     refused = {"__getattr__": _operators.missing}
     base = {"NpuFusedOptimizerBase": _optimizers.NpuFusedOptimizerBase}
     return {
         "torch_npu": {
             "__version__": torch.__version__.partition("+")[0],
+            "Format": _checkpoints.Format,
             "npu_change_data_ptr": _combine.npu_change_data_ptr,
             **utils,
             **_operators.OPERATORS,
             **refused,
         },
+        "torch_npu._C": {"_npu_get_soc_version": _calls.get_soc_version},
+        "torch_npu._C._distributed_c10d": groups,
+        "torch_npu.distributed": {"is_hccl_available": lambda: True, **groups},
         "torch_npu.optim": {**_optimizers.OPTIMIZERS, **base},
         "torch_npu.optim.npu_fused_optim_base": base,
         **{
@@ -48,13 +58,10 @@ def contents() -> dict:
         },
         "torch_npu.utils": utils,
         "torch_npu.utils.profiler": {"Profile": _profiler.Profile},
+        "torch_npu.utils.storage": {"_rebuild_npu_tensor": _checkpoints._rebuild_npu_tensor},
         "torch_npu.profiler": _profiler.contents(),
-        "torch_npu.npu": {**_calls.contents(), "profile": _profiler.profile_of_block},
-        "torch_npu.npu.utils": {
-            "npu_check_overflow": _calls.npu_check_overflow,
-            "is_support_inf_nan": lambda: True,
-        },
-        "torch_npu.npu.amp": amp,
+        **_profiler.modules(),
+        **_npu_contents(),
         "torch_npu.contrib": {},
         "torch_npu.contrib.function": {
             **{name: one for name, one in _operators.OPERATORS.items() if name.endswith("iou")},
@@ -68,7 +75,56 @@ def contents() -> dict:
             **refused,
         },
         **_apex_contents(refused),
+        **_compile.contents(),
     }
+
+
+def _npu_contents() -> dict:
+    """Returns the names of torch_npu.npu and its modules."""
+    casts = {
+        "autocast": _Autocast,
+        "custom_fwd": functools.partial(torch.amp.custom_fwd, device_type="cpu"),
+        "custom_bwd": functools.partial(torch.amp.custom_bwd, device_type="cpu"),
+    }
+    scaler = {"GradScaler": _optimizers.GradScaler}
+    calls = _calls.contents()
+    return {
+        "torch_npu.npu": {**calls, "profile": _profiler.profile_of_block},
+        "torch_npu.npu._format": {"Format": _checkpoints.Format},
+        "torch_npu.npu.memory": _calls.memory(),
+        "torch_npu.npu.random": _random(calls),
+        "torch_npu.npu.streams": {"Stream": _streams.Stream, "Event": _streams.Event},
+        "torch_npu.npu.utils": {
+            "npu_check_overflow": _calls.npu_check_overflow,
+            "is_support_inf_nan": lambda: True,
+            "get_soc_version": _calls.get_soc_version,
+        },
+        "torch_npu.npu.amp": {**casts, **scaler},
+        "torch_npu.npu.amp.autocast_mode": casts,
+        "torch_npu.npu.amp.grad_scaler": scaler,
+    }
+
+
+def _random(calls: dict) -> dict:
+    """Returns the names of torch_npu.npu.random: functions of torch_npu.npu, and fork_rng."""
+    names = (
+        *("get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all"),
+        *("manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed"),
+    )
+
+    def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Any:
+        return torch.random.fork_rng((), enabled=enabled)
+
+    # Functions of Python, because torch.compile knows the built-in ones by other names, too.
+    return {**{name: _function(calls[name]) for name in names}, "fork_rng": fork_rng}
+
+
+def _function(call: Any) -> Any:
+    @functools.wraps(call)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    return call if isinstance(call, types.FunctionType) else function
 
 
 def _apex_contents(refused: dict) -> dict:
@@ -90,7 +146,10 @@ def _apex_contents(refused: dict) -> dict:
             "multi_tensor_applier": _apex_utils.multi_tensor_applier,
         },
         "apex.fp16_utils": _apex_utils.FP16_UTILS,
-        "apex.normalization": {"FusedLayerNorm": torch.nn.LayerNorm},
+        **dict.fromkeys(
+            ("apex.normalization", "apex.normalization.fused_layer_norm"),
+            {"FusedLayerNorm": torch.nn.LayerNorm},
+        ),
         "apex.contrib": {},
         "apex.contrib.combine_tensors": {"combine_npu": _combine.npu_combine_tensors},
         "apex.amp": {name: getattr(_apex, name) for name in functions},

@@ -58,6 +58,16 @@ def npu_rms_norm(self: Any, gamma: Any, epsilon: float = 1e-6) -> tuple:
     return (x * reciprocal * gamma).to(self.dtype), reciprocal
 
 
+def npu_add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> tuple:
+    """Returns y, the reciprocal of the root mean square, and the sum."""
+    x = x1 + x2
+    return *npu_rms_norm(x, gamma, epsilon), x
+
+
+def npu_gelu(input: Any, approximate: str = "none") -> Any:
+    return functional.gelu(input, approximate=approximate)
+
+
 def npu_group_norm_silu(input: Any, weight: Any, bias: Any, group: int, eps: float = 1e-5) -> tuple:
     size = (*input.shape[:2], math.prod(input.shape[2:]))
     y, mean, reciprocal = torch.native_group_norm(input, weight, bias, *size, group, eps)
@@ -85,6 +95,46 @@ def npu_scaled_masked_softmax(
     if fixed_triu_mask:
         mask = torch.ones(x.shape[-2:], dtype=torch.bool).triu(1)
     return torch.softmax((_wide(x) * scale).masked_fill(mask, -1e4), -1).to(x.dtype)
+
+
+# ---- mixtures of experts ----
+
+
+def npu_moe_token_permute(
+    tokens: Any, indices: Any, num_out_tokens: Any = None, padded_mode: bool = False
+) -> tuple:
+    """Sorts the tokens by their experts. `indices` has the experts of each token. Returns the
+    sorted rows and, for each expert of each token, the place of its row."""
+    _refuse_padded("npu_moe_token_permute", padded_mode)
+    order = indices.flatten().argsort(stable=True)
+    places = order.argsort().int()
+    if num_out_tokens:
+        order = order[:num_out_tokens]
+    of_token = indices.size(1) if indices.dim() > 1 else 1
+    return tokens.index_select(0, order // of_token), places
+
+
+def npu_moe_token_unpermute(
+    permuted_tokens: Any,
+    sorted_indices: Any,
+    probs: Any = None,
+    padded_mode: bool = False,
+    restore_shape: Any = None,
+) -> Any:
+    """Adds the rows of each token, which are multiplied by `probs`. Rows that npu_moe_token_permute
+    has left out are zero."""
+    _refuse_padded("npu_moe_token_unpermute", padded_mode)
+    left_out = len(sorted_indices) - len(permuted_tokens)
+    rows = functional.pad(permuted_tokens, (0, 0, 0, max(left_out, 0)))[sorted_indices.long()]
+    if probs is None:
+        return rows
+    parts = _wide(rows).unflatten(0, probs.shape) * probs.unsqueeze(-1)
+    return parts.sum(1).to(permuted_tokens.dtype)
+
+
+def _refuse_padded(name: str, padded: bool) -> None:
+    if padded:
+        raise NotImplementedError(f"hccl: {name} takes padded_mode=False; use torch.gather")
 
 
 # ---- attention ----
@@ -249,6 +299,7 @@ OPERATORS: dict = {
     ],
     "npu_max": lambda self, dim, keepdim=False: _indices32(torch.max(self, dim, keepdim)),
     "npu_min": lambda self, dim, keepdim=False: _indices32(torch.min(self, dim, keepdim)),
+    "empty_with_format": lambda size, *, acl_format=2, **how: torch.empty(size, **how),
     "npu_linear": functional.linear,
     "npu_conv2d": functional.conv2d,
     "npu_layer_norm_eval": functional.layer_norm,
@@ -283,6 +334,10 @@ _REFUSED = {
     "npu_grouped_matmul": "torch.matmul of each group",
     "npu_quant_matmul": "torch.matmul",
     "npu_apply_adam": "torch_npu.optim.NpuFusedAdam",
+    "npu_apply_adam_w": "torch_npu.optim.NpuFusedAdamW",
+    "npu_moe_gating_top_k_softmax": "torch.softmax and torch.topk",
+    "npu_cross_entropy_loss": "torch.nn.functional.cross_entropy",
+    "npu_mm_all_reduce_base": "torch.matmul and torch.distributed.all_reduce",
     "npu_nms_v4": "npu_nms_with_mask",
     "npu_nms_rotated": "mmcv.ops.nms_rotated",
     "npu_rotated_iou": "mmcv.ops.box_iou_rotated",
@@ -318,8 +373,10 @@ def missing(name: str) -> type:
 
 
 def install() -> None:
-    """Adds torch.npu_format_cast(x, 2) and x.npu_format_cast(2), which older scripts call."""
+    """Adds torch.npu_format_cast(x, 2) and x.npu_format_cast(2), which older scripts call, and
+    torch.ops.npu.npu_format_cast."""
     for name, operator in OPERATORS.items():
         setattr(torch, name, operator)
+        setattr(torch.ops.npu, name, operator)
     for name in ("format_cast", "format_cast_", "dtype_cast", "confusion_transpose"):
         setattr(torch.Tensor, f"npu_{name}", OPERATORS[f"npu_{name}"])

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import operator
 import os
 import types
 from typing import Any, Iterator, Optional
@@ -26,6 +27,27 @@ def install() -> None:
         begin(self, *args, **kwargs)
 
     profiler.__init__ = without_npu
+    _sort_by_npu()
+
+
+def _sort_by_npu() -> None:
+    """Lets tables be sorted by the NPU's times and memory, which are those of the CPU, and stacks
+    be exported with them."""
+    tables = torch.autograd.profiler_util
+    names = (
+        *("{}_time", "{}_time_total", "self_{}_time_total"),
+        *("{}_memory_usage", "self_{}_memory_usage"),
+    )
+    for kind in (tables.FunctionEvent, tables.FunctionEventAvg):
+        for name in names:
+            setattr(kind, name.format("npu"), property(operator.attrgetter(name.format("cpu"))))
+    export = tables.EventList.export_stacks
+
+    @functools.wraps(export)
+    def export_stacks(self: Any, path: str, metric: str) -> None:
+        export(self, path, metric.replace("npu", "cpu"))
+
+    tables.EventList.export_stacks = export_stacks
 
 
 class profile(torch.profiler.profile):
@@ -104,4 +126,16 @@ def contents() -> dict:
         "ProfilerLevel": anything(Level_none=None, Level0=0, Level1=1, Level2=2),
         "AiCMetrics": anything(AiCoreNone=None, **{name: name for name in _METRICS}),
         "ExportType": anything(Text="text", Db="db"),
+    }
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Stands for what has no meaning here: profiles need no analysis, and none begins later."""
+
+
+def modules() -> dict:
+    """Returns the names of the modules of torch_npu.profiler."""
+    return {
+        "torch_npu.profiler.profiler": {"analyse": _nothing, "profile": profile},
+        "torch_npu.profiler.dynamic_profile": dict.fromkeys(("init", "start", "step"), _nothing),
     }

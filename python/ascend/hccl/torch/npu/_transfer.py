@@ -11,7 +11,7 @@ from typing import Any, Optional
 import torch
 import torch.distributed as dist
 
-from hccl.torch.npu import _devices
+from hccl.torch.npu import _devices, _streams
 
 
 class Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -35,6 +35,10 @@ def _transfer(npu: Any) -> None:
     for name, value in vars(npu).items():
         if not name.startswith("_") and not isinstance(value, types.ModuleType):
             setattr(torch.cuda, name, value)
+    for name in ("memory", "random", "streams"):
+        made = {key: value for key, value in vars(getattr(npu, name)).items() if key[:2] != "__"}
+        getattr(torch.cuda, name).__dict__.update(made)
+    torch.cuda.nvtx.__dict__.update(_streams.NVTX)
     torch.cuda.__hccl__ = True
     torch.cuda.amp.__dict__.update(autocast=npu.amp.autocast, GradScaler=npu.amp.GradScaler)
     torch.Tensor.cuda, torch.nn.Module.cuda = torch.Tensor.npu, torch.nn.Module.npu
@@ -42,6 +46,8 @@ def _transfer(npu: Any) -> None:
     dist.init_process_group = _with_hccl(dist.init_process_group, 0)
     dist.new_group = _with_hccl(dist.new_group, 2)
     dist.is_nccl_available = lambda: True
+    if not hasattr(dist, "ProcessGroupNCCL"):  # torch for CPUs has none
+        dist.ProcessGroupNCCL = dist.ProcessGroupHCCL
 
 
 def _with_hccl(call: Any, place: int) -> Any:

@@ -1,0 +1,40 @@
+"""What checkpoints written by NPUs refer to."""
+
+import enum
+from typing import Any
+
+import torch
+
+
+def _rebuild_npu_tensor(
+    storage: Any,
+    storage_offset: int,
+    size: Any,
+    stride: Any,
+    requires_grad: bool,
+    backward_hooks: Any,
+    npu_storage_info: Any,
+) -> Any:
+    """Makes the tensor. Its memory format on the NPU has no meaning here."""
+    return torch._utils._rebuild_tensor_v2(
+        storage, storage_offset, size, stride, requires_grad, backward_hooks
+    )
+
+
+class Format(enum.IntEnum):
+    """Memory formats, with Ascend's numbers."""
+
+    UNDEFINED, NCHW, NHWC, ND, NC1HWC0, FRACTAL_Z = range(-1, 5)
+    NC1HWC0_C04, HWCN, NDHWC, FRACTAL_NZ, NCDHW = 12, 16, 27, 29, 30
+    NDC1HWC0, FRACTAL_Z_3D, NC, NCL = 32, 33, 35, 47
+
+
+# Checkpoints name them so, and torch.load looks for the names.
+_rebuild_npu_tensor.__module__ = "torch_npu.utils.storage"
+Format.__module__ = "torch_npu.npu._format"
+
+
+def install() -> None:
+    """Lets torch.load(weights_only=True), the default, make such tensors."""
+    if hasattr(torch.serialization, "add_safe_globals"):  # since PyTorch 2.4
+        torch.serialization.add_safe_globals([_rebuild_npu_tensor, Format])

@@ -1,0 +1,58 @@
+"""ProcessGroupHCCL, its options, and the names of communicators."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from hccl.torch import _module
+
+
+class Options:
+    """Options of a process group. They may be set to anything; none has a meaning on a CPU."""
+
+    def __init__(self, is_high_priority_stream: bool = False) -> None:
+        self.is_high_priority_stream = is_high_priority_stream
+        self.hccl_config: dict = {}
+        self.global_ranks_in_group: list = []
+        self.group_name = self.group_id = ""
+        self.op_timeout = self._timeout = None
+
+
+class _OfBackends(type):
+    """The backend has two forms, a compiled one, which is loaded for the first group, and one in
+    Python."""
+
+    def __instancecheck__(cls, thing: Any) -> bool:
+        if not _module.is_loaded():
+            return False
+        thing = getattr(thing, "wrapped_pg", thing)  # with TORCH_DISTRIBUTED_DEBUG=DETAIL
+        python = _module._python_form()
+        if python is not None:
+            return isinstance(thing, python.ProcessGroup)
+        return isinstance(thing, _module.load().ProcessGroupHccl)
+
+
+class ProcessGroupHCCL(metaclass=_OfBackends):
+    """Stands for the class of hccl's backends. init_process_group and new_group make them."""
+
+    Options = Options
+
+
+def _name(group: Any, rankid: int = -1, init_comm: bool = True) -> str:
+    """The get_hccl_comm_name of groups and of backends: equal on all members. RuntimeError: the
+    group runs on another backend."""
+    backend = _module.backend_of(group) if isinstance(group, dist.ProcessGroup) else group
+    if not isinstance(backend, ProcessGroupHCCL):
+        raise RuntimeError("hccl: the group has no communicator of HCCL")
+    backend = getattr(backend, "wrapped_pg", backend)
+    options = getattr(backend, "options", None)  # the form in Python has none
+    return f"hccl_{backend.group_name if options is None else options.group_name}"
+
+
+def install() -> None:
+    """Gives torch.distributed the names that torch_npu gives it."""
+    dist.ProcessGroupHCCL = ProcessGroupHCCL
+    dist.is_hccl_available = lambda: True
+    dist.ProcessGroup.get_hccl_comm_name = _name
+    torch._C._distributed_c10d.Backend.get_hccl_comm_name = _name

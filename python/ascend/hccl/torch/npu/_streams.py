@@ -1,0 +1,202 @@
+"""Streams, events and marks of torch.npu. A call has finished its work when it returns, except for
+collectives that a program issues without waiting. So a stream is only a name: each thread has a
+current one."""
+
+import contextlib
+import itertools
+import threading
+import time
+from typing import Any, Iterator, Optional
+
+import torch
+
+from hccl.torch import _module
+
+
+class _Current(threading.local):
+    """The streams that this thread has entered. The last one is the current stream."""
+
+    def __init__(self) -> None:
+        self.streams = [_DEFAULT]
+
+
+class Stream:
+    """Other streams have nothing to wait for. synchronize() waits for collectives."""
+
+    _numbers = itertools.count()
+
+    def __init__(
+        self, device: Any = None, priority: int = 0, stream_id: Optional[int] = None, **_: Any
+    ) -> None:
+        self.device = torch.device("cpu")
+        self.priority = priority
+        self.stream_id = next(self._numbers) if stream_id is None else stream_id
+        self.npu_stream = self.cuda_stream = 0  # the address of a stream that no library has
+
+    @staticmethod
+    def priority_range() -> tuple:
+        """Returns the lowest and the highest priority: all streams are equal."""
+        return 0, 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.stream_id == self.stream_id
+
+    def __hash__(self) -> int:
+        return hash(self.stream_id)
+
+    def synchronize(self) -> None:
+        _module.synchronize()
+
+    wait_stream = wait_event = lambda self, other: None
+
+    def query(self) -> bool:
+        return True
+
+    def record_event(self, event: Optional["Event"] = None) -> "Event":
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def __enter__(self) -> "Stream":
+        _current.streams.append(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _current.streams.pop()
+
+
+_DEFAULT = Stream()
+_current = _Current()
+
+
+class StreamContext:
+    """Makes a stream, unless it is None, the current one of a block."""
+
+    def __init__(self, stream: Optional[Stream]) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> Optional[Stream]:
+        return None if self.stream is None else self.stream.__enter__()
+
+    def __exit__(self, *_: Any) -> None:
+        if self.stream is not None:
+            self.stream.__exit__()
+
+
+def stream(stream: Optional[Stream]) -> StreamContext:
+    return StreamContext(stream)
+
+
+def current_stream(device: Any = None) -> Stream:
+    return _current.streams[-1]
+
+
+def set_stream(stream: Optional[Stream]) -> None:
+    if stream is not None:
+        _current.streams[-1] = stream
+
+
+class Event:
+    """Records a time."""
+
+    def __init__(
+        self,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        **_: Any,
+    ) -> None:
+        self._time: Optional[float] = None
+
+    def record(self, stream: Any = None) -> None:
+        self._time = time.perf_counter()
+
+    def elapsed_time(self, end: "Event") -> float:
+        """Returns milliseconds. RuntimeError: one of the two events was not recorded."""
+        if self._time is None or end._time is None:
+            raise RuntimeError("both events must be recorded before calculating elapsed time")
+        return (end._time - self._time) * 1e3
+
+    def synchronize(self) -> None:
+        _module.synchronize()
+
+    wait = lambda self, stream=None: None  # noqa: E731
+
+    def query(self) -> bool:
+        return True
+
+
+class mstx:
+    """Marks and ranges. They are shown by torch's profiler."""
+
+    _numbers = itertools.count(1)
+    _ranges: dict = {}
+
+    @staticmethod
+    def mark(message: str = "", stream: Any = None, domain: Any = None) -> None:
+        with torch.profiler.record_function(message):
+            pass
+
+    @classmethod
+    def range_start(cls, message: str, stream: Any = None, domain: Any = None) -> int:
+        number = next(cls._numbers)
+        cls._ranges[number] = torch.profiler.record_function(message).__enter__()
+        return number
+
+    @classmethod
+    def range_end(cls, range_id: int, domain: Any = None) -> None:
+        started = cls._ranges.pop(range_id, None)
+        if started is not None:
+            started.__exit__(None, None, None)
+
+    @staticmethod
+    def mstx_range(message: str, stream: Any = None, domain: Any = None) -> Any:
+        """Decorates a function."""
+        return torch.profiler.record_function(message)
+
+
+# ---- torch.cuda.nvtx, after a transfer ----
+
+_pushed: list = []
+
+
+def _push(message: str) -> int:
+    _pushed.append(mstx.range_start(message))
+    return len(_pushed) - 1
+
+
+def _pop() -> int:
+    if _pushed:
+        mstx.range_end(_pushed.pop())
+    return len(_pushed)
+
+
+@contextlib.contextmanager
+def _range(message: str, *args: Any, **kwargs: Any) -> Iterator[None]:
+    with torch.profiler.record_function(message.format(*args, **kwargs)):
+        yield
+
+
+NVTX: dict = {
+    "mark": mstx.mark,
+    "range_start": mstx.range_start,
+    "range_end": mstx.range_end,
+    "range_push": _push,
+    "range_pop": _pop,
+    "range": _range,
+}
+
+
+def contents() -> dict:
+    """Returns the names of torch.npu that have to do with streams."""
+    return {
+        "Stream": Stream,
+        "Event": Event,
+        "StreamContext": StreamContext,
+        "stream": stream,
+        "set_stream": set_stream,
+        "current_stream": current_stream,
+        "default_stream": lambda device=None: _DEFAULT,
+        "is_current_stream_capturing": lambda: False,
+        "mstx": mstx,
+    }
