@@ -74,7 +74,7 @@ HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDat
 /** Block r of sendBuf is for rank r: sendCounts[r] elements from element sendDispls[r] on. recvBuf
  * = the reduction of all ranks' blocks for this rank, in rank order. The arrays hold one uint64_t
  * for each rank and are the same on all ranks. HCCL_E_PARA: recvCount is not sendCounts[rank];
- * recvBuf is sendBuf. */
+ * recvBuf is sendBuf, which is HCCL's rule: a rank's block that begins sendBuf is not in place. */
 HcclResult HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sendDispls,
                               void* recvBuf, uint64_t recvCount, HcclDataType dataType,
                               HcclReduceOp op, HcclComm comm, aclrtStream stream);

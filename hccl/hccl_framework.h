@@ -205,7 +205,8 @@ HcclResult HcclSetCallTag(uint32_t tag);
  * is 0. HCCL_E_PARA: no such rank. */
 HcclResult HcclIsend(const void* buf, uint64_t bytes, uint32_t dest, int32_t tag, HcclComm comm,
                      HcclRequestCallback done, void* arg, HcclRequest* request);
-/** Begins to receive, from source or HCCL_ANY_RANK. */
+/** Begins to receive, from source or HCCL_ANY_RANK. The latter fails once all other ranks have left
+ * or died. */
 HcclResult HcclIrecv(void* buf, uint64_t bytes, uint32_t source, int32_t tag, HcclComm comm,
                      HcclRequestCallback done, void* arg, HcclRequest* request);
 

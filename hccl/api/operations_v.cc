@@ -1,4 +1,5 @@
 // Operations whose blocks have different lengths: reads HCCL's arrays, and checks every number.
+#include <algorithm>
 #include <limits>
 
 #include "hccl/api/checks.h"
@@ -86,7 +87,12 @@ Result<DataType> check_types(HcclDataType send, HcclDataType recv) {
 Result<CallWithBlocks> exchange_blocks(const Communicator& comm, const void* in, Blocks in_blocks,
                                        void* out, Blocks out_blocks, const char* own,
                                        DataType data) {
-  if (in != nullptr && in == out) return Status(Code::kPara, "recvBuf is sendBuf");
+  const auto some = [](const Blocks& blocks) {
+    return std::any_of(blocks.begin(), blocks.end(), [](const Block& b) { return b.count != 0; });
+  };
+  if (in != nullptr && in == out && some(in_blocks) && some(out_blocks)) {
+    return Status(Code::kPara, "recvBuf is sendBuf");
+  }
   const auto rank = static_cast<std::size_t>(comm.rank());
   if (in_blocks[rank].count != out_blocks[rank].count) {
     return Status(Code::kPara, std::string(own) +

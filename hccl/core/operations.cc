@@ -94,7 +94,8 @@ Status Operations::open(Deadline deadline, const std::function<void()>& waits) t
 
 Status Operations::execute(const Call& call, bool scaled) try {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
-  if (settings_.suspended()) return refused_suspended();
+  // An operation whose inputs are multiplied already has begun.
+  if (!scaled && settings_.suspended()) return refused_suspended();
   if (!is_open()) HCCL_RETURN_IF_ERROR(open_for(envelope(call, 1, 0), true));
   if (call.scale.before != 1 && !scaled) return execute_scaled(call);
   if (local_ != nullptr && local_timeout_ != settings_.timeout()) {

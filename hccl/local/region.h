@@ -152,7 +152,8 @@ class BasicRegion {
   /// ranks.
   std::optional<Refusal> refusal_of(int local_rank) const {
     const std::uint64_t word = control(local_rank).refused.load(std::memory_order_relaxed);
-    if (word >> 32 != (number_ & 0xFFFFFFFF)) return std::nullopt;
+    // No refusal has error 0. Before the first refusal the word is 0, as if of operation 2^32.
+    if ((word & 0xFFFF) == 0 || word >> 32 != (number_ & 0xFFFFFFFF)) return std::nullopt;
     return Refusal{static_cast<int>(word >> 16 & 0xFFFF), static_cast<int>(word & 0xFFFF)};
   }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "hccl/acl/acl.h"
+#include "hccl/hccl_framework.h"
 #include "tests/support/api_world.h"
 #include "tests/support/calls.h"
 #include "tests/support/threads.h"
@@ -226,6 +228,31 @@ TEST(CommState, RefusesOperationsWhileSuspendedAndCarriesOnThen) {
   peer.join();
   EXPECT_EQ(HcclCommResume(comm), HCCL_SUCCESS);
   world.expect_usable();
+}
+
+// A refused operation has not begun, so the program may repeat it. Here a suspension comes while an
+// operation multiplies its inputs in place.
+TEST(CommState, ASuspensionLeavesTheInputsOfARefusedOperationAlone) {
+  ApiWorld world(1);
+  const HcclComm comm = world.comm(0);
+  const HcclScale scale{0.5, 1};
+  std::vector<float> data(8 << 20);
+  for (int i = 0; i < 20; ++i) {
+    std::fill(data.begin(), data.end(), 8.F);
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(500 * i));
+      EXPECT_EQ(HcclCommSuspend(comm), HCCL_SUCCESS);
+    });
+    const HcclResult result =
+        HcclAllReduceScaled(data.data(), data.data(), data.size(), HCCL_DATA_TYPE_FP32,
+                            HCCL_REDUCE_SUM, &scale, comm, nullptr);
+    other.join();
+    const float expected = result == HCCL_SUCCESS ? 4.F : 8.F;
+    EXPECT_TRUE(result == HCCL_SUCCESS || result == HCCL_E_SUSPENDING);
+    EXPECT_EQ(std::count(data.begin(), data.end(), expected),
+              static_cast<std::ptrdiff_t>(data.size()));
+    EXPECT_EQ(HcclCommResume(comm), HCCL_SUCCESS);
+  }
 }
 
 TEST(CommState, AFailureStaysAndCannotBeResumed) {

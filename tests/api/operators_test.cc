@@ -376,6 +376,14 @@ TEST(WrongArguments, OfBlocksAreNamedAndHarmless) {
       refuse(e.name, e.call, para, "recvType", [](V& v) { v.other_type = HCCL_DATA_TYPE_INT32; });
     }
   }
+  world.on_all([&](int rank) {  // without data, the two buffers may be one
+    V v;
+    v.comm = world.comm(rank);
+    v.recv = v.send;
+    std::fill(std::begin(v.counts), std::end(v.counts), 0);
+    std::fill(std::begin(v.other_counts), std::end(v.other_counts), 0);
+    EXPECT_EQ(all_to_all_v(v), HCCL_SUCCESS) << HcclGetLastErrorText();
+  });
   refuse(kRs, reduce_scatter_v, para, "recvBuf is sendBuf", [](V& v) { v.recv = v.send; });
   refuse(kRs, reduce_scatter_v, para, "recvCount", [](V& v) { v.count = 3; });
   refuse(kRs, reduce_scatter_v, para, "recvCount", [](V& v) { v.count = kTooMany; });
