@@ -16,6 +16,7 @@ namespace {
 struct Last {
   aclError code = ACL_SUCCESS;
   bool told = true;
+  std::uint64_t texts = 0;
   std::array<char, 4096> text{};
 
   void append(std::string_view words) {
@@ -57,6 +58,7 @@ aclError code_of(const Status& status) {
 void record_text(std::string_view function, std::string_view text) noexcept {
   Last& kept = last();
   kept.told = false;
+  ++kept.texts;
   kept.text[0] = '\0';
   kept.append(function);
   if (!function.empty()) kept.append(": ");
@@ -64,6 +66,8 @@ void record_text(std::string_view function, std::string_view text) noexcept {
 }
 
 const char* last_text() noexcept { return last().text.data(); }
+
+std::uint64_t texts_recorded() noexcept { return last().texts; }
 
 aclError record_error(aclError code, std::string_view function, std::string_view text) noexcept {
   record_text(function, text);

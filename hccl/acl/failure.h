@@ -2,6 +2,7 @@
 // any exception, into an aclError and keeps its text for aclGetRecentErrMsg.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ aclError code_of(const Status& status);
 /// runtime, for HcclGetLastErrorText and aclGetRecentErrMsg. `function` may be empty.
 void record_text(std::string_view function, std::string_view text) noexcept;
 const char* last_text() noexcept;
+/// How many texts the calling thread has recorded.
+std::uint64_t texts_recorded() noexcept;
 
 /// Keeps code and text as the calling thread's last failure.
 aclError record_error(aclError code, std::string_view function, std::string_view text) noexcept;

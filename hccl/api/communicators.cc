@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "hccl/acl/acl.h"
+#include "hccl/acl/runtime.h"
 #include "hccl/api/state.h"
 
 namespace hccl::api {
@@ -16,8 +17,8 @@ Status idle(core::Communicator& communicator) {
 }
 
 int current_device() {
-  int32_t device = -1;
-  return aclrtGetDevice(&device) == ACL_SUCCESS ? device : -1;
+  const auto context = acl::Runtime::get().devices().current();  // records no failure
+  return context.ok() ? context.value()->device : -1;
 }
 
 std::uint32_t device_count() {

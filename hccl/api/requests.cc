@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "hccl/acl/failure.h"
 #include "hccl/api/call_group.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/request_out.h"
@@ -22,10 +23,11 @@ namespace {
 
 // Runs the call. The status never has the error text of an earlier call.
 Status run(HcclCall call, void* arg) {
-  hccl::api::set_last_error("");
+  const std::uint64_t before = hccl::acl::texts_recorded();
   const HcclResult result = call(arg);
   if (result == HCCL_SUCCESS) return {};
-  return Status(static_cast<Code>(result), HcclGetLastErrorText());
+  const bool told = hccl::acl::texts_recorded() != before;
+  return Status(static_cast<Code>(result), told ? hccl::acl::last_text() : "");
 }
 
 HcclResult record_error(const Status& status) {

@@ -102,9 +102,21 @@ RankSet Waits::missing(const Uuid& scope, std::uint32_t witness) const {
 std::string Waits::elsewhere(const Uuid& scope, std::uint32_t witness, std::uint32_t rank,
                              Time now) const {
   const Place *here = of(scope, witness), *there = of(scope, rank);
-  if (here == nullptr || there == nullptr) return {};
-  const bool is_new = now - report_of(there->second, rank).reported < kReportIsNew;
-  return there->first > here->first || is_new ? there->second.call : std::string();
+  const auto is_new = [&](const Place& place) {
+    return now - report_of(place.second, rank).reported < kReportIsNew;
+  };
+  if (here == nullptr) return {};
+  if (there != nullptr) {
+    return there->first > here->first || is_new(*there) ? there->second.call : std::string();
+  }
+  // A communicator's collectives have one scope and its messages others; their first halves are
+  // equal.
+  for (const auto& [other, operations] : scopes_) {
+    if (!std::equal(scope.begin(), scope.begin() + scope.size() / 2, other.begin())) continue;
+    const Place* const place = of(other, rank);
+    if (place != nullptr && is_new(*place)) return place->second.call;
+  }
+  return {};
 }
 
 }  // namespace hccl::control

@@ -52,7 +52,8 @@ class Waits {
   /// The ranks that are awaited in the operation in which the witness waits, but do not wait there.
   RankSet missing(const Uuid& scope, std::uint32_t witness) const;
   /// The call in which the rank waits, if its operation comes after the witness's operation or its
-  /// report is new; else empty.
+  /// report is new; else empty. The rank may wait for a message while the witness waits in a
+  /// collective, or the reverse.
   std::string elsewhere(const Uuid& scope, std::uint32_t witness, std::uint32_t rank,
                         Time now) const;
   void forget(const Uuid& scope) { scopes_.erase(scope); }

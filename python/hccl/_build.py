@@ -11,7 +11,6 @@ others wait for it. If neither folder is writable, each process unpacks a module
 from __future__ import annotations
 
 import argparse
-import atexit
 import contextlib
 import fcntl
 import hashlib
@@ -30,6 +29,9 @@ from typing import Callable, Iterator, Optional
 PACKAGE = pathlib.Path(__file__).resolve().parent  # hccl/
 HEADERS = PACKAGE / "include"
 ARCHIVE = PACKAGE / "ready.tar.xz"  # a folder for each module: scripts/modules.py
+
+
+_temporaries: dict[str, pathlib.Path] = {}  # for each folder of the package
 
 
 class BuildError(RuntimeError):
@@ -57,13 +59,28 @@ class Module:
         found = None if force else self.find()
         if found is not None:
             return found
-        folder = self._writable() or self._temporary()
+        try:
+            folder = self._writable()
+            return self._temporary() if folder is None else self._build_in(folder, force)
+        except OSError as error:  # no folder for temporary files, or a full disk
+            raise BuildError(f"hccl: the {self.title} cannot be built: {error}") from error
+
+    def _build_in(self, folder: pathlib.Path, force: bool) -> pathlib.Path:
+        target = self._path(folder)
+        failure = target.parent.with_name(target.parent.name + ".failed")
+        begin = time.time()
         with self._lock(folder):
-            target = self._path(folder)
             if force or not target.exists():  # another process may have built it meanwhile
+                if failure.exists() and failure.stat().st_mtime > begin:  # or have failed to
+                    raise BuildError(failure.read_text(errors="replace"))
                 if force or not self._unpack(target):
-                    self._compile(target)
-            return target
+                    try:
+                        self._compile(target)
+                    except BuildError as error:
+                        with contextlib.suppress(OSError):
+                            failure.write_text(str(error), errors="replace")
+                        raise
+        return target
 
     def find(self) -> Optional[pathlib.Path]:
         """Returns the path of the module, or None if it has not been built."""
@@ -149,8 +166,8 @@ class Module:
         return None
 
     def _temporary(self) -> pathlib.Path:
-        """Returns a folder of this process, for a ready module. To compile a module for each
-        process would take too long."""
+        """Unpacks a ready module into a folder of this process. To compile a module for each process
+        would take too long."""
         if self.ready() is None:
             names = ", ".join(map(str, self._folders()))
             raise BuildError(
@@ -158,9 +175,10 @@ class Module:
                 f"folders can be written: {names}. Set XDG_CACHE_HOME to a folder that can be"
                 f"{self._with_ready()}"
             )
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="hccl-module-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return folder
+        if self.folder not in _temporaries:
+            _temporaries[self.folder] = pathlib.Path(tempfile.mkdtemp(prefix="hccl-module-"))
+            self._unpack(self._path(_temporaries[self.folder]))
+        return self._path(_temporaries[self.folder])
 
     @contextlib.contextmanager
     def _lock(self, folder: pathlib.Path) -> Iterator[None]:
@@ -187,9 +205,10 @@ class Module:
         if old is not None:
             raise BuildError(f"hccl: {old}")
         words = os.environ.get("CXX", "").split()
+        flags = words[1:] if words and shutil.which(words[0]) else []
         return (
             self._tool("cmake", "CMAKE_EXECUTABLE", os.environ.get("CMAKE_EXECUTABLE", "")),
-            " ".join([self._tool("g++", "CXX", *words[:1]), *words[1:]]),
+            " ".join([self._tool("g++", "CXX", *words[:1]), *flags]),
         )
 
     def _tool(self, name: str, variable: str, given: str = "") -> str:
@@ -241,6 +260,13 @@ class Module:
                 f"hccl: building the {self.title} failed:\n"
                 f"$ {' '.join(command)}\n{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
             )
+
+
+def remove_temporary(folder: str) -> None:
+    """Removes the temporary copy of a module that has been loaded, because a process that a signal
+    ends removes nothing."""
+    if folder in _temporaries:
+        shutil.rmtree(_temporaries.pop(folder), ignore_errors=True)
 
 
 def library(name: str) -> pathlib.Path:

@@ -193,6 +193,27 @@ TEST(CommState, RootInfoIsIn256Bytes) {
   EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
 }
 
+// Calls that succeed leave the text of the last failure alone, also if the thread has no device.
+TEST(CommErrors, KeepTheTextOfTheLastCallThatFailed) {
+  std::thread([] {
+    std::uint32_t rank = 0;
+    EXPECT_EQ(HcclGetRankId(nullptr, &rank), HCCL_E_PTR);
+    const std::string text = HcclGetLastErrorText();
+    EXPECT_NE(text.find("HcclGetRankId"), std::string::npos) << text;
+    EXPECT_EQ(aclGetRecentErrMsg(), text);
+    EXPECT_EQ(aclGetRecentErrMsg(), nullptr);
+    HcclRootInfo info;
+    HcclComm comm = nullptr;
+    OK(HcclGetRootInfo(&info));
+    OK(HcclCommInitRootInfo(1, &info, 0, &comm));
+    const auto nothing = [](void*) { return HCCL_SUCCESS; };
+    OK(HcclSubmit(nothing, comm, true, nullptr, nullptr, nullptr));
+    OK(HcclCommDestroy(comm));
+    EXPECT_EQ(HcclGetLastErrorText(), text);
+    EXPECT_EQ(aclGetRecentErrMsg(), nullptr);
+  }).join();
+}
+
 TEST(CommState, RefusesOperationsWhileSuspendedAndCarriesOnThen) {
   ApiWorld world(2);
   const std::string name = name_of(world.comm(0));

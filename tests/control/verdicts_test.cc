@@ -120,6 +120,24 @@ TEST(Verdicts, NameTheRanksThatDidNotCallAtATimeout) {
             "no end; rank 13 is in reduce; these did not call it (world ranks): 10-12");
 }
 
+// Messages have scopes of their own, whose first halves equal that of the communicator.
+TEST(Verdicts, NameTheMessageForWhichARankWaitsAtATimeoutOfACollective) {
+  const Uuid group{1}, message{1, 0, 0, 0, 0, 0, 0, 0, 3}, other{2, 0, 0, 0, 0, 0, 0, 0, 3};
+  for (const bool old : {false, true}) {
+    Verdicts root(roster_of(4), 1);
+    EXPECT_TRUE(root.waits(wait_of(group, 5, "allreduce", {0, 3}, {1, 2}), Time{}).empty());
+    EXPECT_TRUE(root.waits(wait_of(message, 9, "receive from rank 0", {1}, {0}), Time{}).empty());
+    EXPECT_TRUE(root.waits(wait_of(other, 9, "another group", {2}, {0}), Time{}).empty());
+    const Time now = Time{} + milliseconds(old ? 1001 : 999);
+    const auto news = list(root.report(0, group, {Code::kTimeout, "no end"}, now));
+    ASSERT_EQ(news.size(), 1u);
+    EXPECT_EQ(news[0].why.message(),
+              old ? "no end; these did not call it (world ranks): 1-2"
+                  : "no end; rank 1 is in receive from rank 0; these did not call it (world "
+                    "ranks): 2");
+  }
+}
+
 // When a rank reports again, its earlier wait must no longer count, nor the ranks that it awaited
 // then.
 TEST(Verdicts, TheLastReportOfARankCounts) {

@@ -22,7 +22,7 @@ import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
 
-from hccl import _world
+from hccl import _build, _world
 from hccl.tensorflow import _interrupts, _names
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util
@@ -40,6 +40,7 @@ def library() -> Any:
     path = str(MODULE.build())
     loaded = tf.load_op_library(path)
     loaded.hccl_functions = functions = ctypes.CDLL(path)
+    _build.remove_temporary(MODULE.folder)
     functions.hccl_tf_write_traces.restype = ctypes.c_char_p
     functions.hccl_tf_waits.restype = ctypes.c_uint64
     functions.hccl_tf_abort_waits.restype = None

@@ -80,6 +80,7 @@ def load(user: str = "this function") -> Any:
         spec: Any = importlib.util.spec_from_file_location("hccl.torch._backend", MODULE.build())
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+        _build.remove_temporary(MODULE.folder)
         _loaded = module
         end_at_exit()
     return _loaded

@@ -11,6 +11,10 @@ torch.npu.set_device(torch.device("npu", rank))
 dist.init_process_group("hccl")
 
 
+def as_tensor(x: torch.Tensor) -> torch.Tensor:
+    return torch.as_tensor(x)
+
+
 def expect(name, got, wanted):
     if got != wanted:
         print(f"{name}: {got}, not {wanted}", flush=True)
@@ -57,15 +61,35 @@ norm.to(device).npu().to("npu")
 expect("module", [id(each) for each in (*norm.parameters(), *norm.buffers())], before)
 expect("half", norm.half().running_mean.dtype, torch.float16)
 
-# A module that leaves keeps its numbers, too.
-state = model.cpu().state_dict()
-model.npu()
-with torch.no_grad():
-    model.weight.fill_(3)
-expect("parameters after cpu()", model.weight.data_ptr() == state["weight"].data_ptr(), True)
+# A module that leaves and comes back has left its numbers there.
+for name, leave in ("cpu()", lambda: model.cpu()), ("to(cpu)", lambda: model.to("cpu")):
+    state = leave().state_dict()
+    model.npu()
+    with torch.no_grad():
+        model.weight.fill_(3)
+    expect(name, state["weight"].sum().item(), 8)
+    with torch.no_grad():
+        model.weight.fill_(2)
+
+# A tensor that is on an NPU already stays the same one.
+there = torch.ones(2, device="npu")
+there.npu().mul_(2)
+there.to(device).add_(1)
+there.view(2).to("npu").add_(1)
+expect("in place", there.tolist(), [4.0, 4.0])
+for buffer in norm.float().npu().buffers():
+    buffer.npu().fill_(7)
+expect("buffers", norm.running_mean.tolist(), [7.0, 7.0])
+parameter.data.npu().fill_(5)
+expect("data", parameter.tolist(), [5.0, 5.0])
+packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2)])
+for move in (packed.npu, lambda: packed.to("npu:0"), lambda: packed.to(0)):
+    expect("packed", move().data.tolist(), [1.0, 1.0])
+expect("as_tensor(data=)", torch.as_tensor(data=[1, 2]).tolist() + torch.asarray(obj=[3]).tolist(), [1, 2, 3])
+expect("script", torch.jit.script(as_tensor)(torch.ones(1)).tolist(), [1.0])
 
 # synchronize() waits for the operations that nobody waits for.
-for synchronize in (torch.npu.synchronize, torch.npu.current_stream().synchronize, torch.accelerator.synchronize):
+for synchronize in (torch.npu.synchronize, torch.accelerator.synchronize):
     for _ in range(20):
         large = torch.ones(1 << 20, device="npu")
         work = dist.all_reduce(large, async_op=True)

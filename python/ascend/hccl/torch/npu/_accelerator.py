@@ -36,10 +36,14 @@ def install(npu: Any) -> None:
             setattr(accelerator, name, _for_scripts(one, getattr(accelerator, name)))
 
 
+def called_by_torch() -> bool:
+    """Whether a function of torch calls the function that calls this one."""
+    return str(sys._getframe(2).f_globals.get("__name__", "")).split(".")[0] == "torch"
+
+
 def _for_scripts(ours: Any, torchs: Any) -> Any:
     @functools.wraps(torchs, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
-        caller = sys._getframe(1).f_globals.get("__name__", "")
-        return (torchs if caller.split(".")[0] == "torch" else ours)(*args, **kwargs)
+        return (torchs if called_by_torch() else ours)(*args, **kwargs)
 
     return call

@@ -32,7 +32,7 @@ def set_device(device: Any) -> None:
     """Sets the current device. torch.device("npu", 1) is the CPU and has lost the number; it then
     means the number that the launcher gave to this rank."""
     number = str(device).rpartition(":")[2]
-    if not number.isdecimal():
+    if not isinstance(device, int) and not number.isdecimal():
         names = ("LOCAL_RANK", "ASCEND_DEVICE_ID", "DEVICE_ID")
         number = next((os.environ[name] for name in names if name in os.environ), "")
     if number.isdecimal():
@@ -55,9 +55,10 @@ class _Device:
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits for the operations of all process groups that this process has issued. All other work
-    is done when its call returns."""
-    _module.synchronize()
+    """Waits for the operations of all hccl groups that this process has issued. All other work is
+    done when its call returns."""
+    if not torch.compiler.is_compiling():
+        _module.synchronize()
 
 
 def _seed(seed: int) -> None:

@@ -1,19 +1,24 @@
 """Copies between the CPU and an NPU. The NPU is the CPU here, but a script relies on two memories:
 it may change the tensor on one side, and read the old numbers on the other side.
 
-A tensor does not say on which side it is. So a call that names a device copies, with three
-exceptions: a call that names an NPU returns a parameter as it is, because its gradient must arrive
-there; modules that go to an NPU keep their parameters and buffers, because they are usually there
-already, and DistributedDataParallel and optimizers may hold them; storages are not copied.
+A tensor does not say on which side it is. So calls that name a device note the side in the tensor's
+storage. A call that moves a tensor to its own side returns the tensor. If the side is not known, as
+that of an operation's result, the call copies, with two exceptions: a parameter on its way to an
+NPU stays the same tensor, because its gradient must arrive there; and so do the tensors of a module
+that goes to an NPU, because DistributedDataParallel and optimizers may hold them. Storages are not
+copied.
 """
 
 import functools
 import threading
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
-_moving = threading.local()  # .module: a module goes to an NPU on this thread
+from hccl.torch.npu import _functions
+
+SHARING = ("as_tensor", "asarray")  # functions of torch whose result may share its memory
+_moving = threading.local()  # .module: True or False: a module goes to an NPU or to the CPU here
 
 
 def install(mapped: Any) -> None:
@@ -24,8 +29,36 @@ def install(mapped: Any) -> None:
     tensor.to = _to(tensor.to, mapped)
     module.npu = _module_to_npu
     module.to = _module_to(module.to, mapped)
-    for name in ("as_tensor", "asarray"):
+    packed = torch.nn.utils.rnn.PackedSequence
+    packed.to = _with_mapped(packed.to, mapped)
+    for name in SHARING:
         setattr(torch, name, _made(getattr(torch, name)))
+
+
+def note(tensor: Any, on_npu: bool) -> Any:
+    """Notes the side of a tensor, and returns the tensor."""
+    storage = _storage(tensor)
+    if storage is not None:
+        storage.on_npu = on_npu  # torch keeps the storage's Python object
+    return tensor
+
+
+def _side(tensor: Any) -> Optional[bool]:
+    """Returns True if the tensor is on an NPU, False if it is on the CPU, and None if neither is
+    known."""
+    return getattr(_storage(tensor), "on_npu", None)
+
+
+def _storage(tensor: Any) -> Any:
+    """Returns the storage of a plain tensor, and None for subclasses, for tensors of another layout,
+    and where torch traces."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    if not plain or torch.compiler.is_compiling() or tensor.layout is not torch.strided:
+        return None
+    try:
+        return tensor.untyped_storage()
+    except NotImplementedError:  # torch.func wraps the tensor
+        return None
 
 
 def _copied(made: Any, source: Any) -> Any:
@@ -33,21 +66,31 @@ def _copied(made: Any, source: Any) -> Any:
     return made.clone() if made is source and made.device.type == "cpu" else made
 
 
-def _entered(source: torch.Tensor, made: Any) -> Any:
+def _entered(source: Any, made: Any) -> Any:
     """Returns the tensor on the NPU."""
+    if made is not source:
+        return note(made, True)
+    side = _side(source)
     # FullyShardedDataParallel frees the memory that a flat parameter had.
     is_flat = getattr(source, "_is_flat_param", False)
     is_parameter = source.is_leaf and source.requires_grad and not is_flat
-    if is_parameter or getattr(_moving, "module", False):
-        return made
-    return _copied(made, source)
+    stays = side or (side is None and (is_parameter or _module() is True))
+    return note(made if stays else _copied(made, source), True)
+
+
+def _left(source: Any, made: Any) -> Any:
+    """Returns the tensor on the CPU."""
+    return note(made if _side(source) is False else _copied(made, source), False)
+
+
+def _module() -> Optional[bool]:
+    return getattr(_moving, "module", None)
 
 
 def _leaving(call: Any) -> Any:
     @functools.wraps(call)
     def cpu(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        made = call(self, *args, **kwargs)
-        return made if getattr(_moving, "module", False) else _copied(made, self)
+        return _left(self, call(self, *args, **kwargs))
 
     return cpu
 
@@ -58,19 +101,30 @@ def _to_npu(
     return _entered(self, self)
 
 
+def _with_mapped(call: Any, mapped: Any) -> Any:
+    """Wraps a method whose first argument may be a device or its number."""
+
+    @functools.wraps(call)
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            kwargs["device"] = mapped(kwargs["device"])
+        return call(self, *map(mapped, args[:1]), *args[1:], **kwargs)
+
+    return to
+
+
 def _to(call: Any, mapped: Any) -> Any:
     """Wraps Tensor.to, whose first argument may be a device, its number, a type or a tensor."""
+    moved = _with_mapped(call, mapped)
 
     @functools.wraps(call)
     def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         named = args[0] if args else kwargs.get("device")
-        args = (*map(mapped, args[:1]), *args[1:])
-        if "device" in kwargs:
-            kwargs["device"] = mapped(kwargs["device"])
-        made = call(self, *args, **kwargs)
-        if made is not self or not isinstance(named, (str, int, torch.device)):
+        made = moved(self, *args, **kwargs)
+        if not isinstance(named, (str, int, torch.device)):
             return made
-        return _copied(made, self) if named == "cpu" and isinstance(named, str) else _entered(self, made)
+        leaves = _module() is False or (isinstance(named, str) and named == "cpu")
+        return _left(self, made) if leaves else _entered(self, made)
 
     return to
 
@@ -82,16 +136,15 @@ def _module_to_npu(
 
 
 def _module_to(call: Any, mapped: Any) -> Any:
+    moved = _with_mapped(call, mapped)
+
     @functools.wraps(call)
     def to(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         named = args[0] if args else kwargs.get("device")
-        args = (*map(mapped, args[:1]), *args[1:])
-        if "device" in kwargs:
-            kwargs["device"] = mapped(kwargs["device"])
-        outer = getattr(_moving, "module", False)
+        outer = _module()
         _moving.module = not (isinstance(named, str) and named == "cpu")
         try:
-            return call(self, *args, **kwargs)
+            return moved(self, *args, **kwargs)
         finally:
             _moving.module = outer
 
@@ -102,12 +155,17 @@ def _made(call: Any) -> Any:
     """Wraps torch.as_tensor or torch.asarray: with a device, the tensor has memory of its own."""
 
     @functools.wraps(call)
-    def make(source: Any, *args: Any, **kwargs: Any) -> Any:
-        made = call(source, *args, **kwargs)
-        if kwargs.get("device") is None or kwargs.get("copy") is not None:
+    def make(*args: Any, **kwargs: Any) -> Any:
+        made = call(*args, **kwargs)
+        named = kwargs.get("device")
+        if named is None or kwargs.get("copy") is not None:
             return made
-        if isinstance(source, torch.Tensor):
-            return _entered(source, made)
-        return made.clone()
+        source = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+        leaves = isinstance(named, str) and named == "cpu"
+        if not isinstance(source, torch.Tensor):
+            return note(made if leaves else made.clone(), not leaves)
+        shared = made.device == source.device and made.data_ptr() == source.data_ptr()
+        made = source if shared else made
+        return _left(source, made) if leaves else _entered(source, made)
 
-    return make
+    return _functions.scriptable(make, call)

@@ -44,11 +44,15 @@ def _translated(call: Any) -> Any:
     def with_cpu(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("pin_memory"):  # the CPU needs no pinned pages, and torch has none without CUDA
             kwargs["pin_memory"] = False
+        named = kwargs.get("device")
         args = tuple(_to_cpu(argument) for argument in args)
         for name in ("device", "device_type", "map_location"):
             if name in kwargs:
                 kwargs[name] = _mapped(kwargs[name])
-        return call(*args, **kwargs)
+        made = call(*args, **kwargs)
+        is_named = named is not None and not (isinstance(named, str) and named == "cpu")
+        may_share = call.__name__ in _copies.SHARING
+        return _copies.note(made, True) if is_named and not may_share else made
 
     with_cpu.__hccl__ = True  # type: ignore[attr-defined]
     return _functions.scriptable(with_cpu, call)
@@ -78,11 +82,8 @@ def _cpu_type(name: Any) -> Any:
 
 
 class _TypeName(str):
-    """The result of Tensor.type(): "torch.npu.FloatTensor". It also equals "torch.FloatTensor",
+    """The result of Tensor.type(): "torch.FloatTensor". It also equals "torch.npu.FloatTensor",
     because a tensor may be the CPU's or an NPU's."""
-
-    def __new__(cls, name: str) -> "_TypeName":
-        return super().__new__(cls, f"torch.npu.{name.rpartition('.')[2]}")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, str) and str(_cpu_type(str(self))) == str(_cpu_type(str(other)))
@@ -193,11 +194,14 @@ def _forked(call: Any) -> Any:
 
 
 def _module_of(call: Any) -> Any:
-    """Makes torch.get_device_module("npu") torch.npu."""
+    """Makes torch.get_device_module("npu") torch.npu. For scripts the CPU and the default device are
+    an NPU, too, as for torch.accelerator."""
 
     @functools.wraps(call)
     def get_device_module(device: Any = None) -> Any:
-        return torch.npu if _is_npu(device) else call(device)
+        is_cpu = device is None or (isinstance(device, torch.device) and device.type == "cpu")
+        ours = _is_npu(device) or (is_cpu and not _accelerator.called_by_torch())
+        return torch.npu if ours else call(device)
 
     return get_device_module
 

@@ -44,9 +44,10 @@ def _patch(module: Any) -> None:
 
     @functools.wraps(make)
     def on_cpu(self: Any, *args: Any, **kwargs: Any) -> None:
-        if parameters.bind(self, *args, **kwargs).arguments.get("device_id") is None:
-            kwargs["device_id"] = torch.device("cpu")
-        make(self, *args, **kwargs)
+        given = parameters.bind(self, *args, **kwargs)
+        if given.arguments.get("device_id") is None:
+            given.arguments["device_id"] = torch.device("cpu")
+        make(*given.args, **given.kwargs)
 
     parallel.__init__ = on_cpu
     checks = importlib.import_module("torch.distributed.fsdp._init_utils")

@@ -10,8 +10,6 @@ from typing import Any, Iterator, Optional
 
 import torch
 
-from hccl.torch import _module
-
 
 class _Current(threading.local):
     """The streams that this thread has entered. The last one is the current stream."""
@@ -21,7 +19,7 @@ class _Current(threading.local):
 
 
 class Stream:
-    """Other streams have nothing to wait for. synchronize() waits for collectives."""
+    """A stream has nothing to wait for: on NPUs, collectives run in streams of their own."""
 
     _numbers = itertools.count()
 
@@ -45,7 +43,7 @@ class Stream:
         return hash(self.stream_id)
 
     def synchronize(self) -> None:
-        _module.synchronize()
+        pass
 
     wait_stream = wait_event = lambda self, other: None
 
@@ -76,10 +74,12 @@ class StreamContext:
         self.stream = stream
 
     def __enter__(self) -> Optional[Stream]:
-        return None if self.stream is None else self.stream.__enter__()
+        if self.stream is not None and not torch.compiler.is_compiling():
+            self.stream.__enter__()
+        return self.stream
 
     def __exit__(self, *_: Any) -> None:
-        if self.stream is not None:
+        if self.stream is not None and not torch.compiler.is_compiling():
             self.stream.__exit__()
 
 
@@ -118,7 +118,7 @@ class Event:
         return (end._time - self._time) * 1e3
 
     def synchronize(self) -> None:
-        _module.synchronize()
+        pass
 
     wait = lambda self, stream=None: None  # noqa: E731
 
