@@ -70,10 +70,10 @@ def _entered(source: Any, made: Any) -> Any:
     """Returns the tensor on the NPU."""
     if made is not source:
         return note(made, True)
+    if getattr(source, "_is_flat_param", False):  # FullyShardedDataParallel frees its memory
+        return _copied(made, source)
     side = _side(source)
-    # FullyShardedDataParallel frees the memory that a flat parameter had.
-    is_flat = getattr(source, "_is_flat_param", False)
-    is_parameter = source.is_leaf and source.requires_grad and not is_flat
+    is_parameter = source.is_leaf and source.requires_grad
     stays = side or (side is None and (is_parameter or _module() is True))
     return note(made if stays else _copied(made, source), True)
 
