@@ -111,3 +111,13 @@ def ranks_wrote(folder, stream):
 def python():
     """Runs a program given as text."""
     return lambda text, **environment: run([sys.executable, "-c", text], **environment)
+
+
+HEAD = "import hccl.torch; hccl.torch.as_npu(); import torch, torch_npu\n"
+
+
+def check(text, **environment):
+    """The output of a program that imports torch_npu; the program must succeed."""
+    done = run([sys.executable, "-c", HEAD + text], **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -6,16 +6,7 @@ import tempfile
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import on_ranks, run, torchrun
-
-HEAD = "import hccl.torch; hccl.torch.as_npu(); import torch, torch_npu\n"
-
-
-def check(text, **environment):
-    done = run([sys.executable, "-c", HEAD + text], **environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
+from conftest import HEAD, check, on_ranks, run, torchrun
 
 def test_devices_streams_and_memory():
     text = """

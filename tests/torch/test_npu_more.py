@@ -3,16 +3,7 @@ Trainer of transformers."""
 
 import sys
 
-from conftest import run, torchrun
-
-HEAD = "import hccl.torch; hccl.torch.as_npu(); import torch, torch_npu\n"
-
-
-def check(text, **environment):
-    done = run([sys.executable, "-c", HEAD + text], **environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
+from conftest import check, run, torchrun
 
 def test_each_thread_has_a_current_stream():
     text = """

@@ -1,5 +1,5 @@
-"""torch.npu on a CPU: a host is one device, and every call has finished its work when it
-returns."""
+"""torch.npu on a CPU: a host is one device, and a call has finished its work when it returns, except
+for collectives that a program issues without waiting."""
 
 import contextlib
 import os

@@ -20,16 +20,12 @@ class Options:
 
 
 class _OfBackends(type):
-    """The backend has two forms, a compiled one, which is loaded for the first group, and one in
-    Python."""
+    """The compiled backend, which is loaded for the first group. Names of NPUs need it."""
 
     def __instancecheck__(cls, thing: Any) -> bool:
         if not _module.is_loaded():
             return False
         thing = getattr(thing, "wrapped_pg", thing)  # with TORCH_DISTRIBUTED_DEBUG=DETAIL
-        python = _module._python_form()
-        if python is not None:
-            return isinstance(thing, python.ProcessGroup)
         return isinstance(thing, _module.load().ProcessGroupHccl)
 
 
@@ -45,9 +41,7 @@ def _name(group: Any, rankid: int = -1, init_comm: bool = True) -> str:
     backend = _module.backend_of(group) if isinstance(group, dist.ProcessGroup) else group
     if not isinstance(backend, ProcessGroupHCCL):
         raise RuntimeError("hccl: the group has no communicator of HCCL")
-    backend = getattr(backend, "wrapped_pg", backend)
-    options = getattr(backend, "options", None)  # the form in Python has none
-    return f"hccl_{backend.group_name if options is None else options.group_name}"
+    return f"hccl_{getattr(backend, 'wrapped_pg', backend).options.group_name}"
 
 
 def install() -> None:
