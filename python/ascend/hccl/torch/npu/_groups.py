@@ -38,10 +38,11 @@ class ProcessGroupHCCL(metaclass=_OfBackends):
 def _name(group: Any, rankid: int = -1, init_comm: bool = True) -> str:
     """The get_hccl_comm_name of groups and of backends: equal on all members. RuntimeError: the
     group runs on another backend."""
-    backend = _module.backend_of(group) if isinstance(group, dist.ProcessGroup) else group
+    backend: Any = _module.backend_of(group) if isinstance(group, dist.ProcessGroup) else group
     if not isinstance(backend, ProcessGroupHCCL):
         raise RuntimeError("hccl: the group has no communicator of HCCL")
-    return f"hccl_{getattr(backend, 'wrapped_pg', backend).options.group_name}"
+    backend = getattr(backend, "wrapped_pg", backend)  # with TORCH_DISTRIBUTED_DEBUG=DETAIL
+    return f"hccl_{backend.options.group_name}"
 
 
 def install() -> None:
