@@ -11,6 +11,9 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+from hosts import SUDO, two_hosts
+
 DIGITS = HERE.parents[1] / "examples" / "jax" / "digits.py"
 TIMEOUT = 180  # seconds; for a hang, not for speed
 os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
@@ -218,3 +221,26 @@ for dtype in jnp.float32, jnp.bfloat16:
     done = subprocess.run([sys.executable, "-c", text], env={**os.environ, **QUIET}, capture_output=True, text=True)
     refused = "array: is read-only, but is to be written"
     assert said(done.stdout) == 2 * [refused, refused, "[1.0, 1.0]"], done.stdout + done.stderr
+
+
+def test_two_hosts_of_one_name(tmp_path):
+    """The ranks cannot resolve each other's names, and the names are equal, so only addresses tell the hosts apart."""
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_bytes(os.urandom(32))
+    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "10.214.0.1"}
+    common.update(MASTER_PORT="29500", TORCHELASTIC_RUN_ID="names", HCCL_JOB_SECRET_FILE=str(secret))
+    program = [sys.executable, "-m", "hccl.jax", HERE / "ranks" / "hosts.py"]
+    with two_hosts() as names:
+        ranks = [
+            subprocess.Popen(
+                [*SUDO, "ip", "netns", "exec", name, *program],
+                env={**os.environ, **QUIET, **common, "RANK": str(host), "GROUP_RANK": str(host)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for host, name in enumerate(names)
+        ]
+        outputs = printed(ranks)
+    assert [said(output) for output in outputs] == [["3.0, as 10.214.0.1 listens"]] * 2, outputs

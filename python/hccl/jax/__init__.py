@@ -47,8 +47,8 @@ def initialize() -> tuple[int, int]:
 
     world, rank, size = _join()
     if size > 1:
-        address, bind = _addresses(world, rank, size)
-        jax.distributed.initialize(address, size, rank, coordinator_bind_address=bind)
+        address = _coordinator(world, rank, size)
+        jax.distributed.initialize(address, size, rank, coordinator_bind_address=address)
     return rank, size
 
 
@@ -81,25 +81,47 @@ def _join() -> tuple[ctypes.c_void_p, int, int]:
     return world, rank.value, size.value
 
 
-def _addresses(world: ctypes.c_void_p, rank: int, size: int) -> tuple[str, str]:
-    """Returns the address of JAX's coordinator, which runs in the process of rank 0, and the
-    address on which the coordinator listens. On one host, both are loopback addresses. The port was
-    free when it was chosen, and is probably still free."""
-    width, as_bytes, as_uint32 = 256, 7, 9  # HCCL_DATA_TYPE_UINT8, HCCL_DATA_TYPE_UINT32
-    own = socket.gethostname().encode().ljust(width, b"\0")
-    names = ctypes.create_string_buffer(width * size)
-    _check(_native().HcclAllGather(own, names, ctypes.c_uint64(width), as_bytes, world, None))
-    hosts = [names.raw[at : at + width].rstrip(b"\0") for at in range(0, width * size, width)]
-    port = ctypes.c_uint32()
+def _coordinator(world: ctypes.c_void_p, rank: int, size: int) -> str:
+    """Returns the address of JAX's coordinator, which runs in the process of rank 0: a loopback
+    address if all ranks share it, else the address that hccl itself would give to other ranks. The
+    port was free when it was chosen, and is probably still free."""
+    native, width, as_bytes = _native(), 256, 7  # HCCL_DATA_TYPE_UINT8
+    networks = ctypes.create_string_buffer(width * size)
+    own, count = _network().ljust(width, b"\0"), ctypes.c_uint64(width)
+    _check(native.HcclAllGather(own, networks, count, as_bytes, world, None))
+    text = ctypes.create_string_buffer(width)
     if rank == 0:
-        with contextlib.closing(socket.socket()) as probe:
-            probe.bind(("", 0))
-            port.value = probe.getsockname()[1]
-    one = ctypes.c_uint64(1)
-    _check(_native().HcclBroadcast(ctypes.byref(port), one, as_uint32, 0, world, None))
-    if len(set(hosts)) == 1:
-        return f"127.0.0.1:{port.value}", f"127.0.0.1:{port.value}"
-    return f"{hosts[0].decode()}:{port.value}", f"[::]:{port.value}"
+        shared = networks.raw == own * size
+        text.value = _free("127.0.0.1" if shared else _own_address()).encode()
+    _check(native.HcclBroadcast(text, count, as_bytes, 0, world, None))
+    return text.value.decode()
+
+
+def _network() -> bytes:
+    """Returns a text that only processes with the same loopback interface return."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return f"{boot} {os.stat('/proc/self/ns/net').st_ino}".encode()
+    except OSError:  # no /proc
+        return socket.gethostname().encode()
+
+
+def _own_address() -> str:
+    """Returns the address that begins a root info. HCCL_IF_IP and HCCL_SOCKET_IFNAME apply. The
+    root's socket listens until the process ends."""
+    info = ctypes.create_string_buffer(4108)
+    _check(_native().HcclGetRootInfo(info))
+    return info.value.decode()
+
+
+def _free(address: str) -> str:
+    """Returns the address with a free port."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with contextlib.closing(socket.socket(family)) as probe:
+        probe.bind((address, 0))
+        port = probe.getsockname()[1]
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _compared(original: Callable[..., None]) -> Callable[..., None]:
