@@ -93,7 +93,7 @@ class Stream {
   bool stop_on_failure_ HCCL_GUARDED_BY(mutex_) = false;
   Thread worker_ HCCL_GUARDED_BY(mutex_);
 
-  // Written with mutex_ held; read without mutex_ to see whether a wait pays.
+  // Written with mutex_ held; read without mutex_ by waits for work or for its end.
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> begun_{0};
   std::atomic<std::uint64_t> done_{0};
@@ -105,8 +105,8 @@ class Stream {
   Doorbell done_bell_;  // a thread that synchronizes sleeps here
 };
 
-/// Returns the stream behind a handle. kPtr: the handle is null. kPara: it is no stream, or was
-/// destroyed.
+/// Returns the stream behind a handle. kPtr: the handle is null. kPara: `handle` is not a stream,
+/// or was destroyed.
 Result<std::shared_ptr<Stream>> find_stream(aclrtStream handle);
 
 /// Queues the task in the stream; for the default stream (NULL) runs it now.

@@ -39,8 +39,8 @@ class Table {
     return reinterpret_cast<void*>(at->first);
   }
 
-  /// Returns the object of a handle. kPtr: the handle is null. kPara: it is not, or no longer, in
-  /// this table.
+  /// Returns the object of a handle. kPtr: the handle is null. kPara: the handle is not, or no
+  /// longer, in this table.
   Result<Object> get(const void* handle) const {
     const std::shared_lock lock(mutex_);
     const auto at = all_.find(reinterpret_cast<std::uintptr_t>(handle));

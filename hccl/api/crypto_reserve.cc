@@ -32,8 +32,8 @@ class Reserve {
   bool has(const void* block) const {
     return std::greater_equal<>()(block, bytes_) && std::less<>()(block, bytes_ + sizeof bytes_);
   }
-  /// The number of bytes from the block to the end of the reserve, an upper bound of the block's
-  /// size.
+  /// Returns the number of bytes from the block to the end of the reserve: an upper bound of the
+  /// block's size.
   std::size_t behind(const void* block) const {
     return static_cast<std::size_t>(bytes_ + sizeof bytes_ - static_cast<const std::byte*>(block));
   }

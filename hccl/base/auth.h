@@ -29,9 +29,9 @@ class Handshake {
   /// Reads the id in a client's first message, so that a server can choose between several keys.
   static Uuid id_in(std::string_view first);
 
-  /// The bytes to send before anything is received (empty for the server).
+  /// Returns the bytes to send before anything is received (empty for the server).
   std::string first();
-  /// The number of bytes that must arrive before step() is called; 0 when finished.
+  /// Returns the number of bytes that must arrive before step() is called; 0 when finished.
   std::size_t wants() const;
   /// Takes wants() bytes; returns the bytes to send back. kTcpConnect: the peer does not hold the
   /// key.

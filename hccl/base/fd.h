@@ -1,9 +1,9 @@
-// The library's file descriptors. Fd's constructor takes every new descriptor; a test rejects a
-// system call that makes one elsewhere.
+// The library's file descriptors. Every new descriptor goes into an Fd at once; a test rejects a
+// system call that makes a descriptor elsewhere.
 //
-// The numbers 0 to 2 belong to the program, even if it has closed them: its output must never land
-// in memory or a socket of the library. A program may also close descriptors that it does not know
-// (closefrom, dup2), and later open other files that get the same numbers.
+// The numbers 0 to 2 belong to the program, even if it has closed them: the program's output must
+// never reach memory or a socket of the library. A program may also close descriptors that it does
+// not know (closefrom, dup2), and later open other files that get the same numbers.
 #pragma once
 
 #include <sys/types.h>
@@ -42,7 +42,7 @@ class Fd {
   void reset() noexcept {
     if (fd_ >= 0) close();
   }
-  /// Whether the number still names the original file.
+  /// Returns whether the number still names the original file.
   bool ours() const noexcept;
 
  private:
@@ -56,8 +56,8 @@ class Fd {
 /// Opens /dev/null for each of the descriptors 0 to 2 that the program has closed.
 void fill_standard_descriptors();
 
-/// The status of a failed read or write of a socket: kTcpTransfer, or kSyscall if the program has
-/// closed or replaced the descriptor.
+/// Returns the status of a failed read or write of a socket: kTcpTransfer, or kSyscall if the
+/// program has closed or replaced the descriptor.
 Status io_failure(const char* what, int error);
 
 }  // namespace hccl

@@ -30,13 +30,14 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   class Entry;
   using Ticket = std::shared_ptr<Entry>;
 
-  /// The limit after which work in line is given up. A running piece of work never ends if its
-  /// thread has died, or has left the work by longjmp. A place at the head of the line never gets
-  /// its work if that work comes after work behind it. If one piece has run, or one place has
-  /// waited for its work, in the queue of() for longer than patience() (0, or no function: no
-  /// limit), a thread that waits for work in line gives up the awaited work. So does the worker
-  /// with its next work. The result of the work is then overdue(). The functions and the queue of()
-  /// must stay valid while work is in line.
+  /// The limit after which work in line is given up. Two obstacles can block the line for ever. A
+  /// running piece of work never ends if its thread has died, or has left the work by longjmp. A
+  /// place at the head of the line never gets its work if the program provides that work only after
+  /// work behind the place. If one piece has run, or one place has waited for its work, in the
+  /// queue of() for longer than patience() (0, or no function: no limit), each thread that waits
+  /// for work in line gives up that work, and the worker gives up its next work. The result of the
+  /// work is then overdue(). The functions and the queue of() must stay valid while work is in
+  /// line.
   struct Bound {
     std::function<std::chrono::nanoseconds()> patience;
     std::function<Status()> overdue;
@@ -76,7 +77,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// Runs `work`, then `done`, at once on this thread if nothing is in line or running. Otherwise
   /// runs nothing and returns false.
   bool run_now(const Work& work, const Done& done);
-  /// Puts in line work that the worker does not run. The caller must wait() for the ticket; a
+  /// Puts work in line that the worker does not run. The caller must wait() for the ticket; a
   /// thread in wait() runs the work.
   Ticket defer(Work work);
   /// Takes a place in line for work that is not known yet. No work behind the place runs before
@@ -91,15 +92,15 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// Waits for a ticket and returns its result. Meanwhile runs work in line that the worker has not
   /// begun; Entry::wait() leaves such work to the worker.
   Status wait(const Ticket& ticket);
-  /// Whether the calling thread is running a piece of work. If so, the thread is in a signal
-  /// handler or a callback, or has left the work by longjmp; a wait for the queue would then never
-  /// end.
+  /// Returns whether the calling thread is running a piece of work. If so, the thread is in a
+  /// signal handler or a callback, or has left the work by longjmp; a wait for the queue would then
+  /// never end.
   bool runs_here() const {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
-  /// Whether work is in line or running.
+  /// Returns whether work is in line or running.
   bool busy() const { return state_.load(std::memory_order_acquire) != 0; }
-  /// Like busy(), but false while only a callback runs.
+  /// As busy(), but false while only a callback runs.
   bool working() const {
     const std::uint32_t state = state_.load(std::memory_order_seq_cst);
     return state >= kInLine || state == kRunning;
