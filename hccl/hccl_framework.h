@@ -124,11 +124,11 @@ typedef HcclResult (*HcclCall)(void* arg);
  * communicator.
  *
  * The callback may submit calls, wait for them, and wait for calls submitted earlier. In a callback
- * HcclRequestWait ignores timeoutMs. It runs the queued calls up to the call of the given request
- * itself, and then the callback of that call. The callbacks of the other calls run after the
- * current callback has returned. A callback may destroy the communicator. If the callback's request
- * is marked (HcclRequestMark), the calls that the callback submits enter the queue at the mark;
- * otherwise they enter at the end.
+ * HcclRequestWait ignores timeoutMs. Instead of waiting, it runs the queued calls up to the call of
+ * the given request, and then the callback of that call. The callbacks of the other calls run after
+ * the current callback has returned. A callback may destroy the communicator. If the callback's
+ * request is marked (HcclRequestMark), the calls that the callback submits enter the queue at the
+ * mark; otherwise they enter at the end.
  *
  * Signals, on a thread of the library: `call` runs with signals blocked. `done` has the program's
  * signal mask if request is null or marked: threads and processes that `done` starts inherit the

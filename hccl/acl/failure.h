@@ -1,5 +1,5 @@
 // The border between C and the runtime: every entry runs inside door(), which turns any Status, and
-// any exception, into an aclError and keeps its text for aclGetRecentErrMsg.
+// any exception, into an aclError and stores the error's text for aclGetRecentErrMsg.
 #pragma once
 
 #include <cstdint>
@@ -37,17 +37,18 @@ Result<T> known(Result<T> found) {
   return failure(ACL_ERROR_RT_INVALID_HANDLE, found.status().message());
 }
 
-/// Returns the runtime's code for any Status: its own code, or the code nearest to HCCL's code.
+/// Returns the runtime's code for any Status: the Status's code if that is a code of the runtime,
+/// otherwise the nearest to HCCL's code.
 aclError code_of(const Status& status);
 
-/// Keeps "function: text" as the text of the calling thread's last failure, of HCCL or of the
+/// Stores "function: text" as the text of the calling thread's last failure, of HCCL or of the
 /// runtime, for HcclGetLastErrorText and aclGetRecentErrMsg. `function` may be empty.
 void record_text(std::string_view function, std::string_view text) noexcept;
 const char* last_text() noexcept;
 /// Returns how many texts the calling thread has recorded.
 std::uint64_t texts_recorded() noexcept;
 
-/// Keeps code and text as the calling thread's last failure.
+/// Stores code and text as the calling thread's last failure.
 aclError record_error(aclError code, std::string_view function, std::string_view text) noexcept;
 /// As record_error(), for the exception being handled.
 aclError record_exception(std::string_view function) noexcept;

@@ -15,8 +15,8 @@ namespace hccl::acl {
 /// Every member is safe to use from any thread.
 class HostMemory {
  public:
-  /// `forked`: the process is a forked child, where free() and strike() accept any address, because
-  /// the memory may be its parent's.
+  /// `forked`: whether the process is a forked child. If so, free() and strike() accept any
+  /// address, because the memory may be the parent's.
   explicit HostMemory(bool forked) : forked_(forked) {}
   ~HostMemory();
   /// Allocates memory, 64-byte aligned. Fails with kOom if no memory is left.

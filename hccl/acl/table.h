@@ -1,7 +1,7 @@
 // Objects that programs hold by handle. Handles are numbers that cannot be addresses and are never
 // used twice, so a destroyed or invented handle is an error and never a crash. Unlike a
 // communicator's handle, a handle here may be removed while calls still use its object: if a stream
-// is destroyed while another thread synchronizes it, the stream ends with that call.
+// is destroyed while another thread synchronizes it, the stream ends when that call returns.
 #pragma once
 
 #include <cstdint>

@@ -66,11 +66,11 @@ void crypto_outlives_exit() noexcept;
 void crypto_leaves_thread() noexcept;
 /// Derives a key from another key (HKDF-SHA256), for example derive(secret, "control v1").
 Key derive(const Key& secret, std::string_view label);
-/// SHA-256 of a text, for fingerprints and identities that others can recompute.
+/// Returns the SHA-256 of a text, for fingerprints and identities that others can recompute.
 Key digest(std::string_view text);
-/// Two hex digits for each byte.
+/// Returns two hex digits for each byte.
 std::string hex(std::string_view bytes);
-/// Eight hex digits that name an id or a digest in logs.
+/// Returns eight hex digits that name an id or a digest in logs.
 inline std::string short_name(std::string_view bytes) { return hex(bytes.substr(0, 4)); }
 
 }  // namespace hccl

@@ -75,7 +75,7 @@ struct Envelope {
   /// all counts and displacements. Alltoallv between two ranks: the elements that the sender of the
   /// envelope expects from its peer.
   std::uint32_t root = 0;
-  /// The call's plan (highest bit 0) or its tag (highest bit 1); of a transfer: its tag.
+  /// The call's plan (highest bit 0) or its tag (highest bit 1). For a send or receive: the srTag.
   std::uint32_t plan = 0;
   std::uint32_t algorithm = 0;  ///< hash of the algorithm's name, depth, lanes, slice size
   std::uint8_t op = 0;          ///< Op, or kSend / kRecv

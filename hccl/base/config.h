@@ -98,7 +98,7 @@ struct Config {
   /// are tried. No variable sets these folders, because ssh, Slurm and cron give the ranks of one
   /// job different variables.
   std::vector<std::string> meeting_places = {"/tmp", "/dev/shm"};
-  /// HCCL_LOG or ASCEND_GLOBAL_LOG_LEVEL, as make_logger() takes them; default warn.
+  /// HCCL_LOG or ASCEND_GLOBAL_LOG_LEVEL, in the form that make_logger() takes; default warn.
   std::string log_level = "warn";
   /// HCCL_FLIGHT_RECORDER_DIR: the folder to which the flight recorder is written on failure, or
   /// "off". Default: TMPDIR, else "hccl" in XDG_STATE_HOME, else "hccl" in .local/state of HOME. If
@@ -115,16 +115,16 @@ struct Config {
   /// example "tcp;ofi_rxm".
   std::string ofi_provider;
   /// HCCL_WIRE: the protection of the tcp transport's data: plain (none), crc (a checksum that
-  /// finds accidents), tls (encryption and authentication), or the default, auto (crc between
-  /// hosts, plain inside a host).
+  /// detects accidental changes), tls (encryption and authentication), or the default, auto (crc
+  /// between hosts, plain inside a host).
   Wire wire = Wire::kAuto;
   /// HCCL_CMA: auto (the default): the kernel copies between the memory of a host's ranks (cross
   /// memory attach) if that is permitted and saves time; off: never.
   bool cma = true;
   /// HCCL_SPIN_US: microseconds to spin before sleeping; default: chosen from cores and ranks.
   std::optional<std::chrono::microseconds> spin;
-  /// HCCL_PEER_TIMEOUT: seconds without a sign of life after which a rank counts as dead; at least
-  /// 5, default 30.
+  /// HCCL_PEER_TIMEOUT: seconds without a heartbeat after which a rank counts as dead; at least 5,
+  /// default 30.
   std::chrono::seconds peer_timeout{30};
 
   /// Sets the value of HCCL_ALGO. kPara: the grammar is wrong or the text is too long; the old

@@ -19,8 +19,8 @@ class Fd {
  public:
   Fd() = default;
   /// Owns a descriptor that a system call has returned and marked close-on-exec. Gives the
-  /// descriptor a higher number if it is 0, 1 or 2. If `fd` is negative, owns nothing and keeps
-  /// errno.
+  /// descriptor a higher number if it is 0, 1 or 2. If `fd` is negative, owns nothing and does not
+  /// change errno.
   explicit Fd(int fd) noexcept;
   Fd(Fd&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), device_(other.device_), inode_(other.inode_) {}
@@ -38,7 +38,7 @@ class Fd {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
-  /// Keeps errno.
+  /// Closes the descriptor. Does not change errno.
   void reset() noexcept {
     if (fd_ >= 0) close();
   }

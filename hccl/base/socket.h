@@ -55,7 +55,7 @@ Result<Fd> listen_unix(const std::string& path);
 Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 
 /// Blocks until all bytes are sent or received. Fails with kTimeout, or with kTcpTransfer if the
-/// peer has gone.
+/// connection has ended.
 Status send_all(int fd, std::string_view bytes, Deadline deadline);
 Status recv_all(int fd, std::span<char> bytes, Deadline deadline);
 /// Sends a frame: a 32-bit length, then the bytes.

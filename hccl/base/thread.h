@@ -50,7 +50,7 @@ class FilesWithinLimit {
     sigaddset(&signal_, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &signal_, &before_);
   }
-  /// Keeps errno.
+  /// Does not change errno.
   ~FilesWithinLimit() {
     const int error = errno;
     const timespec now{};

@@ -149,7 +149,7 @@ struct TlsStream::State {
   Ssl ssl = {};
   bool finished = false;  // the handshake is over, and its last message is sent
   short wants = POLLIN;
-  std::size_t encrypted = 0;  // encrypted bytes that write() has not reported: not all are sent
+  std::size_t encrypted = 0;  // encrypted bytes that write() has not reported yet
   bool drained = true;        // the last read() reached the end of the data that had arrived
   std::size_t records = 0;    // records under the present key
   Status failure = {};

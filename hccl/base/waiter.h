@@ -1,7 +1,7 @@
 // The only wait of the library: every blocking point is a Waiter, with a condition, a deadline, an
-// abort flag, hooks, and a Sleeper or Doorbell. It spins for about as long as a wake-up takes,
-// yields if ranks share cores, and then sleeps. A waker makes a system call only if a thread
-// sleeps.
+// abort flag, hooks, and a Sleeper or Doorbell. A Waiter spins for about as long as a wake-up
+// takes, or yields if ranks share cores, and then sleeps. A waker makes a system call only if a
+// thread sleeps.
 #pragma once
 
 #include <algorithm>

@@ -71,8 +71,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// The callback `done` runs after the work on the same thread, and must not throw. It may submit
   /// work to this queue, and wait for tickets of this queue: Entry::wait() then runs the line up to
   /// the ticket, and the ticket's callback. The callbacks of the other work run later. Work that a
-  /// callback submits comes at the mark() of the callback's ticket, or without a mark at the end of
-  /// the line.
+  /// callback submits enters the line at the mark() of the callback's ticket or, without a mark, at
+  /// the end.
   Ticket submit(Work work, Done done = {});
   /// Runs `work`, then `done`, at once on this thread if nothing is in line or running. Otherwise
   /// runs nothing and returns false.
@@ -125,7 +125,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void leave() {
     runner_.store({}, std::memory_order_relaxed);
     count();
-    // Clears both bits in one step: kRunning alone, after a callback, would mean work to working().
+    // Clears both bits in one step: with kRunning alone, after a callback, working() would return
+    // true.
     const std::uint32_t bits = state_.load(std::memory_order_relaxed) & (kRunning | kCallback);
     if (state_.fetch_sub(bits, std::memory_order_seq_cst) != bits) ring();
   }

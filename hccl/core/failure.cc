@@ -106,7 +106,7 @@ Status Failure::thrown() noexcept {
   } catch (...) {
     try {
       abort(why);
-    } catch (...) {  // NOLINT(bugprone-empty-catch): the flag is up
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the flag is raised
     }
   }
   return why;

@@ -209,8 +209,7 @@ void Mailbox::serve() {
   if (const Status opened = open(); !opened.ok()) {
     ended_.raise(opened);
   } else {
-    // Aborts and new data end a nap. A verdict's deadline does not end a nap; naps are short enough
-    // for that.
+    // Aborts and new data end a nap. A verdict's deadline does not end a nap, so naps are short.
     constexpr std::chrono::milliseconds kNap{250};
     const Waiter waiter{.policy = {.spin = std::chrono::nanoseconds(0), .longest_nap = kNap}};
     static_cast<void>(waiter.until(

@@ -61,8 +61,8 @@ class LocalEngine {
   /// the choice.
   const select::LocalChoice* last_choice() const { return choice_; }
   /// Returns whether the last operation took at most a few microseconds, because its input was
-  /// short and its peers had arrived. Always false if ranks share cores: there the rank that gets
-  /// the core keeps the core.
+  /// short and its peers had arrived. Always false if ranks share cores: then even a short wait may
+  /// take long, because another rank may keep the core.
   bool quick() const;
 
  private:
