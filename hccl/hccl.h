@@ -2,16 +2,16 @@
  *
  * Counts are numbers of elements. All ranks of the communicator call the same operations in the
  * same order, with the same count, type, reduce operation and root. If the calls differ, all ranks
- * get HCCL_E_PARA, and the error text has both calls. If the library rejects the call of one rank
+ * get HCCL_E_PARA, and the error text shows both calls. If the library rejects the call of one rank
  * while other ranks wait for that rank, the rank has half a second to make the right call. If the
  * rank does not, all ranks get HCCL_E_PARA, too.
  *
  * Streams: with a NULL stream the operation runs on the caller's thread and is done on return. With
- * a created stream the call checks the arguments and gives the operation its place in the order of
- * the communicator. The operation runs when the stream reaches it, and its failure becomes the
+ * a created stream the call checks the arguments and fixes the operation's position in the
+ * communicator's order. The operation runs when the stream reaches it, and its failure becomes the
  * failure of the stream. Operations of a communicator match by the order of the calls, even if they
- * are on different streams. Between HcclGroupStart and HcclGroupEnd (hccl_comm.h) calls are checked
- * and collected.
+ * are on different streams. Calls between HcclGroupStart and HcclGroupEnd (hccl_comm.h) are only
+ * checked and collected; HcclGroupEnd issues them.
  *
  * Buffers belong to the operation until it is done. Send buffers are not written, unless they are
  * also the receive buffer. The receive buffer may overlap another buffer of the operation only if
@@ -73,8 +73,9 @@ HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDat
 
 /** Block r of sendBuf is for rank r: sendCounts[r] elements from element sendDispls[r] on. recvBuf
  * = the reduction of all ranks' blocks for this rank, in rank order. The arrays hold one uint64_t
- * for each rank and are the same on all ranks. HCCL_E_PARA: recvCount is not sendCounts[rank];
- * recvBuf is sendBuf, which is HCCL's rule: a rank's block that begins sendBuf is not in place. */
+ * for each rank and are the same on all ranks. HCCL_E_PARA: recvCount is not sendCounts[rank], or
+ * recvBuf is sendBuf. HCCL forbids the latter: a rank whose block begins at sendBuf cannot run in
+ * place. */
 HcclResult HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sendDispls,
                               void* recvBuf, uint64_t recvCount, HcclDataType dataType,
                               HcclReduceOp op, HcclComm comm, aclrtStream stream);
@@ -86,7 +87,7 @@ HcclResult HcclAllGatherV(void* sendBuf, uint64_t sendCount, void* recvBuf, cons
                           const void* recvDispls, HcclDataType dataType, HcclComm comm,
                           aclrtStream stream);
 
-/** Sends block d of sendBuf to rank d, into block `rank` (this rank's number) of its recvBuf.
+/** Sends block d of sendBuf to rank d, into block `rank` (this rank's number) of rank d's recvBuf.
  * sendBuf and recvBuf must differ. */
 HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType,
                         const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
@@ -102,9 +103,9 @@ HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void
                          const void* rdispls, HcclDataType recvType, HcclComm comm,
                          aclrtStream stream);
 
-/** As HcclAlltoAllV, with a matrix of size * size uint64_t that is equal on all ranks: element i *
- * size + j is the number of elements that rank i sends to rank j. Blocks are contiguous, in rank
- * order. */
+/** As HcclAlltoAllV, but one matrix gives all counts: its element i * size + j is the number of
+ * elements that rank i sends to rank j. The matrix holds size * size uint64_t and is equal on all
+ * ranks. Blocks are contiguous, in rank order. */
 HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
                           const void* recvBuf, HcclDataType recvType, HcclComm comm,
                           aclrtStream stream);
@@ -118,8 +119,9 @@ HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32
 
 /** Runs sends and receives concurrently, so their order does not matter. Items with the same peer
  * and direction match in order. On the peer, the matching operation may also be an HcclSend, an
- * HcclRecv or part of a group of calls. A rank may send to itself if it receives from itself as
- * often. Without items the call succeeds and does nothing. HCCL_E_NOT_SUPPORT inside a group. */
+ * HcclRecv or part of a group of calls. A rank may send to itself if the items include an equal
+ * number of receives from itself. Without items the call succeeds and does nothing.
+ * HCCL_E_NOT_SUPPORT inside a group. */
 HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm,
                              aclrtStream stream);
 

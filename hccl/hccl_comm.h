@@ -9,9 +9,9 @@
  * descriptor, the library neither writes nor closes the file. But if a socket of the program gets
  * such a number, the library mistakes the socket for its own, and may send or receive bytes on it.
  *
- * Errors: any failure, of HCCL or of acl, leaves a readable text in HcclGetLastErrorText().
- * HCCL_E_PTR for a null pointer or a null communicator; HCCL_E_PARA for an invalid or destroyed
- * communicator. */
+ * Errors: any failure, of HCCL or of acl, leaves a readable text in HcclGetLastErrorText(). The
+ * code is HCCL_E_PTR for a null pointer or a null communicator, and HCCL_E_PARA for an invalid or
+ * destroyed communicator. */
 #ifndef HCCL_COMM_H_
 #define HCCL_COMM_H_
 
@@ -29,7 +29,7 @@ extern "C" {
 /* ---- Joining ---- */
 
 /** On one rank: opens the listening socket now, starts the thread that answers the other ranks, and
- * fills *rootInfo, which the program carries to all ranks. May be called for several communicators.
+ * fills *rootInfo, which the program copies to all ranks. May be called for several communicators.
  * Needs no current device. */
 HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo);
 
@@ -63,22 +63,23 @@ HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms);
 /** Joins the ranks that a launcher started; the program configures nothing. The library reads the
  * rank table that RANK_TABLE_FILE names, or the values that the launcher gives: mpirun (PMIx),
  * torchrun, Slurm or, inside a host, hydra (mpiexec of MPICH and Intel). Of nested launchers the
- * innermost counts. A program started alone is a world of one. An addition to HCCL's interface. */
+ * innermost counts. A program started without a launcher joins a world of one rank. An addition to
+ * HCCL's interface. */
 HcclResult HcclCommInitLauncher(HcclComm* comm);
 
 /** Makes a communicator of rankNum ranks of *comm, which must be a world. Rank i of the new
  * communicator is rank rankIds[i] of the world. All members call this with the same rankIds and
- * subCommId; subCommRankId is the caller's place in rankIds. A rank that is no member passes
+ * subCommId; subCommRankId is the caller's index in rankIds. A rank that is not a member passes
  * rankIds = NULL and subCommId = 0xFFFFFFFF, and gets *subComm = NULL at once. The name is the
- * config's name, or by default "<world's name>_sub_<subCommId>". HCCL_E_PARA, among others: a
- * living communicator has the name. */
+ * config's name, or by default "<world's name>_sub_<subCommId>". HCCL_E_PARA: an argument is
+ * invalid, or a living communicator has the name. */
 HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds,
                                    uint64_t subCommId, uint32_t subCommRankId,
                                    HcclCommConfig* config, HcclComm* subComm);
 
-/** Leaves the communicator and ends its memory ranges and windows. Sub-communicators are destroyed
- * before their world. HCCL_E_AGAIN while another thread, or work on a stream, uses the
- * communicator; HCCL_E_PARA if it is no communicator, belongs to a group, or is the world of
+/** Leaves the communicator and ends its memory ranges and windows. Destroy sub-communicators before
+ * their world. HCCL_E_AGAIN while another thread, or work on a stream, uses the communicator.
+ * HCCL_E_PARA if comm is not a communicator, belongs to a group of hcom.h, or is the world of
  * hcom.h. */
 HcclResult HcclCommDestroy(HcclComm comm);
 
@@ -110,7 +111,8 @@ static inline void HcclCommConfigInit(HcclCommConfig* config) {
   config->hcclChannelSqDepth = HCCL_COMM_SQ_DEPTH_CONFIG_NOT_SET;
 }
 
-/** A result greater than a value of HcclCommConfigCapability means that the field is read. */
+/** Returns a number. The library reads each field whose value in HcclCommConfigCapability is less
+ * than the number. */
 uint32_t HcclGetCommConfigCapability(void);
 
 /** Sets HCCL_DETERMINISTIC to 0 (off), 1 (on) or 2 (strict) for the living and future communicators
@@ -166,7 +168,7 @@ HcclResult HcclGetCommName(HcclComm comm, char* commName);
  * device, next those made by the calling thread, and takes the newest. HCCL_E_NOT_FOUND. */
 HcclResult HcclCommGetHandleWithName(const char* commName, HcclComm* comm);
 
-/** The state of the communicator with this name, found as by HcclCommGetHandleWithName. */
+/** Writes the state of the communicator that HcclCommGetHandleWithName finds for this name. */
 HcclResult HcclCommGetStatus(const char* commId, HcclCommStatus* status);
 
 /** *asyncError: HCCL_SUCCESS, or HCCL_E_REMOTE once this communicator has failed for good; then
@@ -177,15 +179,16 @@ HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError);
 HcclResult HcclBarrier(HcclComm comm, aclrtStream stream);
 
 /** Begins to collect the operations that the calling thread calls; HcclGroupEnd issues them
- * together. So one thread may drive several communicators, or send and receive in any order. The
- * operations of a group are of one kind; HcclBatchSendRecv is not allowed. Groups may be nested.
- * A group may instead hold calls of HcclCommInitRootInfo and HcclCommInitClusterInfo, also with a
- * configuration. These calls check and copy their arguments. HcclGroupEnd joins all the
- * communicators at once, stores their handles, and returns the first failure; the handles of
- * communicators that have joined are then valid. Experimental in HCCL. */
+ * together. So one thread may drive several communicators, or send and receive in any order. A
+ * group holds either collectives, or sends and receives; HcclBatchSendRecv is not allowed. Groups
+ * may be nested. A group may instead hold calls of HcclCommInitRootInfo and
+ * HcclCommInitClusterInfo, also with a configuration. These calls check and copy their arguments.
+ * HcclGroupEnd joins all the communicators at once, stores their handles, and returns the first
+ * failure; the handles of communicators that have joined are then valid. Experimental in HCCL. */
 HcclResult HcclGroupStart(void);
 HcclResult HcclGroupEnd(void);
-/** Whether the calling thread has a group open. */
+/** Sets *isGroupEnabled to true if the calling thread is between HcclGroupStart and HcclGroupEnd.
+ */
 HcclResult HcclGroupStatusGet(bool* isGroupEnabled);
 
 /** Returns a short lower-case text for a code. The text is never freed. */
@@ -224,7 +227,7 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
  * streams. Running operations go on to their end. Operations of other ranks wait for this rank. A
  * suspended communicator may be suspended again. */
 HcclResult HcclCommSuspend(HcclComm comm);
-/** Operations are accepted again. A rejected operation has not begun, so the program repeats the
+/** Accepts operations again. A rejected operation has not begun, so the program repeats the
  * operation. If the communicator has failed, the result is that failure. Resuming a communicator
  * that is not suspended succeeds. */
 HcclResult HcclCommResume(HcclComm comm);
@@ -271,8 +274,8 @@ HcclResult HcclCommSymWinGet(HcclComm comm, void* ptr, size_t size, HcclCommSymW
 
 /** Records size bytes at addr for this rank alone. flag must be 0. HCCL_E_PARA: size is 0. */
 HcclResult HcclCommRegister(HcclComm comm, void* addr, uint64_t size, void** handle, uint32_t flag);
-/** Removes such a record. HCCL_E_PARA: the handle is not from HcclCommRegister with this
- * communicator. */
+/** Removes a record that HcclCommRegister made. HCCL_E_PARA: the handle is not from
+ * HcclCommRegister with this communicator. */
 HcclResult HcclCommDeregister(HcclComm comm, void* handle);
 /** Checks its arguments and succeeds: ranks need no exchange before operations. peerRanks: ranks
  * of comm, each once, without this rank. */

@@ -24,8 +24,8 @@ extern "C" {
  * Every function that reduces accepts these values of HcclReduceOp. HCCL_E_NOT_SUPPORT, naming
  * reduction and type: the reduction does not accept the type. */
 
-/** The sum divided by the number of ranks. A float is rounded as HcclScale says. The sum of
- * integers wraps around in their type; its quotient is rounded towards zero. */
+/** The sum divided by the number of ranks. HcclScale describes how floats are rounded. The sum of
+ * integers wraps around in their type; the quotient is rounded towards zero. */
 #define HCCL_REDUCE_AVG ((HcclReduceOp)16)
 /** Bitwise, for integer types. */
 #define HCCL_REDUCE_BAND ((HcclReduceOp)17)
@@ -102,8 +102,8 @@ HcclResult HcclRequestFree(HcclRequest request);
  * first submission, runs the function. So a single request can pack data, run several collectives
  * and unpack the results. */
 
-/** Calls the library with `arg`. Returns the first failure; the thread's last error text must then
- * be the text of that failure. */
+/** A function of the program that HcclSubmit runs with `arg`. It calls the library and returns the
+ * first failure; the thread's last error text must then be the text of that failure. */
 typedef HcclResult (*HcclCall)(void* arg);
 
 /** Runs `call` once, and then `done` (may be null) on the same thread, both with `arg`.
@@ -124,15 +124,15 @@ typedef HcclResult (*HcclCall)(void* arg);
  * communicator.
  *
  * The callback may submit calls, wait for them, and wait for calls submitted earlier. In a callback
- * HcclRequestWait ignores timeoutMs. There HcclRequestWait itself runs the queued calls up to the
- * call of the given request, and then the callback of that call. The callbacks of the other calls
- * run after the current callback has returned. A callback may destroy the communicator. If the
- * callback's request is marked (HcclRequestMark), the calls that the callback submits take their
- * place at the mark; otherwise they come last.
+ * HcclRequestWait ignores timeoutMs. Instead of waiting, it runs the queued calls up to the call of
+ * the given request, and then the callback of that call. The callbacks of the other calls run after
+ * the current callback has returned. A callback may destroy the communicator. If the callback's
+ * request is marked (HcclRequestMark), the calls that the callback submits enter the queue at the
+ * mark; otherwise they enter at the end.
  *
- * Signals: `call` runs with signals blocked. `done` has the program's signal mask if request is
- * null or marked: threads and processes that `done` starts inherit the mask. Otherwise `done` runs
- * with signals blocked, which saves two system calls.
+ * Signals, on a thread of the library: `call` runs with signals blocked. `done` has the program's
+ * signal mask if request is null or marked: threads and processes that `done` starts inherit the
+ * mask. Otherwise `done` runs with signals blocked, which saves two system calls.
  *
  * Memory: the library uses `arg` and the buffers of the collectives until `done` begins, or until
  * the request is done if `done` is null.
@@ -154,9 +154,10 @@ typedef HcclResult (*HcclCall)(void* arg);
 HcclResult HcclSubmit(HcclCall call, HcclComm comm, bool callerWaits, HcclRequestCallback done,
                       void* arg, HcclRequest* request);
 
-/** Fixes the place of the calls that the request's callback will submit: behind all calls submitted
- * so far. So those calls have the same place on all ranks, no matter when the callback runs. Only
- * the first mark of a request counts. Marking the request of a message has no effect. */
+/** Fixes the position in the queue of the calls that the request's callback will submit: behind all
+ * calls submitted so far. So those calls have the same position on all ranks, no matter when the
+ * callback runs. Only the first mark of a request counts. Marking the request of a message has no
+ * effect. */
 HcclResult HcclRequestMark(HcclRequest request);
 
 /** Sets the tag of the collectives that the calling thread calls from now on; 0: none. Ranks
@@ -201,7 +202,7 @@ HcclResult HcclSetCallTag(uint32_t tag);
 #define HCCL_ANY_RANK 0xFFFFFFFFu
 
 /** Begins to send; dest may be the rank itself. Never blocks. `done` may be null. request may be
- * null: then the program cannot wait, and only `done` learns of a failure. buf may be null if bytes
+ * null: then the program cannot wait, and only `done` receives the result. buf may be null if bytes
  * is 0. HCCL_E_PARA: no such rank. */
 HcclResult HcclIsend(const void* buf, uint64_t bytes, uint32_t dest, int32_t tag, HcclComm comm,
                      HcclRequestCallback done, void* arg, HcclRequest* request);
@@ -253,7 +254,7 @@ HcclResult HcclMemGetInfo(HcclMemInfo* info);
  * returns HCCL_E_AGAIN.
  *
  * HCCL_E_PARA: `world` is a group, or a living communicator has the name. HCCL_E_UNAVAIL: the other
- * ranks take this rank for dead, so this rank can make no more groups. */
+ * ranks have declared this rank dead, so this rank can make no more groups. */
 HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,
                                const char* name, uint64_t timeoutMs, HcclComm* comm);
 
@@ -265,12 +266,12 @@ HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t*
 HcclResult HcclCommCreateNextGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,
                                    const char* name, uint64_t timeoutMs, HcclComm* comm);
 
-/** Makes a communicator of the ranks of `comm` that live, so that a program goes on after a loss.
- * These ranks make the call with the same arguments, once for each loss. `comm` is a world, a group
- * or the result of an earlier HcclCommShrink, and may have failed or been aborted. The ranks keep
- * their order. excludeIds: ranks that live and are left out; these ranks make no call. excludeIds
- * may be null if excludeNum is 0. `config` may be null: then the configuration of `comm` applies,
- * and the name "<name of comm>_shrunk".
+/** Makes a communicator of the living ranks of `comm`, so that a program can continue after ranks
+ * have died. The living ranks make the call with the same arguments, once for each loss. `comm` is
+ * a world, a group or the result of an earlier HcclCommShrink, and may have failed or been aborted.
+ * The ranks keep their order. excludeIds: ranks that live and are left out; these ranks make no
+ * call. excludeIds may be null if excludeNum is 0. `config` may be null: then the configuration of
+ * `comm` applies, and the name "<name of comm>_shrunk".
  *
  * The call waits at most HCCL_CONNECT_TIMEOUT for living ranks that have not called yet. It does
  * not wait for ranks that have died or left their world. All callers get the same ranks, or an
@@ -295,17 +296,17 @@ HcclResult HcclCommGetWorldRanks(HcclComm comm, uint32_t* worldRanks);
 /* ---- Ending and limits ---- */
 
 /** Ends the communicator on all its ranks within a second: running and later operations fail with
- * HCCL_E_UNAVAIL and a text that has the rank and `reason` (may be null). Any thread may call, also
- * while another thread waits in an operation of the communicator. HcclCommDestroy must follow.
+ * HCCL_E_UNAVAIL and a text that gives the rank and `reason` (may be null). Any thread may call,
+ * also while another thread waits in an operation of the communicator. HcclCommDestroy must follow.
  * Succeeds if the communicator has failed already. */
 HcclResult HcclCommAbort(HcclComm comm, const char* reason);
 
 /** Reports that the caller rejected the call that would have been the communicator's next
  * collective. It is for callers that check arguments before they call a collective. Ranks that call
- * a collective at this place of the order get HCCL_E_PARA within a second, with a text that has
- * their call and `reason`, in place of a timeout. `reason` names function and argument. If all
- * ranks reject the call, nothing happens. Any thread may call. Succeeds if the communicator has
- * failed already. */
+ * a collective at this position in the order get HCCL_E_PARA within a second instead of a timeout;
+ * the text has their call and `reason`. `reason` names function and argument. If all ranks reject
+ * the call, nothing happens. Any thread may call. Succeeds if the communicator has failed already.
+ */
 HcclResult HcclCommRefuse(HcclComm comm, const char* reason);
 
 /** Sets the time limit of each operation that begins from now on, in milliseconds; 0: no limit. The

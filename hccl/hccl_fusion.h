@@ -68,12 +68,13 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
                             uint32_t gradientNum, const HcclFusionOptions* options,
                             HcclFusion* fusion);
 
-/** Continues in another communicator, for example one that HcclCommShrink made: gradients, segments
- * and options stay, and an automatic plan measures anew. The iteration begins again: no gradient is
- * marked, and the gradients have undefined values if a segment had started. All ranks of `comm`
- * call this between their iterations. If the old communicator has not failed, the call first
- * finishes the segments whose gradients are all ready, as HcclFusionDestroy does. The old
- * communicator is destroyed after this call. Local: no communication. A failure changes nothing. */
+/** Moves the fusion object to another communicator, for example one that HcclCommShrink made:
+ * gradients, segments and options stay, and an automatic plan measures anew. The iteration begins
+ * again: no gradient is marked, and the gradients have undefined values if a segment had started.
+ * All ranks of `comm` call this between their iterations. If the old communicator has not failed,
+ * the call first finishes the segments whose gradients are all ready, as HcclFusionDestroy does.
+ * The old communicator is destroyed after this call. Local: no communication. A failure changes
+ * nothing. */
 HcclResult HcclFusionRebind(HcclFusion fusion, HcclComm comm);
 
 /** Marks gradient `index` as complete. HCCL_E_PARA (the text names the gradient): index out of

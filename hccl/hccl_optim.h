@@ -5,7 +5,7 @@
  * call runs the step for all spans of a table, in equal shares of bytes, on threads that the caller
  * provides. Results depend neither on the number of threads nor on the position of an element.
  *
- * Ownership: the library keeps nothing after a call. Errors: the caller must check sizes and
+ * Ownership: the library keeps no pointer after a call. Errors: the caller must check sizes and
  * addresses; the library does not. */
 #ifndef HCCL_OPTIM_H_
 #define HCCL_OPTIM_H_

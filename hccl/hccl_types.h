@@ -154,8 +154,8 @@ typedef void* HcclConn;
 /** A window of memory, registered with HcclCommSymWinRegister. */
 typedef void* HcclCommSymWindow;
 
-/* Constants. In C++ they are variables, as in HCCL. In C such variables could not be the size of an
- * array, so there they are macros. */
+/* Constants. In C++ they are variables, as in HCCL. In C they are macros, because a variable cannot
+ * be the size of an array there. */
 #ifdef __cplusplus
 const uint32_t HCCL_ROOT_INFO_BYTES = 4108;
 const uint32_t COMM_NAME_MAX_LENGTH = 128;

@@ -83,8 +83,8 @@ HcclResult HcomAllGather(const char* tag, void* inputPtr, void* outputPtr, uint6
 HcclResult HcomReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
                       HcclDataType dataType, HcclReduceOp op, uint32_t root, const char* group,
                       aclrtStream stream);
-/** srTag: HcomSend and its HcomReceive have the same srTag, or both ranks get HCCL_E_PARA. It does
- * not select a message: the k-th HcomSend to a rank is for that rank's k-th HcomReceive. */
+/** srTag: HcomSend and its HcomReceive have the same srTag, or both ranks get HCCL_E_PARA. srTag
+ * does not select a message: the k-th HcomSend to a rank is for that rank's k-th HcomReceive. */
 HcclResult HcomSend(const char* tag, void* inputPtr, uint64_t count, HcclDataType dataType,
                     uint32_t destRank, uint32_t srTag, const char* group, aclrtStream stream);
 HcclResult HcomReceive(const char* tag, void* outputPtr, uint64_t count, HcclDataType dataType,
@@ -117,9 +117,9 @@ HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
  * 1e-3). Takes precedence over a setting by index. A second call replaces the first. */
 HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const float* sizeList);
 /** If the group has no setting by index or by size, cuts its gradients by a plan that is computed
- * from measured times of the training (see hccl_fusion.h), for all ranks at once. All ranks must
- * call this function. HCCL_SPLIT=auto has the same effect for every group. An addition to HCCL's
- * interface. */
+ * from times measured during training (see hccl_fusion.h). The plan is the same on all ranks. All
+ * ranks must call this function. HCCL_SPLIT=auto has the same effect for every group. An addition
+ * to HCCL's interface. */
 HcclResult HcomSetGradFusionAuto(const char* group);
 /** Computes the last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]:
  * free it with HcomFreeSplitStrategy (or delete[]). *configured is false if the user's strategy was

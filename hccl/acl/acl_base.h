@@ -9,7 +9,7 @@
 #include "error_codes/rt_error_codes.h"
 
 /** 0, or an error: an ACL_ERROR_ code of this header or of rt_error_codes.h. aclGetRecentErrMsg()
- * returns its text. */
+ * returns the error's text. */
 typedef int aclError;
 
 /** Handles. A handle's value is never used twice, so a call with a destroyed or invented handle
@@ -18,7 +18,7 @@ typedef void* aclrtStream;
 typedef void* aclrtEvent;
 typedef void* aclrtContext;
 
-/* HCCL's constants of C++. In C an unused constant must cause no warning. */
+/* Constants in C++, as in HCCL. In C they are enumerators, which cause no warning if unused. */
 #ifdef __cplusplus
 #define ACL_CODE_(name, value) static const int name = value
 #else

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/** Returns the name of the processor, by which programs for HCCL choose their code: always
- * "Ascend910". The string is static. Works before aclInit. */
+/** Returns the processor's name: always "Ascend910". Programs for HCCL choose their code by this
+ * name. The string is static. Works before aclInit. */
 const char* aclrtGetSocName(void);
 
 /** Returns the text of the calling thread's last failed call of acl or HCCL, as

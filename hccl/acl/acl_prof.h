@@ -37,14 +37,14 @@ typedef enum {
 typedef struct aclprofConfig aclprofConfig;
 typedef struct aclprofAicoreEvents aclprofAicoreEvents;
 
-/** path: the place for results, 1 to 4096 bytes; nothing is written there. Fails with
+/** path: the folder for results, 1 to 4096 bytes; nothing is written there. Fails with
  * ACL_ERROR_PROF_ALREADY_RUN if called again before aclprofFinalize. This function and those below
  * fail with ACL_ERROR_INVALID_PARAM for a wrong argument. */
 aclError aclprofInit(const char* path, size_t length);
 /** Ends every session. Fails with ACL_ERROR_PROF_NOT_RUN without aclprofInit. */
 aclError aclprofFinalize(void);
 
-/** deviceIdList: deviceNums different devices. events must be NULL. Returns NULL for a wrong
+/** deviceIdList: deviceNums different devices. aicoreEvents must be NULL. Returns NULL for a wrong
  * argument. The caller must destroy the result. */
 aclprofConfig* aclprofCreateConfig(uint32_t* deviceIdList, uint32_t deviceNums,
                                    aclprofAicoreMetrics aicoreMetrics,

@@ -54,7 +54,8 @@ typedef enum {
  * and several ranks may have the same device. */
 aclError aclrtGetDeviceCount(uint32_t* count);
 /** Gives the calling thread this device. Each call requires one more call of aclrtResetDevice.
- * Functions with a deviceId fail with ACL_ERROR_RT_INVALID_DEVICEID if it does not exist. */
+ * Functions with a deviceId fail with ACL_ERROR_RT_INVALID_DEVICEID if the device does not exist.
+ */
 aclError aclrtSetDevice(int32_t deviceId);
 /** After as many calls of aclrtResetDevice as of aclrtSetDevice, or one call of
  * aclrtResetDeviceForce, no thread has the device any more. Streams, events and memory stay. Fails
@@ -65,7 +66,8 @@ aclError aclrtResetDeviceForce(int32_t deviceId);
 aclError aclrtGetDevice(int32_t* deviceId);
 /** Waits for all streams that threads with the calling thread's device have created. Returns the
  * first failure of these streams. Fails with ACL_ERROR_RT_CONTEXT_NULL if the thread has no device.
- * timeout: milliseconds, or -1 for no limit; then ACL_ERROR_RT_STREAM_SYNC_TIMEOUT. */
+ * timeout: milliseconds, or -1 for no limit. Returns ACL_ERROR_RT_STREAM_SYNC_TIMEOUT if a stream
+ * is not done by then. */
 aclError aclrtSynchronizeDevice(void);
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
 aclError aclrtGetRunMode(aclrtRunMode* runMode);
@@ -78,8 +80,8 @@ aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
 
 typedef enum { ACL_RT_DEV_RES_CUBE_CORE = 0, ACL_RT_DEV_RES_VECTOR_CORE = 1 } aclrtDevResLimitType;
-/** Return ACL_ERROR_RT_FEATURE_NOT_SUPPORT, after a check of the arguments, because a device has no
- * such cores here. So do the functions for the limits of a stream and of a thread. */
+/** These four functions check their arguments and then return ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+ * because a device has no such cores here. */
 aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value);
 aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value);
 aclError aclrtUseStreamResInCurrentThread(aclrtStream stream);
@@ -124,7 +126,8 @@ aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uin
 /** Waits for the tasks in the stream. Fails with ACL_ERROR_RT_STREAM_CONTEXT if a task of the
  * stream calls it. */
 aclError aclrtDestroyStream(aclrtStream stream);
-/** Drops the tasks that the stream has not begun, and ends its wait for an event. */
+/** Drops the tasks that the stream has not begun, and ends the wait of a running task for an event,
+ * a value (aclrtValueWait) or a callback. */
 aclError aclrtDestroyStreamForce(aclrtStream stream);
 /** Waits for the tasks that are in the stream now, and returns the first failure since the last
  * call. The caller runs the tasks that the stream's thread has not begun. Fails with
@@ -209,14 +212,15 @@ aclError aclrtCreateEvent(aclrtEvent* event);
  * */
 aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flag);
 aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flag);
-/** Does not block. If a stream waits for a record that was not issued before, the wait fails. */
+/** Does not block. If a stream still waits for a record that was never issued, that wait fails. */
 aclError aclrtDestroyEvent(aclrtEvent event);
 /** Puts a record into the stream. The event is complete when the tasks that are in the stream now
  * are done. */
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
 /** Later tasks of the stream wait for the last record before this call. If the event has no record
  * since its last reset, they wait for the next record, from any stream and thread. With the default
- * stream the caller itself waits. Fails if the work before the record failed. */
+ * stream the caller itself waits. The wait fails if the recording stream skipped the record: after
+ * a failure (ACL_STOP_ON_FAILURE) or in aclrtDestroyStreamForce. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 /** Limits the waits of later calls of aclrtStreamWaitEvent in this process. timeout: seconds, or 0
  * (the default) for no limit. A wait that lasts longer fails with ACL_ERROR_RT_WAIT_TIMEOUT, which
@@ -231,7 +235,8 @@ aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus* status);
  * for the event. */
 aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus* status);
 /** Wait until the last record is complete. Without a record, fail with ACL_ERROR_RT_PARAM_INVALID.
- * timeout: milliseconds, or -1 for no limit; then ACL_ERROR_RT_EVENT_SYNC_TIMEOUT. */
+ * timeout: milliseconds, or -1 for no limit. Returns ACL_ERROR_RT_EVENT_SYNC_TIMEOUT if the record
+ * is not complete by then. */
 aclError aclrtSynchronizeEvent(aclrtEvent event);
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout);
 /** Gets the milliseconds between two records. Fails with ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID if an
@@ -252,11 +257,11 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args);
  * aclrtProcessReport. threadId: the pthread_self() of that thread. Fails with
  * ACL_ERROR_RT_STREAM_SUBSCRIBE if the stream has a thread already. */
 aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
-/** Drops the functions that wait to be called. Fails with ACL_ERROR_RT_THREAD_SUBSCRIBE if the
- * thread has not subscribed. */
+/** Ends a subscription and drops the stream's functions that wait to be called. Fails with
+ * ACL_ERROR_RT_THREAD_SUBSCRIBE if the thread has not subscribed to the stream. */
 aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
 /** With ACL_CALLBACK_BLOCK the stream continues only after fn has returned. Fails with
- * ACL_ERROR_RT_STREAM_NO_CB_REG if no thread has subscribed. */
+ * ACL_ERROR_RT_STREAM_NO_CB_REG if no thread has subscribed to the stream. */
 aclError aclrtLaunchCallback(aclrtCallback fn, void* userData, aclrtCallbackBlockType blockType,
                              aclrtStream stream);
 /** Runs the queued callbacks on the calling thread. timeout: milliseconds to wait for a callback,

@@ -67,15 +67,15 @@ aclError aclrtFree(void* devPtr);
 /** Allocates private memory of this process, 64-byte aligned. */
 aclError aclrtMallocHost(void** hostPtr, size_t size);
 aclError aclrtFreeHost(void* hostPtr);
-/** Gets the device memory of this process in bytes: HCCL_DEVICE_MEMORY in all, and its free part.
- * Both are 0 for pages of 1 GB, which do not exist here. Fails with ACL_ERROR_RT_CONTEXT_NULL
- * without a device. */
+/** Gets the device memory of this process in bytes: *total is HCCL_DEVICE_MEMORY, *free the part
+ * that is not in use. Both are 0 for pages of 1 GB, which do not exist here. Fails with
+ * ACL_ERROR_RT_CONTEXT_NULL without a device. */
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total);
 
-/** Gets the first address, and the size in bytes, of the block that contains ptr. The block is of
- * aclrtMalloc or aclrtMallocHost, or memory that aclrtMapMem has mapped. Fails with
- * ACL_ERROR_RT_PARAM_INVALID if no such block contains ptr, as for imported memory. For device
- * memory, the call takes longer the more blocks there are. */
+/** Gets the first address, and the size in bytes, of the block that contains ptr. The block comes
+ * from aclrtMalloc, aclrtMallocHost or aclrtMapMem. Fails with ACL_ERROR_RT_PARAM_INVALID if no
+ * such block contains ptr, for example if ptr is imported memory. For device memory, the call takes
+ * longer the more blocks there are. */
 aclError aclrtMemGetAddressRange(void* ptr, void** pbase, size_t* psize);
 
 /* ---- Host memory of the program that the device uses ---- */
@@ -85,7 +85,7 @@ typedef enum aclrtHostRegisterType { ACL_HOST_REGISTER_MAPPED = 0 } aclrtHostReg
 #define ACL_HOST_REG_MAPPED 0x2UL
 #define ACL_HOST_REG_PINNED 0x10000000UL
 
-/** Registers memory of the program. The memory stays the program's and must not be freed before
+/** Registers memory of the program. The program still owns the memory, and must not free it before
  * aclrtHostUnregister; aclrtFreeHost unregisters the memory that it frees. Registered memory does
  * not move, is not locked and costs nothing: the device is the processor, so the device's address
  * is the same. flag: ACL_HOST_REG_MAPPED, ACL_HOST_REG_PINNED or both. Fails with
@@ -113,16 +113,16 @@ aclError aclrtDeviceGetBareTgid(int32_t* pid);
 /** Writes a key of 64 digits and a 0, by which other processes of this host and user map these
  * bytes of one allocation of aclrtMalloc. len: at least 65. Both values of flags have the same
  * effect, because the system decides who can import: processes of the user, and root. All importers
- * must close the key before the memory is freed; the runtime does not notice if one does not. */
+ * must close the key before the memory is freed; the runtime does not check this. */
 aclError aclrtIpcMemGetExportKey(void* devPtr, size_t size, char* key, size_t len, uint64_t flags);
 /** Only checks its arguments, because the system decides who can import. Fails with
  * ACL_ERROR_RT_PARAM_INVALID if this process has not exported the key. */
 aclError aclrtIpcMemSetImportPid(const char* key, int32_t* pid, size_t num);
 /** Maps the memory of a key. All processes read and write the same bytes; in the exporting process
- * the address is that of the memory itself. Operations of ranks can use the memory, and copy it. A
- * forked child must import again. Both values of flags have the same effect. Fails with
- * ACL_ERROR_RT_PARAM_INVALID if key is no key, or if the exporting process has ended, or is on
- * another host, in another container or of another user. */
+ * *devPtr is the address of the exported bytes themselves. Operations of ranks accept the memory,
+ * but copy its data. A forked child must import again. Both values of flags have the same effect.
+ * Fails with ACL_ERROR_RT_PARAM_INVALID if key is not a key, or if the exporting process has ended,
+ * or is on another host, in another container or of another user. */
 aclError aclrtIpcMemImportByKey(void** devPtr, const char* key, uint64_t flags);
 /** Takes back one call of aclrtIpcMemImportByKey in this process or, if there is none, one call of
  * aclrtIpcMemGetExportKey. After the last import is closed the program must not use the address. */
@@ -161,8 +161,8 @@ typedef enum {
   ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF = 0xFFFF
 } aclrtMemGranularityOptions;
 
-/** Reserves addresses without memory. size and the result are multiples of 2 MiB. alignment must be
- * 0, expectPtr NULL, flags 0 or 1 (large pages). */
+/** Reserves addresses without memory. size is rounded up to a multiple of 2 MiB; the result is
+ * aligned to 2 MiB. alignment must be 0, expectPtr NULL, flags 0 or 1 (large pages). */
 aclError aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, void* expectPtr,
                                 uint64_t flags);
 /** Also fails with ACL_ERROR_RT_PARAM_INVALID while memory is mapped in the reservation. */
@@ -198,8 +198,8 @@ typedef enum {
 
 /** Copy count bytes, or set them, at once or in the stream's order. Fail with
  * ACL_ERROR_RT_PARAM_INVALID if count > destMax. 0 bytes are allowed. The memory may be of any
- * kind: `kind` has no effect. dst and src may overlap. Memory of an Async call must stay until the
- * stream has done the work. */
+ * kind: `kind` has no effect. dst and src may overlap. The memory of an Async call must stay
+ * allocated until the stream has done the work. */
 aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
                      aclrtMemcpyKind kind);
 aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,

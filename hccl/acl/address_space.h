@@ -51,7 +51,7 @@ class AddressSpace {
   Status map(void* at, std::shared_ptr<Physical> memory);
   /// Fails with PARAM_INVALID if nothing was mapped at exactly this address.
   Status unmap(void* at);
-  /// The mapping that contains this address; empty if none does.
+  /// Returns the mapping that contains this address; empty if none does.
   std::span<std::byte> block_of(const void* memory);
 
  private:
@@ -61,8 +61,8 @@ class AddressSpace {
       HCCL_GUARDED_BY(mutex_);  // by address
 };
 
-/// Returns the memory behind a handle. kPtr: the handle is null. kPara: it is no handle, or was
-/// freed.
+/// Returns the memory behind a handle. kPtr: the handle is null. kPara: `handle` is not a handle,
+/// or was freed.
 Result<std::shared_ptr<Physical>> find_physical(aclrtDrvMemHandle handle);
 
 }  // namespace hccl::acl

@@ -27,12 +27,12 @@ class Devices {
   void follow(const Devices& parent) { contexts_.follow(parent.contexts_); }
   /// Makes the device's default context the calling thread's context.
   void set(int device);
-  /// Fails with CONTEXT_NULL if the device is not set. With `all`, one call undoes all calls of
-  /// set().
+  /// Undoes one call of set() or, if `all`, all of them. Fails with CONTEXT_NULL if the device is
+  /// not set.
   Status reset(int device, bool all);
-  /// The calling thread's context. CONTEXT_NULL: it has none.
+  /// Returns the calling thread's context. CONTEXT_NULL: the thread has none.
   Result<std::shared_ptr<Context>> current() const;
-  /// The calling thread's device, or Stream::kNoDevice.
+  /// Returns the calling thread's device, or Stream::kNoDevice.
   int current_device() const;
 
   aclrtContext create(int device);

@@ -32,10 +32,10 @@ class Event {
 
   const Uses& uses() const { return uses_; }
 
-  /// Notes that a record enters a stream; returns the record's number.
+  /// Called when a record enters a stream; returns the record's number.
   std::uint64_t issue();
-  /// Notes that the stream has reached the record. `status` is the result of the work before the
-  /// record.
+  /// Called when the stream has reached or skipped the record. `status` becomes the result of waits
+  /// for the record.
   void complete(std::uint64_t record, Status status);
   /// Undoes issue(). A thread that waits for the record then waits for the previous record. If
   /// there is no previous record, this record is complete with `why`.
@@ -54,9 +54,9 @@ class Event {
   void end();
 
   State state() const;
-  /// The number of the last record; 0 if there is none since the last reset.
+  /// Returns the number of the last record; 0 if there is none since the last reset.
   std::uint64_t last() const;
-  /// The time at which the last record was complete.
+  /// Returns the time at which the last record was complete.
   Clock::time_point time() const;
 
  private:

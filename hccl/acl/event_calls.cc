@@ -77,7 +77,7 @@ Status wait_within(Event& event, std::uint64_t number, std::uint32_t seconds,
                                                 " s, the limit of aclrtSetOpWaitTimeout");
 }
 
-// Tells the event when a wait in a stream ends, also if the wait throws.
+// Calls wait_ends() when a wait in a stream ends, also if the wait throws.
 struct WaitEnds {
   Event& event;
   ~WaitEnds() { event.wait_ends(); }

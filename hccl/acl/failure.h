@@ -1,5 +1,5 @@
 // The border between C and the runtime: every entry runs inside door(), which turns any Status, and
-// any exception, into an aclError and keeps its text for aclGetRecentErrMsg.
+// any exception, into an aclError and stores the error's text for aclGetRecentErrMsg.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ inline Status failure(aclError code, std::string text) {
 }
 inline Status bad(std::string text) { return failure(ACL_ERROR_RT_PARAM_INVALID, std::move(text)); }
 
-/// Returns the number of an enumerator from a program. It may be any number and must be checked
-/// first.
+/// Returns the number of an enumerator that the program passed. The number may be invalid, so the
+/// caller must check it.
 template <class Enum>
 unsigned number(const Enum& value) {
   unsigned result = 0;
@@ -30,26 +30,27 @@ unsigned number(const Enum& value) {
   return result;
 }
 
-/// Passes on a table's failure with the runtime's codes.
+/// Converts a table's kPara to the runtime's code for an invalid handle.
 template <class T>
 Result<T> known(Result<T> found) {
   if (found.ok() || found.status().code() != Code::kPara) return found;
   return failure(ACL_ERROR_RT_INVALID_HANDLE, found.status().message());
 }
 
-/// Returns the runtime's code for any Status: its own code, or the code nearest to HCCL's code.
+/// Returns the runtime's code for any Status: the Status's code if that is a code of the runtime,
+/// otherwise the nearest to HCCL's code.
 aclError code_of(const Status& status);
 
-/// Keeps "function: text" as the text of the calling thread's last failure, of HCCL or of the
+/// Stores "function: text" as the text of the calling thread's last failure, of HCCL or of the
 /// runtime, for HcclGetLastErrorText and aclGetRecentErrMsg. `function` may be empty.
 void record_text(std::string_view function, std::string_view text) noexcept;
 const char* last_text() noexcept;
-/// How many texts the calling thread has recorded.
+/// Returns how many texts the calling thread has recorded.
 std::uint64_t texts_recorded() noexcept;
 
-/// Keeps code and text as the calling thread's last failure.
+/// Stores code and text as the calling thread's last failure.
 aclError record_error(aclError code, std::string_view function, std::string_view text) noexcept;
-/// The code that door() returns for the exception being handled.
+/// As record_error(), for the exception being handled.
 aclError record_exception(std::string_view function) noexcept;
 
 template <class Body>

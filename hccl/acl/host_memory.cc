@@ -14,8 +14,8 @@ constexpr std::size_t kAlignment = 64;
 
 std::uintptr_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
-/// Returns the last entry of a map by address that begins at `address` or before; if there is none,
-/// the end.
+/// Returns the last entry of a map by address that begins at `address` or before; end() if there is
+/// none.
 template <class Map>
 auto at_or_before(Map& map, std::uintptr_t address) {
   const auto next = map.upper_bound(address);

@@ -15,8 +15,8 @@ namespace hccl::acl {
 /// Every member is safe to use from any thread.
 class HostMemory {
  public:
-  /// `forked`: the process is a forked child, where free() and strike() accept any address, because
-  /// the memory may be its parent's.
+  /// `forked`: whether the process is a forked child. If so, free() and strike() accept any
+  /// address, because the memory may be the parent's.
   explicit HostMemory(bool forked) : forked_(forked) {}
   ~HostMemory();
   /// Allocates memory, 64-byte aligned. Fails with kOom if no memory is left.
@@ -24,12 +24,11 @@ class HostMemory {
   /// Frees memory, and ends registrations inside it. PARAM_INVALID: not a live allocation of
   /// allocate().
   Status free(void* memory);
-  /// The live allocation that contains this address; empty if none does.
+  /// Returns the live allocation that contains this address; empty if none does.
   std::span<std::byte> block_of(const void* memory);
 
-  /// Registers memory of the program, which stays the program's. mapped() finds the memory only if
-  /// `mapped` is set. Fails with PARAM_INVALID, or with ALREADY_REGISTERED if some of the bytes are
-  /// registered.
+  /// Registers memory that the program owns. mapped() finds the memory only if `mapped` is set.
+  /// Fails with PARAM_INVALID, or with ALREADY_REGISTERED if some of the bytes are registered.
   Status enter(void* memory, std::uint64_t bytes, bool mapped);
   /// Fails with NOT_REGISTERED if no registration begins at this address.
   Status strike(void* memory);

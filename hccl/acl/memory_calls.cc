@@ -31,7 +31,8 @@ Status allocate(void** memory, std::size_t size, const aclrtMemMallocPolicy& pol
   return {};
 }
 
-// Whether this kind of memory exists: there are no pages of 1 GB. All other kinds are the same.
+// Returns whether this kind of memory exists. Only pages of 1 GB do not exist; all other kinds are
+// the same.
 Result<bool> exists(const aclrtMemAttr& attr, const char* argument) {
   switch (const unsigned value = number(attr)) {
     case ACL_HBM_MEM_HUGE1G:

@@ -11,8 +11,8 @@ namespace {
 
 constinit std::atomic<unsigned char> unused{1};
 
-// A byte that the kernel clears in every copy of the process. If the kernel lacks this feature,
-// copies cannot be told from their parent.
+// Allocates a byte that the kernel clears in every copy of the process. If the kernel lacks this
+// feature, the library does not detect copies.
 std::atomic<unsigned char>* wiped_byte() {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   void* const at =

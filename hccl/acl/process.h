@@ -22,7 +22,7 @@ inline bool copied() {
 /// Returns the failure of every call in such a copy.
 [[gnu::cold]] Status copy_refused();
 
-/// Notes that the process has a state from now on.
+/// Called when the process makes its state: from now on its copies are detected.
 void begin_use();
 /// Called by the fork handler in a child: from now on the process has no state.
 void end_use();

@@ -30,12 +30,12 @@ class Inbox {
  public:
   explicit Inbox(std::uint64_t thread) : thread_(thread) {}
 
-  /// Runs the callback now if the caller is the owner. Otherwise queues it for process() and, if
-  /// `wait` is set, waits until it has run. STREAM_NO_CB_REG: the callback was dropped. Also
-  /// returns the abort's reason.
+  /// Queues the callback for process(). If `wait` is set, waits until the callback has run, or runs
+  /// it at once if the caller is the inbox's thread. STREAM_NO_CB_REG: the callback was dropped.
+  /// After an abort, returns the abort's reason.
   Status call(const std::shared_ptr<Report>& report, bool wait, const AbortFlag& abort);
-  /// Called by the owner: waits for a callback and runs all queued ones. kTimeout: none came in
-  /// time.
+  /// Called by the inbox's thread: waits for a callback and runs all queued callbacks. kTimeout: no
+  /// callback came in time.
   Status process(Deadline deadline);
   /// Drops the queued callbacks of a stream.
   void drop(aclrtStream stream);

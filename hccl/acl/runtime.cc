@@ -17,7 +17,7 @@ Runtime* of_parent = nullptr;            // in a forked child; never destroyed
 
 const int Runtime::handler_ = ::pthread_atfork(nullptr, nullptr, &Runtime::in_child);
 
-// Until this handler has run, the device memory of the child is its parent's.
+// Until this handler has run, the child shares its parent's device memory.
 void Runtime::in_child() {
   if (Runtime* const runtime = current.exchange(nullptr)) {
     if (memory::Heap* const heap = runtime->made_.load()) heap->make_private();
@@ -41,7 +41,7 @@ Runtime& Runtime::get() {
 }
 
 // Takes no lock, because a thread of the parent may hold any lock at a fork. If two threads make a
-// runtime, one wins.
+// runtime at once, only one runtime is kept.
 Runtime& Runtime::make() {
   std::unique_ptr<Runtime> fresh(new Runtime(of_parent));
   begin_use();

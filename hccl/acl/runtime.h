@@ -3,7 +3,7 @@
 // the process.
 //
 // A forked child makes a runtime of its own, and does not touch its parent's runtime: at the fork a
-// thread of the parent may have held any of its locks.
+// thread of the parent may have held any lock of that runtime.
 #pragma once
 
 #include <atomic>
@@ -35,11 +35,11 @@ class Runtime {
  public:
   static Runtime& get();
 
-  /// The environment, read at the first call that needs it.
+  /// Returns the configuration. Reads the environment at the first call.
   Result<DeviceConfig> config();
-  /// Device memory, made at the first use; always the same object.
+  /// Returns the device memory, which is made at the first use; always the same object.
   Result<std::shared_ptr<memory::Heap>> heap();
-  /// The cache of freed device memory, made at the first use; never destroyed.
+  /// Returns the cache of freed device memory, which is made at the first use and never destroyed.
   Result<memory::Cache*> cache();
   /// Whether the address lies in the device memory of a process from which this process was forked.
   bool inherited(const void* memory) const;
@@ -54,13 +54,13 @@ class Runtime {
   Reports& reports() { return reports_; }
   Profiler& profiler() { return profiler_; }
 
-  /// The number of calls of aclInit since the last finalize(), this one included.
+  /// Returns the number of calls of aclInit since the last finalize(), including this call.
   std::uint64_t initialize() { return initialized_.fetch_add(1) + 1; }
   void finalize() { initialized_.store(0); }
   /// Subtracts one if the count is not zero; returns the new count.
   std::uint64_t finalize_one();
 
-  /// The limit of a stream's wait for an event, in seconds; 0 means no limit.
+  /// Sets the limit of a stream's wait for an event, in seconds; 0 means no limit.
   void limit_waits(std::uint32_t seconds) { wait_limit_.store(seconds); }
   std::uint32_t wait_limit() const { return wait_limit_.load(); }
   /// The doorbell that a stream rings when it has stored a number in memory.
@@ -73,7 +73,7 @@ class Runtime {
   [[maybe_unused]] static const int handler_;
 
   const Runtime* const parent_;               // the runtime of the parent process
-  std::atomic<memory::Heap*> made_{nullptr};  // as heap_; read without a lock in a child
+  std::atomic<memory::Heap*> made_{nullptr};  // same as heap_; a child reads it without a lock
   Mutex mutex_{LockLevel::kDevice};
   std::optional<DeviceConfig> config_ HCCL_GUARDED_BY(mutex_);
   std::shared_ptr<memory::Heap> heap_ HCCL_GUARDED_BY(mutex_);
@@ -92,7 +92,7 @@ class Runtime {
   Doorbell values_bell_;
 };
 
-/// INVALID_DEVICEID, with the argument's name: there is no such device.
+/// Fails with INVALID_DEVICEID if there is no such device; the text has the argument's name.
 Status check_device(std::int32_t device, const char* argument);
 
 }  // namespace hccl::acl

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kKeyDigits = SharedMemory::kKeyDigits;
 
-/// Tells another process where to find a heap.
+/// Where another process finds a heap.
 struct Place {
   std::uint32_t process = 0;
   std::uint32_t descriptor = 0;
@@ -99,7 +99,7 @@ Result<Fd> open_heap(const Place& place) {
   return stale(place, std::strerror(error));
 }
 
-/// The place of this process's heap.
+/// Returns where other processes find this process's heap.
 Result<Place> place_of(const memory::Heap& heap) {
   HCCL_ASSIGN_OR_RETURN(const std::uint64_t boot, number_of_boot());
   struct stat about{};

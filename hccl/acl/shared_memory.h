@@ -18,19 +18,19 @@ namespace hccl::acl {
 class SharedMemory {
  public:
   /// The number of hexadecimal digits of a key. A key names the exporting process, its heap by
-  /// descriptor and inode, the boot of the host, and the place of the memory in the heap.
+  /// descriptor and inode, the boot of the host, and the offset and size of the memory in the heap.
   static constexpr std::size_t kKeyDigits = 64;
 
   /// Fails with PARAM_INVALID if the bytes do not lie in one allocation of the heap.
   Result<std::string> export_key(const memory::Heap& heap, const void* memory, std::size_t bytes);
   /// Fails with PARAM_INVALID if this process does not export the key.
   Status check_exported(std::string_view key);
-  /// Returns the address of the memory in this process. PARAM_INVALID: `key` is no key, or the
+  /// Returns the address of the memory in this process. PARAM_INVALID: `key` is not a key, or the
   /// exporting process has ended, is on another host, or belongs to another user.
   Result<void*> import(memory::Heap& heap, std::string_view key);
-  /// Takes back one import or, if there is none, one export. An imported address is invalid after
-  /// its last import is taken back. PARAM_INVALID: this process has neither imported nor exported
-  /// the key.
+  /// Undoes one import or, if there is none, one export. An imported address becomes invalid when
+  /// its last import is undone. PARAM_INVALID: this process has neither imported nor exported the
+  /// key.
   Status close(std::string_view key);
 
  private:

@@ -38,7 +38,7 @@ void Stream::submit(Task task, std::function<void()> skipped) {
   work_bell_.ring();
 }
 
-// If no thread can be started, tasks wait for a synchronizing thread.
+// If no thread can be started, only threads that synchronize run the tasks.
 void Stream::start_worker() {
   try {
     worker_ = Thread("hccl-stream", [this] { worker(); });

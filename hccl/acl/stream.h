@@ -1,5 +1,4 @@
-// Streams: ordered queues of work, each with a worker thread of its own that is started when work
-// first arrives.
+// Streams: ordered queues of work. Each has its own worker thread, which the first task starts.
 #pragma once
 
 #include <atomic>
@@ -26,7 +25,7 @@ inline Waiter waiter(Deadline deadline = Deadline::never(), const AbortFlag* abo
           .policy = {.spin = std::chrono::microseconds(20), .shared_cores = true}};
 }
 
-/// Milliseconds as the runtime's functions take them: -1 means no limit.
+/// Converts a timeout of the runtime's functions, in milliseconds; -1 means no limit.
 inline Deadline deadline_of(std::int32_t milliseconds) {
   return milliseconds == -1 ? Deadline::never()
                             : Deadline::after(std::chrono::milliseconds(milliseconds));
@@ -65,7 +64,7 @@ class Stream {
   bool runs_here() const { return runner_.load() == std::this_thread::get_id(); }
   /// Sets the stop-on-failure mode. A second call fails.
   Status set_stop_on_failure(bool stop);
-  /// Skips the tasks that have not begun.
+  /// Skips the tasks that have not begun, and ends a running task's wait.
   void abandon(Status reason);
   /// The flag by which abandon() ends tasks that wait.
   const AbortFlag& abandoned() const { return abandoned_; }
@@ -93,7 +92,7 @@ class Stream {
   bool stop_on_failure_ HCCL_GUARDED_BY(mutex_) = false;
   Thread worker_ HCCL_GUARDED_BY(mutex_);
 
-  // Written with mutex_ held; read without mutex_ to see whether a wait pays.
+  // Written with mutex_ held; read without mutex_ by waits for work or for its end.
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> begun_{0};
   std::atomic<std::uint64_t> done_{0};
@@ -105,8 +104,8 @@ class Stream {
   Doorbell done_bell_;  // a thread that synchronizes sleeps here
 };
 
-/// Returns the stream behind a handle. kPtr: the handle is null. kPara: it is no stream, or was
-/// destroyed.
+/// Returns the stream behind a handle. kPtr: the handle is null. kPara: `handle` is not a stream,
+/// or was destroyed.
 Result<std::shared_ptr<Stream>> find_stream(aclrtStream handle);
 
 /// Queues the task in the stream; for the default stream (NULL) runs it now.

@@ -19,7 +19,7 @@ Status create(aclrtStream* stream) {
 }
 
 // The handle becomes invalid at once. The stream ends here or, if another call still uses the
-// stream, with that call.
+// stream, when that call returns.
 Status destroy(aclrtStream handle, bool force) {
   auto taken = Runtime::get().streams().take(handle, [](const Stream& stream) {
     if (!stream.runs_here()) return Status();
@@ -122,7 +122,7 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId) {
   return door(__func__, [&]() -> Status {
     ACL_CHECK_PTR(streamId);
     if (stream != nullptr) HCCL_RETURN_IF_ERROR(known(find_stream(stream)).status());
-    // A table numbers its handles from 1 in their lower bits.
+    // The lower bits of a table's handles count from 1.
     *streamId = static_cast<std::int32_t>(reinterpret_cast<std::uintptr_t>(stream) & 0x7FFFFFFF);
     return {};
   });

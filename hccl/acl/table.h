@@ -1,7 +1,7 @@
 // Objects that programs hold by handle. Handles are numbers that cannot be addresses and are never
 // used twice, so a destroyed or invented handle is an error and never a crash. Unlike a
 // communicator's handle, a handle here may be removed while calls still use its object: if a stream
-// is destroyed while another thread synchronizes it, the stream ends with that call.
+// is destroyed while another thread synchronizes it, the stream ends when that call returns.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class Table {
     return reinterpret_cast<void*>(at->first);
   }
 
-  /// Returns the object of a handle. kPtr: the handle is null. kPara: it is not, or no longer, in
-  /// this table.
+  /// Returns the object of a handle. kPtr: the handle is null. kPara: the handle is not, or no
+  /// longer, in this table.
   Result<Object> get(const void* handle) const {
     const std::shared_lock lock(mutex_);
     const auto at = all_.find(reinterpret_cast<std::uintptr_t>(handle));

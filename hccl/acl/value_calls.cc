@@ -31,8 +31,8 @@ bool holds(std::uint64_t now, std::uint64_t value, std::uint32_t flag) {
   }
 }
 
-// A writer other than aclrtValueWrite rings no doorbell, so the waiting thread often reads the
-// number.
+// A writer other than aclrtValueWrite rings no doorbell, so the waiting thread also reads the
+// number every millisecond.
 Status wait_for_value(std::uint64_t* number, std::uint64_t value, std::uint32_t flag,
                       const AbortFlag* abandoned) {
   Waiter patient = waiter(Deadline::never(), abandoned);

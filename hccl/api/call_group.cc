@@ -28,7 +28,7 @@ struct Job {
   }
 };
 
-// The making of a communicator, which runs at the end of a group.
+// A call that makes a communicator; it runs at the end of the group.
 struct Join {
   const char* function = "";
   std::function<Status()> run;
@@ -69,7 +69,7 @@ class Place {
 // The calls between HcclGroupStart and HcclGroupEnd. The `comm` of a job is null once a stream or
 // another thread has taken over the job.
 struct CallGroup {
-  int depth = 0;  // number of HcclGroupStart whose HcclGroupEnd has not come
+  int depth = 0;  // calls of HcclGroupStart whose HcclGroupEnd has not come
   std::vector<Job> jobs;
   std::vector<Join> joins;  // empty if there are jobs
   Status refused;
@@ -144,9 +144,9 @@ Status enqueue(Job job) {
   return {};
 }
 
-// Gives all calls their places, in the order in which they were made. Calls with a stream are
-// queued in the stream. The calls without a stream run now, with one thread for each communicator,
-// because the communicators may be ranks that wait for each other.
+// Gives all calls their places, in the order of the calls. Calls with a stream are queued in the
+// stream. The calls without a stream run now, with one thread for each communicator, because the
+// communicators may be ranks that wait for each other.
 Status launch(std::vector<Job>& jobs) {
   std::vector<CommunicatorCalls> queues;
   for (Job& job : jobs) {

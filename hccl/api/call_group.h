@@ -35,7 +35,7 @@ class CallWithBlocks : public Call {
 
 struct CallGroup;
 
-/// The state of a thread that every operation of the thread reads.
+/// Data of a thread that each of its operations reads.
 struct ThreadCalls {
   CallGroup* open = nullptr;  ///< the thread's open group of calls
   std::uint32_t tag = 0;      ///< set by HcclSetCallTag
@@ -58,9 +58,9 @@ inline Status run_later(const CommunicatorPtr& comm, aclrtStream stream, const C
   return run_later(comm, stream, CallWithBlocks(call));
 }
 
-/// Runs `join`, which makes a communicator: now, or at the end of the calling thread's open group,
-/// each join of the group on a thread of its own. `function` is for texts. kPara: the group has
-/// operations.
+/// Runs `join`, which makes a communicator, now or at the end of the calling thread's open group.
+/// The joins of a group run at once, each on its own thread. `function` is the name in error texts.
+/// kPara: the group has operations.
 Status join_later(const char* function, std::function<Status()> join);
 
 /// Handles a refused call: if a group of calls is open, the group does not run and ends with this

@@ -57,7 +57,7 @@ inline Status check_milliseconds(std::uint64_t time, const char* argument) {
   return refusals::too_many(time, kMaxMilliseconds, argument);
 }
 
-/// A buffer without elements may be null.
+/// Fails with kPtr if the buffer is null, unless it has no elements.
 inline Status need(const void* buffer, std::uint64_t count, const char* argument) {
   if (buffer != nullptr || count == 0) return {};
   return null_pointer(argument);
@@ -70,7 +70,7 @@ inline Status check_text(const char* text, std::size_t most, const char* argumen
   return refusals::wrong_length(most, argument);
 }
 
-/// The name of a group; null means the world.
+/// Returns the name of a group; null means the world.
 inline Result<std::string> group_name(const char* group) {
   if (group == nullptr) return std::string(HCCL_WORLD_GROUP);
   HCCL_RETURN_IF_ERROR(check_text(group, HCOM_GROUP_NAME_MAX_LEN, "group"));

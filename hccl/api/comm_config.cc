@@ -44,7 +44,7 @@ Status bad(const char* field, const std::string& value, const char* expected) {
                 std::string("config.") + field + " is " + value + ", it must be " + expected);
 }
 
-// The text in a field of fixed length.
+// Returns the text in a field of fixed length.
 template <std::size_t kSize>
 Result<std::string> text(const char (&field)[kSize], const char* name) {
   const std::size_t length = ::strnlen(field, kSize);

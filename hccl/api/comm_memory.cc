@@ -52,7 +52,8 @@ Status agree(hccl::core::Communicator& communicator, Act act, std::uint64_t numb
   return {};
 }
 
-// Passes on the result of local checks. After a refusal, tells the ranks that wait in agree().
+// Returns the result of local checks. If they refused the call, reports that to the ranks that wait
+// in agree().
 Status checked(hccl::core::Communicator& communicator, const char* function, Status status) {
   if (!status.ok() && communicator.async_error().ok()) {
     communicator.operations().refused(std::string(function) + ": " + status.message());

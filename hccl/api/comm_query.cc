@@ -26,7 +26,7 @@ Result<HcclComm> find_named(const char* name, const char* argument) {
   return found.ok() ? found : found.status().with_context(argument);
 }
 
-// The communicator's name, as HcclGetCommName returns it.
+// Returns the communicator's name, as HcclGetCommName does.
 std::string name_of(const hccl::core::Communicator& communicator) {
   return communicator.membership().name.substr(0, COMM_NAME_MAX_LENGTH - 1);
 }

@@ -75,9 +75,9 @@ class Communicators : public Handles<core::Communicator> {
     return taken;
   }
 
-  /// Reserves a name. kPara: another living communicator has the name. Ranks that are threads of
-  /// this process share one name: `family` is the same for the ranks of one communicator and for no
-  /// other.
+  /// Reserves a name. kPara: another living communicator has the name. The ranks of one
+  /// communicator may be threads of this process and share its name: they pass the same `family`,
+  /// which no other communicator has.
   Result<Claim> claim(const std::string& name, const std::string& family, int rank);
 
   /// Finds a communicator by name. If several have this name, prefers those on the calling thread's
@@ -108,7 +108,8 @@ class Communicators : public Handles<core::Communicator> {
     Instances groups;
   };
 
-  // The longest wait for calls that are about to return. A call that takes longer is in use.
+  // The longest wait for calls that are about to return. If a call takes longer, the communicator
+  // counts as in use.
   static constexpr std::chrono::seconds kReturnTime{5};
 
   void enter(const void* handle, Entry entry);
@@ -121,7 +122,7 @@ class Communicators : public Handles<core::Communicator> {
   std::map<std::uint64_t, Entry> claims_ HCCL_GUARDED_BY(mutex_);
 };
 
-/// The calling thread's device; -1 if it has none.
+/// Returns the calling thread's device; -1 if the thread has none.
 int current_device();
 /// The number of devices.
 std::uint32_t device_count();

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kUnit = alignof(std::max_align_t);
 
-/// Takes blocks from a fixed memory, one after another. The memory is reused only after all blocks
-/// are free.
+/// Allocates blocks from a fixed array, one after another. The memory is reused only after all
+/// blocks are free.
 class Reserve {
  public:
   void* take(std::size_t bytes) {
@@ -32,8 +32,8 @@ class Reserve {
   bool has(const void* block) const {
     return std::greater_equal<>()(block, bytes_) && std::less<>()(block, bytes_ + sizeof bytes_);
   }
-  /// The number of bytes from the block to the end of the reserve, an upper bound of the block's
-  /// size.
+  /// Returns the number of bytes from the block to the end of the reserve: an upper bound of the
+  /// block's size.
   std::size_t behind(const void* block) const {
     return static_cast<std::size_t>(bytes_ + sizeof bytes_ - static_cast<const std::byte*>(block));
   }
@@ -72,7 +72,7 @@ void* resize(void* block, std::size_t bytes, const char*, int) {
 }
 
 // Runs when the library is loaded, before OpenSSL's first use. OpenSSL must not clean up at exit,
-// because State is never destroyed and threads may still use its encrypted lines (state.h).
+// because State is never destroyed and threads may still use encrypted connections (state.h).
 [[maybe_unused]] const bool told =
     (crypto_memory(take, resize, give_back), crypto_outlives_exit(), true);
 

@@ -18,8 +18,8 @@
 
 namespace hccl::api {
 
-/// The result of a refused call. If the call stands between HcclGroupStart and HcclGroupEnd, its
-/// group does not run.
+/// Returns the result of a refused call. If the call was made between HcclGroupStart and
+/// HcclGroupEnd, its group does not run.
 [[gnu::cold]] inline HcclResult refused(const Status& why, const char* function) {
   refuse_call_group(why, function);
   return record_error(why, function);
@@ -57,8 +57,8 @@ template <class... Arguments>
                                        communicator.membership().name, text, stream);
 }
 
-/// After a failed call: if its arguments were refused, tells the ranks that may wait for this
-/// rank's call.
+/// Called after a failed call. If its arguments were refused, reports that to the ranks that may
+/// wait for this rank's call.
 template <class Check, class... Arguments>
 [[gnu::cold]] void report_refusal(core::Communicator& communicator, const Status& why,
                                   const char* function, Check check,

@@ -31,10 +31,10 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   Status failure;
   try {
     for (const auto& [name, ranks] : waiting) {
-      // HCCL's rule: of the groups that were requested before the world, a rank creates only its
-      // own.
+      // HCCL's rule: of the groups requested before the world, a rank creates only those that
+      // include the rank.
       if (!std::binary_search(ranks.begin(), ranks.end(), adopted.communicator->rank())) continue;
-      Group& place = made[name];  // before open(): keeping an open group must not fail
+      Group& place = made[name];  // before open(): storing an open group must not fail
       auto group = open(adopted, name, ranks);
       if (!group.ok()) {
         failure = group.status().with_context("group " + quoted(name) + ", asked for beforehand");

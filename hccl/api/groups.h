@@ -43,7 +43,7 @@ class Groups {
   bool contains(const std::string& name) const;
   Result<CommunicatorPtr> get(const std::string& name) const;
   Result<HcclComm> handle(const std::string& name) const;
-  /// The name of the group with this handle; empty if there is none.
+  /// Returns the name of the group with this handle; empty if there is none.
   std::string name_of(HcclComm handle) const;
 
   split::StrategyTable& strategies() { return strategies_; }
@@ -66,7 +66,7 @@ class Groups {
   }
   Result<Group> find(const std::string& name) const HCCL_REQUIRES(mutex_);
 
-  /// Keeps a name in opening_ and frees the name at the end of this object's life.
+  /// Removes a name from opening_ at the end of this object's life.
   class Opening {
    public:
     Opening(Groups& groups, std::string_view name)

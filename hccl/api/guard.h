@@ -1,5 +1,5 @@
 // The border between C and the library. Every C function runs its body inside guard(), which turns
-// a Status or an exception into an HcclResult and keeps the text for HcclGetLastErrorText.
+// a Status or an exception into an HcclResult and stores the text for HcclGetLastErrorText.
 #pragma once
 
 #include <string_view>
@@ -11,10 +11,10 @@
 
 namespace hccl::api {
 
-/// Keeps the text of the calling thread's last failure.
+/// Stores the text of the calling thread's last failure.
 void set_last_error(std::string_view text) noexcept;
 
-/// Keeps the text of a failure of `function`, and returns the failure's code.
+/// Stores the text of a failure of `function`, and returns the failure's code.
 [[gnu::cold]] HcclResult record_error(const Status& failure, const char* function) noexcept;
 /// As record_error(), for the exception that is being handled.
 [[gnu::cold]] HcclResult record_exception(const char* function) noexcept;

@@ -70,7 +70,7 @@ class Handles {
     used_ = of_parent_ = (parent.used_ + kChunk - 1) / kChunk * kChunk;
   }
 
-  /// Reserves a place for an object, so that adding the object later cannot fail.
+  /// Reserves a slot for an object, so that adding the object later cannot fail.
   class Place {
    public:
     explicit Place(Handles& table) : table_(&table), index_(table.free_slot()) {}
@@ -126,9 +126,9 @@ class Handles {
     return (word & kUsers) == 0 ? Status() : in_use();
   }
 
-  /// Waits until no call uses the object or `idle` returns a failure, but no longer than `at_most`.
-  /// The wait is needed because a thread may see the result of another thread's call before that
-  /// call has returned.
+  /// Waits until no call uses the object or `idle` returns a failure, at most for `at_most`. The
+  /// wait is needed because a thread may see the result of another thread's call before that call
+  /// has returned.
   template <class Idle>
   void let_calls_return(const void* handle, Idle&& idle, std::chrono::nanoseconds at_most) const {
     const auto over = [&] {

@@ -1,5 +1,5 @@
-// Functions of hccl/hccl_framework.h that end a communicator, report that the caller has rejected a
-// call, or limit the time of operations.
+// Functions of hccl/hccl_framework.h that end a communicator, report a call that the caller
+// rejected, or limit the time of operations.
 #include <chrono>
 
 #include "hccl/api/checks.h"

@@ -48,7 +48,7 @@ Result<CallWithBlocks> all_to_all_v(const Communicator& comm, const void* in, co
 Result<CallWithBlocks> all_to_all_vc(const Communicator& comm, const void* in, const void* matrix,
                                      HcclDataType in_type, void* out, HcclDataType out_type);
 
-/// The srTag of HcomSend and HcomReceive; nothing for HcclSend and HcclRecv.
+/// The srTag of HcomSend and HcomReceive; no value for HcclSend and HcclRecv.
 using SrTag = std::optional<std::uint32_t>;
 Result<std::array<Transfer, 1>> send(const Communicator& comm, void* buffer, std::uint64_t count,
                                      HcclDataType type, std::uint32_t peer, SrTag tag);
@@ -58,8 +58,8 @@ Result<std::vector<Transfer>> batch_send_recv(const Communicator& comm,
                                               const HcclSendRecvItem* items,
                                               std::uint32_t item_num);
 
-/// The messages of a refused send, receive or batch, with peer and direction only. If the call
-/// names no other rank as its peer, all other ranks count as its peers. A collective has no
+/// Returns the messages of a refused send, receive or batch, with peer and direction only. If the
+/// call names no other rank as its peer, all other ranks count as its peers. A collective has no
 /// messages.
 using Messages = std::optional<std::vector<Transfer>>;
 Messages messages_of(const Communicator& comm, decltype(&send) check, void* buffer,

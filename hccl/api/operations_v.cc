@@ -31,7 +31,7 @@ struct Side {
   const char* displs_name;
 };
 
-// Whether the block ends within the address space.
+// Returns whether the block ends within the address space.
 bool addressable(const void* buffer, const Block& block, std::uint64_t element) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
   if (block.at > kMost / element - block.count) return false;

@@ -8,7 +8,7 @@
 namespace hccl::api {
 namespace {
 
-// The advice for an error text: which buffers hccl.h allows.
+// Returns the advice for an error text: which buffers hccl.h allows.
 const char* hint(Op op) {
   switch (op) {
     case Op::kAllReduce:

@@ -20,8 +20,8 @@ struct Extent {
 };
 inline std::uintptr_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
 
-/// kPara: an extent that is written shares memory with another extent. `hint` tells the user what
-/// to do instead.
+/// kPara: a written extent shares memory with another extent. `hint` is the advice at the end of
+/// the error text.
 Status check_apart(const core::Communicator& comm, std::vector<Extent> extents, const char* hint);
 
 Status compare(const core::Communicator& comm, const Call& call);
@@ -37,8 +37,9 @@ inline bool apart(std::uintptr_t a, std::uint64_t a_bytes, std::uintptr_t b,
   return b - a >= a_bytes && a - b >= b_bytes;
 }
 
-/// kPara: the buffers share memory, but the call is not in place. Usual calls pass at once:
-/// allreduce and broadcast with a single buffer, and calls whose buffers lie far apart.
+/// kPara: the buffers share memory, but the call is not in place. For the usual calls the inline
+/// check is enough: allreduce and broadcast with a single buffer, and calls whose buffers lie far
+/// apart.
 inline Status check_overlaps(const core::Communicator& comm, const Call& call) {
   if (has_blocks(call.op)) return compare_blocks(comm, call);
   const std::uint64_t element = size_of(call.type);

@@ -1,4 +1,4 @@
-// Checks sends and receives, single or in a batch, and finds the messages of refused ones.
+// Checks sends and receives, single or in a batch, and lists the messages of refused calls.
 #include <algorithm>
 
 #include "hccl/api/checks.h"

@@ -37,8 +37,8 @@ class RegisteredMemory {
 
   // ---- Windows; called after the ranks have agreed ----
   HcclCommSymWindow add_window(HcclComm comm, void* base, std::uint64_t size);
-  /// Adds memory of this rank alone. window() and remove_window() accept its handle; find() ignores
-  /// such memory.
+  /// Adds memory of this rank alone. window() and remove_window() accept the returned handle;
+  /// find() ignores such memory.
   HcclCommSymWindow add_own(HcclComm comm, void* base, std::uint64_t size);
   Result<Window> window(HcclCommSymWindow handle) const;
   Status remove_window(HcclCommSymWindow handle);

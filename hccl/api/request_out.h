@@ -10,8 +10,8 @@
 
 namespace hccl::api {
 
-/// Reserves the handle before the work begins. Once the work uses the caller's memory, returning
-/// the handle can no longer fail.
+/// Reserves the handle before the work begins, so that returning the handle cannot fail once the
+/// work uses the caller's memory.
 class RequestOut {
  public:
   /// If `request` is null, the caller wants no handle.

@@ -2,7 +2,7 @@
 // this room uses have no such state. Every member is safe to use from any thread.
 //
 // A forked child makes a new state and does not touch its parent's state, because another thread of
-// the parent may have held a lock of that state at the fork.
+// the parent may have held a lock of the parent's state at the fork.
 #pragma once
 
 #include <map>
@@ -53,7 +53,7 @@ class State {
   /// Tells the other ranks of all remaining communicators that the program ends.
   static void say_end();
 
-  /// The configuration from the environment, which the first call reads, with the value of
+  /// Returns the configuration: the environment, which the first call reads, and the value of
   /// set_deterministic().
   Result<Config> config();
   /// Sets the value for future and living communicators. Has no effect if the environment sets a
@@ -70,7 +70,7 @@ class State {
   StateCallbacks& callbacks() { return callbacks_; }
 
   /// Used for joining. If the program has closed some of the descriptors 0 to 2, first opens
-  /// /dev/null in their place, for good.
+  /// /dev/null in their place, and leaves it open.
   join::Worlds& worlds() {
     fill_standard_descriptors();
     return worlds_;
@@ -82,8 +82,8 @@ class State {
  private:
   explicit State(const State* parent);
   static State& make();
-  // The handlers of pthread_atfork: before the fork, after it in the parent, and after it in the
-  // child.
+  // The handlers of pthread_atfork: before the fork, after the fork in the parent, and after the
+  // fork in the child.
   static void before_fork();
   static void after_fork();
   static void in_child();

@@ -21,7 +21,7 @@ using hccl::Result;
 using hccl::Status;
 using hccl::api::State;
 
-constexpr uint64_t kNoMember = 0xFFFFFFFF;  // HCCL's subCommId of a rank that is no member
+constexpr uint64_t kNoMember = 0xFFFFFFFF;  // HCCL's subCommId of a rank that is not a member
 
 Status bad(std::string text) { return {Code::kPara, std::move(text)}; }
 
@@ -146,7 +146,8 @@ Result<Request> check_group(const hccl::core::Communicator& world, uint32_t numb
                  world.membership().name + suffix, suffix);
 }
 
-// Tells the other ranks not to wait for this rank. Returns `why`.
+// Reports to the other ranks that this rank makes no group, so that they do not wait. Returns
+// `why`.
 Status refuse(hccl::core::Communicator& world, const Status& why, const char* function) {
   world.refused_group(std::string(function) + ": " + why.message());
   return why;

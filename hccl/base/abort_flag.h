@@ -10,7 +10,7 @@
 
 namespace hccl {
 
-/// Any thread may raise the flag, once; later reasons are dropped.
+/// Any thread may raise the flag. Only the first raise counts; later reasons are dropped.
 template <class Atomics = StdAtomics>
 class BasicAbortFlag {
  public:
@@ -23,7 +23,7 @@ class BasicAbortFlag {
     return true;
   }
   bool raised() const { return raised_.load(std::memory_order_acquire); }
-  /// The reason; success while the flag is not raised.
+  /// Returns the reason; success while the flag is not raised.
   Status reason() const {
     const std::lock_guard lock(mutex_);
     return reason_;

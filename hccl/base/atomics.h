@@ -36,7 +36,8 @@ struct StdAtomics {
   /// Gives the core to another thread that is ready to run.
   static void yield();
 
-  /// Lets fence_everywhere() reach this process (membarrier). False if the kernel cannot do that.
+  /// Lets fence_everywhere() reach this process (membarrier). Returns false if the kernel does not
+  /// support this.
   static bool join_fences();
   /// Runs a seq_cst fence on every core that runs a process which has called join_fences().
   static void fence_everywhere();

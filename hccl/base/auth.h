@@ -29,9 +29,9 @@ class Handshake {
   /// Reads the id in a client's first message, so that a server can choose between several keys.
   static Uuid id_in(std::string_view first);
 
-  /// The bytes to send before anything is received (empty for the server).
+  /// Returns the bytes to send before anything is received (empty for the server).
   std::string first();
-  /// The number of bytes that must arrive before step() is called; 0 when finished.
+  /// Returns the number of bytes that must arrive before step() is called; 0 when finished.
   std::size_t wants() const;
   /// Takes wants() bytes; returns the bytes to send back. kTcpConnect: the peer does not hold the
   /// key.
@@ -66,11 +66,11 @@ void crypto_outlives_exit() noexcept;
 void crypto_leaves_thread() noexcept;
 /// Derives a key from another key (HKDF-SHA256), for example derive(secret, "control v1").
 Key derive(const Key& secret, std::string_view label);
-/// SHA-256 of a text, for fingerprints and identities that others can recompute.
+/// Returns the SHA-256 of a text, for fingerprints and identities that others can recompute.
 Key digest(std::string_view text);
-/// Two hex digits for each byte.
+/// Returns two hex digits for each byte.
 std::string hex(std::string_view bytes);
-/// Eight hex digits that name an id or a digest in logs.
+/// Returns eight hex digits that name an id or a digest in logs.
 inline std::string short_name(std::string_view bytes) { return hex(bytes.substr(0, 4)); }
 
 }  // namespace hccl

@@ -75,7 +75,7 @@ struct Envelope {
   /// all counts and displacements. Alltoallv between two ranks: the elements that the sender of the
   /// envelope expects from its peer.
   std::uint32_t root = 0;
-  /// The call's plan (highest bit 0) or its tag (highest bit 1); of a transfer: its tag.
+  /// The call's plan (highest bit 0) or its tag (highest bit 1). For a send or receive: the srTag.
   std::uint32_t plan = 0;
   std::uint32_t algorithm = 0;  ///< hash of the algorithm's name, depth, lanes, slice size
   std::uint8_t op = 0;          ///< Op, or kSend / kRecv
@@ -127,19 +127,21 @@ inline Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t
   return out;
 }
 
-/// The value of Envelope::algorithm: a hash of the algorithm and of the numbers that decide how the
-/// data is cut.
+/// Returns the value of Envelope::algorithm: a hash of the algorithm and of the numbers that decide
+/// how the data is cut.
 std::uint32_t fingerprint(std::string_view algorithm, std::initializer_list<std::uint64_t> numbers);
 
-/// The envelope that a rank of an alltoallv sends to one peer; `mine` is the envelope of its call.
+/// Returns the envelope that a rank of an alltoallv sends to one peer; `mine` is the envelope of
+/// the rank's call.
 Envelope pair_envelope(const Call& call, const Envelope& mine, int peer);
-/// The envelope that this rank expects from the peer in the same alltoallv.
+/// Returns the envelope that this rank expects from the peer in the same alltoallv.
 Envelope pair_expected(const Call& call, const Envelope& mine, int peer);
 
-/// A text such as "allreduce #12 (count 1024, fp32, sum)". A trial's text begins with "trial".
+/// Returns a text such as "allreduce #12 (count 1024, fp32, sum)". A trial's text begins with
+/// "trial".
 std::string to_string(const Envelope& envelope);
 
-/// The error for two ranks whose calls differ (HCCL's EI0005); the text has both calls.
+/// Returns the error for two ranks whose calls differ (HCCL's EI0005); the text has both calls.
 Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& peer_call);
 
 }  // namespace hccl

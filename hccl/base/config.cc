@@ -204,7 +204,8 @@ Status read_network(const Get& get, Config& config) {
                           port_ranges("HCCL_HOST_SOCKET_PORT_RANGE", without_blanks(*v)));
   }
   if (auto v = get("HCCL_JOB_SECRET_FILE")) config.job_secret_file = *v;
-  // A user who switches HCCL's list of hosts on relies on it.
+  // With 0 the user relies on HCCL's list of allowed hosts, which the library lacks. So joining
+  // must fail.
   std::uint64_t no_list = 1;
   HCCL_RETURN_IF_ERROR(read_number(get, "HCCL_WHITELIST_DISABLE", 0, 1, no_list));
   if (no_list == 0) {
@@ -215,8 +216,8 @@ Status read_network(const Get& get, Config& config) {
   return read_number(get, "HCCL_ALLOW_INSECURE", 0, 1, config.allow_insecure);
 }
 
-// Returns the folder that the user chose, else the job's, else one in the user's home. Never /tmp
-// by default, because everybody can write there.
+// Returns the folder that the user chose, else the job's folder, else a folder in the user's home.
+// The default is never /tmp, because everybody can write there.
 std::string read_flight_dir(const Get& get) {
   std::string dir;
   for (const auto& [name, below] :
@@ -258,8 +259,8 @@ std::optional<std::string> variable(const Config::GetEnv& variables, const char*
 }  // namespace
 
 const char* environment(const char* name) {
-  // These variables name places for files. In a privileged program the caller must not choose the
-  // places, so secure_getenv() returns null there.
+  // These variables name folders for files. The caller of a privileged program must not choose the
+  // folders, so secure_getenv() returns null in such a program.
   const std::string_view word = name;
   const bool place = word.starts_with("XDG_") || word == "TMPDIR" || word == "HOME";
   return place ? ::secure_getenv(name) : std::getenv(name);

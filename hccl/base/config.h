@@ -20,8 +20,8 @@ enum class Deterministic : std::uint8_t { kOff, kOn, kStrict };
 enum class Wire : std::uint8_t { kAuto, kPlain, kCrc, kTls };
 enum class Split : std::uint8_t { kDefault, kTrace, kAuto };
 
-/// The value of a variable of this process's environment; null if it is not set. The rest of the
-/// library calls this function, not getenv().
+/// Returns the value of a variable of this process's environment; null if the variable is not set.
+/// The rest of the library calls this function, not getenv().
 const char* environment(const char* name);
 /// Finds variables whose names are almost the name of a variable of this library. Returns a text
 /// with the right name for each. `variables`: texts "NAME=value", then null.
@@ -37,7 +37,7 @@ struct DeviceConfig {
   /// of 16 and the number of cores, so that each rank of a host can have a device of its own.
   std::uint32_t count = 0;
   /// HCCL_DEVICE_MEMORY: MB of device memory that a process may have, 1..67108864. The default, 0
-  /// here, is as much as the machine has. Memory is taken only when the program allocates it.
+  /// here, means the memory of the machine. Memory is taken only when the program allocates it.
   std::uint32_t memory_mb = 0;
   /// HCCL_MEMORY_CACHE: MB of freed blocks that HcclMemFree keeps for HcclMemAlloc, 0..67108864;
   /// default 1024.
@@ -46,8 +46,8 @@ struct DeviceConfig {
 
 struct Config {
   using GetEnv = std::function<const char*(const char*)>;
-  /// Reads all variables. A bad value is kPara with text "EI0001: Value … for environment variable
-  /// … is invalid. Expected value: …".
+  /// Reads all variables. For a bad value, fails with kPara and the text "EI0001: Value … for
+  /// environment variable … is invalid. Expected value: …".
   static Result<Config> read(const GetEnv& variables = environment);
 
   /// HCCL_TRANSPORT: auto (shm inside a host, tcp between hosts), or a name of
@@ -55,7 +55,7 @@ struct Config {
   std::string transport = "auto";
   /// HCCL_ALGO, in HCCL's grammar. It contains HCCL's words or this library's own names: names of
   /// local algorithms at level0, of remote algorithms at higher levels. read() checks the grammar;
-  /// check_algorithms() checks the own names.
+  /// check_algorithms() checks this library's names.
   std::string algo;
   /// HCCL_CONNECT_TIMEOUT: seconds for all ranks to arrive and connect; 1..7200, default 120.
   std::chrono::seconds connect_timeout{120};
@@ -98,7 +98,7 @@ struct Config {
   /// are tried. No variable sets these folders, because ssh, Slurm and cron give the ranks of one
   /// job different variables.
   std::vector<std::string> meeting_places = {"/tmp", "/dev/shm"};
-  /// HCCL_LOG or ASCEND_GLOBAL_LOG_LEVEL, as make_logger() takes them; default warn.
+  /// HCCL_LOG or ASCEND_GLOBAL_LOG_LEVEL, in the form that make_logger() takes; default warn.
   std::string log_level = "warn";
   /// HCCL_FLIGHT_RECORDER_DIR: the folder to which the flight recorder is written on failure, or
   /// "off". Default: TMPDIR, else "hccl" in XDG_STATE_HOME, else "hccl" in .local/state of HOME. If
@@ -108,38 +108,39 @@ struct Config {
   /// ends in .json. Rank 0's value counts for all ranks. The default is empty: nothing is measured,
   /// and the built-in costs decide.
   std::string tune_file;
-  /// HCCL_PLUGIN_PATH: absolute directory of the plugins. Default: empty, and plugin_files()
-  /// (plugin.h) lists the places.
+  /// HCCL_PLUGIN_PATH: absolute directory of the plugins. Default: empty; then plugin_files()
+  /// (plugin.h) lists the files that are tried.
   std::string plugin_path;
   /// HCCL_OFI_PROVIDER: libfabric provider; default: the best provider with reliable datagrams, for
   /// example "tcp;ofi_rxm".
   std::string ofi_provider;
   /// HCCL_WIRE: the protection of the tcp transport's data: plain (none), crc (a checksum that
-  /// finds accidents), tls (encryption and authentication), or the default, auto (crc between
-  /// hosts, plain inside a host).
+  /// detects accidental changes), tls (encryption and authentication), or the default, auto (crc
+  /// between hosts, plain inside a host).
   Wire wire = Wire::kAuto;
   /// HCCL_CMA: auto (the default): the kernel copies between the memory of a host's ranks (cross
   /// memory attach) if that is permitted and saves time; off: never.
   bool cma = true;
   /// HCCL_SPIN_US: microseconds to spin before sleeping; default: chosen from cores and ranks.
   std::optional<std::chrono::microseconds> spin;
-  /// HCCL_PEER_TIMEOUT: seconds without a sign of life after which a rank counts as dead; at least
-  /// 5, default 30.
+  /// HCCL_PEER_TIMEOUT: seconds without a heartbeat after which a rank counts as dead; at least 5,
+  /// default 30.
   std::chrono::seconds peer_timeout{30};
 
-  /// Takes a text as the value of HCCL_ALGO. kPara: the grammar is wrong or the text is too long;
-  /// the value is unchanged.
+  /// Sets the value of HCCL_ALGO. kPara: the grammar is wrong or the text is too long; the old
+  /// value stays.
   Status set_algo(std::string_view text);
-  /// The algorithm that HCCL_ALGO names for an operation ("allreduce", "allgather", …). At level 1
-  /// this is one of HCCL's words ("ring", "H-D_R", …) or one of the library's own names; at level 0
-  /// it is an own name. Empty: the library chooses. The entries of allgather, reducescatter and
-  /// alltoall also hold for their V and VC forms.
+  /// Returns the algorithm that HCCL_ALGO names for an operation ("allreduce", "allgather", …). At
+  /// level 1 this is one of HCCL's words ("ring", "H-D_R", …) or one of the library's own names; at
+  /// level 0 it is always one of the library's names. Empty: the library chooses. The entries of
+  /// allgather, reducescatter and alltoall also hold for their V and VC forms.
   std::string algorithm_for(std::string_view operation, int level = 1) const;
   using Names = std::vector<std::string_view>;
-  /// kPara: HCCL_ALGO has an own name that its level's list lacks; the error text has the list.
+  /// Checks the names in HCCL_ALGO against these lists of the library's names. kPara: the list of
+  /// the level lacks a name; the error text has the list.
   Status check_algorithms(const Names& local, const Names& remote) const;
-  /// The settings that must be equal on all ranks, as text: "transport=auto algo= …". Ranks compare
-  /// these texts when they join.
+  /// Returns the settings that must be equal on all ranks, as text: "transport=auto algo= …". Ranks
+  /// compare these texts when they join.
   std::string agreement() const;
 };
 

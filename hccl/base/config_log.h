@@ -11,7 +11,7 @@
 
 namespace hccl {
 
-/// kPara: the variable `name` has an invalid value; `expected` describes the valid ones.
+/// Returns kPara: the variable `name` has an invalid value. `expected` describes the valid values.
 Status invalid(std::string_view name, std::string_view value, std::string_view expected);
 
 /// Reads HCCL_LOG, else ASCEND_GLOBAL_LOG_LEVEL and ASCEND_SLOG_PRINT_TO_STDOUT. Returns the level

@@ -1,5 +1,5 @@
-// CRC32C (Castagnoli), the checksum of iSCSI and ext4. It finds every burst of errors of up to 32
-// bits, and misses one in four billion of other errors.
+// CRC32C (Castagnoli), the checksum of iSCSI and ext4. It detects every burst of errors of up to 32
+// bits, and misses one in four billion of all other errors.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ class Deadline {
     return std::max(std::chrono::nanoseconds::zero(),
                     std::chrono::duration_cast<std::chrono::nanoseconds>(at_ - Clock::now()));
   }
-  /// The time left for poll(2): milliseconds rounded up, at most `cap`.
+  /// Returns the time left, for poll(2): milliseconds rounded up, at most `cap`.
   int poll_ms(int cap = 1000) const {
     const auto rest = left();
     if (rest >= std::chrono::milliseconds(cap)) return cap;

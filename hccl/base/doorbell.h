@@ -11,15 +11,16 @@
 namespace hccl {
 
 /// Ringing costs no system call while no thread sleeps. Either the ringer sees the sleeper, or the
-/// sleeper sees the data that the ringer stored before it rang; this needs a fence on both sides.
-/// If a doorbell is constructed, it is for threads of one process, and each side fences itself. A
-/// doorbell in shared memory begins as zeroes and is not constructed: there the sleeper fences for
-/// all processes (membarrier), and ringing only loads.
+/// sleeper sees the data that the ringer stored before it rang; this needs a fence on both sides. A
+/// doorbell that is constructed is for threads of one process, and each side fences itself. A
+/// doorbell in shared memory begins as zeroes and is not constructed. On such a doorbell the
+/// sleeper fences for all processes (membarrier), and ring() only loads.
 template <class Atomics = StdAtomics>
 class BasicDoorbell {
  public:
   /// Each process must call join() once before it rings or sleeps on a doorbell in shared memory.
-  /// If the kernel cannot fence for other processes, each ringer fences from then on.
+  /// If the kernel cannot fence for other processes, each ringer executes the fence itself from
+  /// then on.
   void join() {
     if (!Atomics::join_fences()) ringer_fences_.store(1, std::memory_order_seq_cst);
   }

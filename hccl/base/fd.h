@@ -1,9 +1,9 @@
-// The library's file descriptors. Fd's constructor takes every new descriptor; a test rejects a
-// system call that makes one elsewhere.
+// The library's file descriptors. Every new descriptor goes into an Fd at once; a test rejects a
+// system call that makes a descriptor elsewhere.
 //
-// The numbers 0 to 2 belong to the program, even if it has closed them: its output must never land
-// in memory or a socket of the library. A program may also close descriptors that it does not know
-// (closefrom, dup2), and later open other files that get the same numbers.
+// The numbers 0 to 2 belong to the program, even if it has closed them: the program's output must
+// never reach memory or a socket of the library. A program may also close descriptors that it does
+// not know (closefrom, dup2), and later open other files that get the same numbers.
 #pragma once
 
 #include <sys/types.h>
@@ -19,8 +19,8 @@ class Fd {
  public:
   Fd() = default;
   /// Owns a descriptor that a system call has returned and marked close-on-exec. Gives the
-  /// descriptor a higher number if it is 0, 1 or 2. If `fd` is negative, owns nothing and keeps
-  /// errno.
+  /// descriptor a higher number if it is 0, 1 or 2. If `fd` is negative, owns nothing and does not
+  /// change errno.
   explicit Fd(int fd) noexcept;
   Fd(Fd&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), device_(other.device_), inode_(other.inode_) {}
@@ -38,11 +38,11 @@ class Fd {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
-  /// Keeps errno.
+  /// Closes the descriptor. Does not change errno.
   void reset() noexcept {
     if (fd_ >= 0) close();
   }
-  /// Whether the number still names the original file.
+  /// Returns whether the number still names the original file.
   bool ours() const noexcept;
 
  private:
@@ -56,8 +56,8 @@ class Fd {
 /// Opens /dev/null for each of the descriptors 0 to 2 that the program has closed.
 void fill_standard_descriptors();
 
-/// The status of a failed read or write of a socket: kTcpTransfer, or kSyscall if the program has
-/// closed or replaced the descriptor.
+/// Returns the status of a failed read or write of a socket: kTcpTransfer, or kSyscall if the
+/// program has closed or replaced the descriptor.
 Status io_failure(const char* what, int error);
 
 }  // namespace hccl

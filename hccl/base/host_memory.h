@@ -16,7 +16,7 @@ struct HostMemory {
     /// peer has no device heap.
     std::byte* heap = nullptr;
     std::size_t heap_bytes = 0;
-    /// The peer is a thread of this process, so the peer's addresses are valid here.
+    /// True if the peer is a thread of this process; then the peer's addresses are valid here.
     bool same_process = false;
     /// The peer's process id as seen by this process, for copies by the kernel
     /// (hccl/base/process_memory.h); 0: unknown. Only an attempt shows whether the id is right and
@@ -29,8 +29,8 @@ struct HostMemory {
   /// The memory that all ranks share, OpenArgs::area_bytes long; all zeroes when the mesh opens.
   std::span<std::byte> area;
   std::vector<PeerMemory> peers;  ///< by local rank; this rank's own included
-  /// Whether every rank has device memory that all ranks can reach. The result is the same on all
-  /// ranks. If it is false, `heap` is null for every peer.
+  /// Returns whether every rank has device memory that all ranks can reach. The result is the same
+  /// on all ranks. If it is false, `heap` is null for every peer.
   bool heaps_shared() const { return !peers.empty() && peers.front().heap != nullptr; }
 };
 

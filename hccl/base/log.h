@@ -21,7 +21,7 @@ class Log {
 
   Log(LogLevel level, Write write) : level_(level), write_(std::move(write)) {}
 
-  /// Whether lines of `level` are written. Ask this before making costly arguments.
+  /// Returns whether lines of `level` are written. Call this before computing costly arguments.
   bool writes(LogLevel level) const { return level >= level_; }
 
   template <class... Args>
@@ -55,8 +55,8 @@ class Log {
 /// A log that several communicators share.
 using Logger = std::shared_ptr<const Log>;
 
-/// A log on standard error. level: trace, debug, info, warn, error or off, as in HCCL_LOG. "warn
-/// stdout" writes to standard output instead. Each line contains `who`, such as "rank 3".
+/// Makes a log on standard error. level: trace, debug, info, warn, error or off, as in HCCL_LOG.
+/// "warn stdout" writes to standard output instead. Each line contains `who`, such as "rank 3".
 Logger make_logger(std::string_view level, std::string_view who);
 
 }  // namespace hccl

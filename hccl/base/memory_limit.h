@@ -11,7 +11,7 @@
 namespace hccl {
 
 struct MemoryLeft {
-  std::uint64_t bytes = UINT64_MAX;  ///< without a margin for allocations that do not check
+  std::uint64_t bytes = UINT64_MAX;  ///< a margin for allocations without a check is subtracted
   std::string of;                    ///< a description of the limit
 };
 
@@ -22,7 +22,7 @@ MemoryLeft memory_left(const std::string& root = "");
 
 /// Returns kOom if fewer than `bytes` bytes are left; the text has `what` and the numbers.
 Status room_for(std::uint64_t bytes, const char* what);
-/// The error of room_for().
+/// Returns the error of room_for().
 Status no_room(std::uint64_t bytes, const char* what, const MemoryLeft& left);
 
 }  // namespace hccl

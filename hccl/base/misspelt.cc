@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "HCCL_";
 
-// The distance of two words: the fewest letters to add, remove or replace.
+// Returns the distance of two words: the fewest letters to add, remove or replace.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

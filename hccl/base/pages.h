@@ -13,11 +13,11 @@
 
 namespace hccl {
 
-/// Zeroed memory. Unlike an allocator's memory, these pages return to the system when this object
-/// is destroyed.
+/// Zeroed memory. The pages return to the system when this object is destroyed; an allocator might
+/// keep them.
 class Pages {
  public:
-  /// kOom.
+  /// Fails with kOom if there is no memory.
   static Result<Pages> map(std::size_t bytes) {
     void* const at =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

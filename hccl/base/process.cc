@@ -16,7 +16,7 @@
 namespace hccl {
 namespace {
 
-constexpr std::size_t kLongestLine = 256;  // ends a loop over numbers that new processes reuse
+constexpr std::size_t kLongestLine = 256;  // ends a loop that reused process ids can cause
 
 std::string file_of(pid_t pid, const char* name) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);

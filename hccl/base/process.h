@@ -35,7 +35,7 @@ struct Process {
 std::optional<Process> process_of(pid_t pid);
 
 /// Returns one variable of a process. Reads nothing else about the process, because some callers
-/// ask this about every process of the host.
+/// call this for every process of the host.
 std::optional<std::string> variable_of(pid_t pid, std::string_view name);
 
 /// Returns Process::started, or 0 if process_of() returns nothing.
@@ -48,7 +48,8 @@ inline std::uint64_t start_of(pid_t pid) {
 std::vector<Process> line_of(pid_t pid);
 
 /// Returns the id of this host's boot; without /proc, the host's name. Fails if no descriptor is
-/// free for reading the id: with the name instead, this process would seem to be on another host.
+/// free for reading the id. (With the host's name as its id, this process would seem to be on
+/// another host.)
 Result<std::string> boot_id();
 
 }  // namespace hccl

@@ -1,5 +1,5 @@
-// A doorbell for threads of one process. The kernel finds the sleepers faster than the sleepers of
-// a doorbell in shared memory.
+// A doorbell for threads of one process. The kernel finds its sleepers faster than those of a
+// doorbell in shared memory.
 #pragma once
 
 #include "hccl/base/doorbell.h"

@@ -1,7 +1,8 @@
-// Copies by the kernel between this process's memory and another's, in one step and without the
-// other process: process_vm_readv(2) and process_vm_writev(2), known as cross memory attach (CMA).
-// The kernel lets a process copy if the process may trace the other one. A process may trace the
-// processes of its own user, unless kernel.yama.ptrace_scope or a container's rules forbid that.
+// Copies by the kernel between this process's memory and another process's memory. Each copy is one
+// step, and the other process does nothing: process_vm_readv(2) and process_vm_writev(2), known as
+// cross memory attach (CMA). The kernel lets a process copy if the process may trace the other one.
+// A process may trace the processes of its own user, unless kernel.yama.ptrace_scope or a
+// container's rules forbid that.
 #pragma once
 
 #include <sys/types.h>
@@ -19,8 +20,9 @@ int copy_from_process(pid_t process, std::uint64_t there, void* here, std::size_
 /// Like copy_from_process(), but copies to the other process.
 int copy_to_process(pid_t process, std::uint64_t there, const void* here, std::size_t bytes);
 
-/// Whether this process can read all these bytes of its own memory, and write them if `writes`.
-/// After EFAULT of a copy, the result tells which process's memory was wrong. Slow.
+/// Returns whether this process can read all these bytes of its own memory, and write them if
+/// `writes`. After a copy failed with EFAULT, the result shows which process's memory was wrong.
+/// Slow.
 bool accessible(const void* here, std::size_t bytes, bool writes);
 
 }  // namespace hccl

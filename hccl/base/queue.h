@@ -21,8 +21,8 @@ class Queue {
   T& operator[](std::size_t i) { return items_[first_ + i]; }
 
   void push_back(T item) {
-    // More than half of the elements have been removed, so moving the others to the front costs no
-    // more than the removals did.
+    // More than half of the stored elements have been removed, so moving the others to the front
+    // costs no more than the removals did.
     if (items_.size() == items_.capacity() && first_ > items_.size() / 2) {
       items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
       first_ = 0;

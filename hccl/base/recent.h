@@ -9,7 +9,7 @@
 namespace hccl {
 
 /// A map with a limit: every entry has a weight, and the oldest entries make room for a new entry.
-/// Keys have an order. Not thread-safe.
+/// Keys are compared by <. Not thread-safe.
 template <class Key, class Value>
 class Recent {
  public:
@@ -24,7 +24,7 @@ class Recent {
     return at == entries_.end() ? nullptr : &at->second.value;
   }
   const Value* find(const Key& key) const { return const_cast<Recent*>(this)->find(key); }
-  /// Stores the value as the newest entry. An older entry with the same key goes.
+  /// Stores the value as the newest entry. Removes an older entry with the same key.
   Value& put(const Key& key, Value value, std::uint64_t weight = 1) {
     erase(key);
     while (!by_age_.empty() && weight_ + weight > most_) erase(Key(by_age_.begin()->second));

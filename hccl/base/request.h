@@ -24,7 +24,7 @@ class Request {
   const Status& status() const { return status_; }
   /// Waits until the request is done. kTimeout: the deadline has passed, and the request goes on.
   virtual Status wait(Deadline deadline) = 0;
-  /// The rank at the other end of a message; null for work.
+  /// Returns the rank at the other end of a message; null for work in a queue.
   virtual const int* peer() const { return nullptr; }
   /// See WorkQueue::Entry::mark(). Messages ignore this call.
   virtual void mark() {}

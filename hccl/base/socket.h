@@ -45,7 +45,7 @@ Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
                              const std::string& from, int* error = nullptr);
 /// Returns 0 once a started connection is established; otherwise the errno of the reason.
 int connect_error(int fd);
-/// Success once a started connection is established; otherwise the reason.
+/// Returns success once a started connection is established; otherwise the reason.
 Status connect_result(int fd);
 /// Accepts one connection; an invalid Fd if none is waiting. TCP sockets get TCP_NODELAY.
 Result<Fd> accept_one(int listener);
@@ -55,12 +55,12 @@ Result<Fd> listen_unix(const std::string& path);
 Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 
 /// Blocks until all bytes are sent or received. Fails with kTimeout, or with kTcpTransfer if the
-/// peer has gone.
+/// connection has ended.
 Status send_all(int fd, std::string_view bytes, Deadline deadline);
 Status recv_all(int fd, std::span<char> bytes, Deadline deadline);
 /// Sends a frame: a 32-bit length, then the bytes.
 Status send_frame(int fd, std::string_view bytes, Deadline deadline);
-/// Receives a frame. kTcpTransfer: it is longer than `cap` bytes; nothing was allocated.
+/// Receives a frame. kTcpTransfer: the frame is longer than `cap` bytes; nothing was allocated.
 Result<std::string> recv_frame(int fd, std::size_t cap, Deadline deadline);
 /// Sends file descriptors with one message byte (SCM_RIGHTS, at most 253 at a time).
 Status send_fds(int socket, std::span<const int> fds, Deadline deadline);

@@ -44,7 +44,7 @@ enum class Code : int {
 #undef HCCL_CODE
 };
 
-/// The short lower-case text of a code, as HcclGetErrorString returns it.
+/// Returns the short lower-case text of a code, as HcclGetErrorString does.
 std::string_view to_string(Code code);
 
 /// Success, or a code with a text for people and, if known, the rank that caused the failure. Cheap
@@ -72,7 +72,7 @@ class [[nodiscard]] Status {
   /// The rank (in the communicator of the call) that caused the failure, or kNobody.
   int culprit() const { return detail_ ? detail_->culprit : kNobody; }
   const std::string& message() const;
-  /// The same failure with `context` in front of the text: "joining: connection refused".
+  /// Returns the same failure with `context` in front of the text: "joining: connection refused".
   Status with_context(std::string_view context) const;
 
  private:

@@ -9,11 +9,11 @@
 
 namespace hccl {
 
-/// A whole number of at most ten decimal digits. Returns nothing for any other text, for example
-/// one with a sign or a blank.
+/// Reads a whole number of at most ten decimal digits. Returns nothing for any other text, for
+/// example a number with a sign or a blank.
 std::optional<std::uint64_t> decimal(std::string_view text);
 
-/// The parts between the separators, as views of the text. n separators give n + 1 parts.
+/// Returns the parts between the separators, as views of the text. n separators give n + 1 parts.
 std::vector<std::string_view> split_at(std::string_view text, char separator);
 
 }  // namespace hccl

@@ -50,7 +50,7 @@ class FilesWithinLimit {
     sigaddset(&signal_, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &signal_, &before_);
   }
-  /// Keeps errno.
+  /// Does not change errno.
   ~FilesWithinLimit() {
     const int error = errno;
     const timespec now{};
@@ -83,8 +83,9 @@ class NotCancelled {
 class Thread;
 
 /// Gives a thread of the library the program's signal mask while it runs a function of the program.
-/// Threads and processes that the function starts inherit the mask. It is the mask of the program's
-/// thread that started the library's thread. On a thread of the program nothing changes.
+/// Threads and processes that the function starts inherit the mask. The program's mask is the mask
+/// of the program's thread that started the library's thread. On a thread of the program nothing
+/// changes.
 class ProgramMask {
  public:
   ProgramMask() : program_(of_this_thread()) {
@@ -109,8 +110,8 @@ class ProgramMask {
 };
 
 /// A thread with a name, on which no signal of the program is handled. The destructor joins the
-/// thread. The destructor detaches instead if it runs on the thread itself or in a forked child,
-/// which does not have the thread.
+/// thread. If the destructor runs on the thread itself or in a forked child, which does not have
+/// the thread, it detaches the thread instead.
 class Thread {
  public:
   Thread() = default;

@@ -1,5 +1,5 @@
 // The processor's own clock, which is much cheaper to read than the system's. The length of a tick
-// is unknown; read both clocks twice to convert ticks.
+// is unknown; to convert ticks, read both clocks at two points in time.
 #pragma once
 
 #include <chrono>

@@ -15,7 +15,7 @@
 namespace hccl {
 namespace {
 
-constexpr std::string_view kNamePrefix = "hccl ";  // each key's name begins so
+constexpr std::string_view kNamePrefix = "hccl ";  // each key's name begins with this text
 constexpr std::size_t kRecord = 16384;
 // One system call sends several records: as many as fit into one packet of the kernel.
 constexpr std::size_t kGathered = 3 * kRecord;
@@ -149,7 +149,7 @@ struct TlsStream::State {
   Ssl ssl = {};
   bool finished = false;  // the handshake is over, and its last message is sent
   short wants = POLLIN;
-  std::size_t encrypted = 0;  // encrypted bytes that write() has not reported: not all are sent
+  std::size_t encrypted = 0;  // encrypted bytes that write() has not reported yet
   bool drained = true;        // the last read() reached the end of the data that had arrived
   std::size_t records = 0;    // records under the present key
   Status failure = {};
@@ -272,7 +272,8 @@ Status TlsStream::handshake() {
   if (!state.proved()) {
     ERR_clear_error();
     const int result = SSL_do_handshake(state.ssl.get());
-    // The handshake used either the key or a certificate. A certificate proves nothing here.
+    // The handshake used either the key or a certificate. A certificate proves nothing here, so it
+    // counts as a failure.
     if (result != 1) {
       static_cast<void>(state.stopped(result));
     } else if (SSL_session_reused(state.ssl.get()) != 1) {

@@ -24,10 +24,10 @@ struct TlsKey {
 /// For a server that holds several keys: returns the key with the name that a client asks for. For
 /// an unknown name, returns any other key, and the handshake fails.
 using TlsKeyFinder = std::function<TlsKey(std::string_view name)>;
-/// The id in a name made by tls_key(); zeroes for any other name.
+/// Returns the id in a name that tls_key() made; zeroes for any other name.
 Uuid id_in_tls_name(std::string_view name);
-/// The key for one purpose ("control", "tcp data 3>5"), derived from the secret. Both ends must
-/// pass the same text; every other text gives an unrelated key.
+/// Derives the key for one purpose ("control", "tcp data 3>5") from the secret. Both ends must pass
+/// the same text; every other text gives an unrelated key.
 TlsKey tls_key(const Key& secret, const Uuid& id, std::string_view purpose);
 
 /// The state that streams share. create() takes about a millisecond. Any thread may use it.
@@ -49,9 +49,9 @@ class TlsContext {
   std::unique_ptr<Settings> settings_;
 };
 
-/// One end of a connection. Nothing blocks. A failure is final: every later call returns it again,
-/// but bytes that came before the connection broke can still be read. Calls must be serialised; a
-/// thread that only polls needs no lock.
+/// One end of a connection. Nothing blocks. A failure is final: every later call returns the
+/// failure again, but bytes that arrived before the connection broke can still be read. Calls must
+/// be serialised; a thread that only polls needs no lock.
 ///   kTcpConnect    the peer does not hold the key
 ///   kUnavail       the two ends ask for different keys
 ///   kRemote        arrived bytes were changed on the way (the peer gets an alert, and fails too)
@@ -72,12 +72,12 @@ class TlsStream {
 
   /// Continues the handshake. Poll for wants() and call handshake() again, until finished().
   Status handshake();
-  /// The event to poll for: POLLIN or POLLOUT.
+  /// Returns the event to poll for: POLLIN or POLLOUT.
   short wants() const;
-  /// Whether both ends have proved that they hold the key.
+  /// Returns whether both ends have proved that they hold the key.
   bool finished() const;
-  /// For the server: whether the client's first message was made with the key. An attacker may have
-  /// recorded and repeated that message.
+  /// On the server: returns whether the client's first message was made with the key. An attacker
+  /// may have recorded and repeated that message.
   bool named() const;
 
   /// Encrypts and sends as many of these bytes as the socket takes, in records of 16 KiB, and
@@ -88,7 +88,8 @@ class TlsStream {
   /// Fills `out` from the records that have arrived completely. If `out` was not filled, poll for
   /// POLLIN.
   Result<std::size_t> read(std::span<char> out);
-  /// Whether TLS may hold bytes that poll does not report, because the last read() filled its span.
+  /// Returns whether TLS may hold bytes that poll does not report, because the last read() filled
+  /// its span.
   bool pending() const;
   /// Sends TLS's closing alert, which tells the peer that the stream is complete and was not cut
   /// off. Does not block, so a full socket may take only a part of the alert.

@@ -10,7 +10,7 @@ namespace hccl {
 namespace {
 
 // The most bytes that OpenSSL reads and keeps before the peer has proved that it holds the key. A
-// handshake needs a tenth of them.
+// handshake needs a tenth of this.
 constexpr std::size_t kHandshakeCap = 4096;
 
 // OpenSSL's own socket methods would raise SIGPIPE, and have no limit.

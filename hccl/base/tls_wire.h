@@ -17,7 +17,8 @@ struct TlsWire {
   int error = 0;
   std::string out = {};  ///< encrypted bytes that are not sent yet
 
-  /// True once everything is sent, or the connection has broken.
+  /// Sends as much as the socket takes. Returns true once everything is sent, or the connection has
+  /// broken.
   bool flush();
 };
 

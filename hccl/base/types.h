@@ -105,7 +105,7 @@ constexpr bool logical(ReduceOp op) {
 std::string_view to_string(DataType type);
 std::string_view to_string(ReduceOp op);
 std::string_view to_string(Op op);  ///< "allreduce", "reduce_scatter", …
-/// The type with this HCCL number; nothing if there is none.
+/// Returns the type with this HCCL number; nothing if there is none.
 constexpr std::optional<DataType> data_type(int number) {
 #define HCCL_TYPE(name, value, bytes, word) \
   if (number == (value)) return DataType::name;
@@ -113,7 +113,7 @@ constexpr std::optional<DataType> data_type(int number) {
 #undef HCCL_TYPE
   return std::nullopt;
 }
-/// The reduction with this number; nothing if there is none.
+/// Returns the reduction with this number; nothing if there is none.
 constexpr std::optional<ReduceOp> reduce_op(int number) {
 #define HCCL_OP(name, value, word) \
   if (number == (value)) return ReduceOp::name;

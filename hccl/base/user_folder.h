@@ -19,16 +19,16 @@ struct UserFolder {
   std::string path;
 };
 
-/// All existing folders of this user: in each place hccl-<uid>, then hccl-<uid>-*. Skips folders
-/// that others own.
+/// Returns all existing folders of this user: in each place hccl-<uid>, then hccl-<uid>-*. Skips
+/// folders that others own.
 std::vector<UserFolder> user_folders(const std::vector<std::string>& places);
 
-/// Returns the folder for new files, from the first place that has one or lets this user make one.
-/// kPara: no place does; the text names the obstacles.
+/// Returns the folder for new files, from the first place that has such a folder or lets this user
+/// make one. kPara: no place does; the text gives the reasons.
 Result<UserFolder> user_folder(const std::vector<std::string>& places);
 
-/// The names in a directory that begin with the prefix, sorted. Empty if the directory cannot be
-/// read.
+/// Returns the names in a directory that begin with the prefix, sorted. Empty if the directory
+/// cannot be read.
 std::vector<std::string> names_in(int directory, std::string_view prefix);
 
 }  // namespace hccl

@@ -20,7 +20,7 @@ namespace {
 
 bool has(unsigned word, unsigned bits) { return (word & bits) == bits; }
 
-// Whether the system saves registers of these kinds when it changes threads.
+// Returns whether the system saves registers of these kinds when it changes threads.
 bool are_saved(unsigned kinds) {
   unsigned low = 0;
   unsigned high = 0;

@@ -1,7 +1,7 @@
 // The only wait of the library: every blocking point is a Waiter, with a condition, a deadline, an
-// abort flag, hooks, and a Sleeper or Doorbell. It spins for about as long as a wake-up takes,
-// yields if ranks share cores, and then sleeps. A waker makes a system call only if a thread
-// sleeps.
+// abort flag, hooks, and a Sleeper or Doorbell. A Waiter spins for about as long as a wake-up
+// takes, or yields if ranks share cores, and then sleeps. A waker makes a system call only if a
+// thread sleeps.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,9 @@
 
 namespace hccl {
 
-/// Lets a waiter that has spun in vain sleep until another thread wakes it. A Doorbell has the same
-/// members but is not derived from Sleeper: memory that processes share cannot contain a virtual
-/// table.
+/// Lets a waiter sleep until another thread wakes it. A waiter sleeps if its condition is still
+/// false after spinning. A Doorbell has the same members but is not derived from Sleeper: memory
+/// that processes share cannot contain a virtual table.
 class Sleeper {
  public:
   virtual ~Sleeper() = default;
@@ -39,14 +39,15 @@ class Sleeper {
 struct WaitPolicy {
   /// How long to spin before sleeping: about as long as a wake-up takes. Zero: sleep at once.
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
-  /// There are more ranks than cores: the waiter yields the core between checks instead of
+  /// True if there are more ranks than cores: the waiter yields the core between checks instead of
   /// spinning.
   bool shared_cores = false;
   /// The longest single sleep. It limits how late a waiter sees an event that rings no bell, such
   /// as an abort or the progress of other work.
   std::chrono::nanoseconds longest_nap = std::chrono::milliseconds(100);
 };
-/// Time between two reports of a long wait. Some verdicts need two reports in less than a second.
+/// The time between two reports of a long wait. The root needs two reports within a second for some
+/// verdicts.
 inline constexpr std::chrono::milliseconds kReportInterval{400};
 inline constexpr WaitPolicy kSleepAtOnce{.spin = std::chrono::nanoseconds(0)};
 
@@ -54,12 +55,12 @@ inline constexpr WaitPolicy kSleepAtOnce{.spin = std::chrono::nanoseconds(0)};
 struct WaitingCall {
   std::uint64_t sequence = 0;  ///< number of the call
   std::string call;
-  std::vector<int> late;  ///< ranks that have not come
+  std::vector<int> late;  ///< ranks that have not made the call
 };
 
 enum class Waited { kReady, kTimeout, kAborted };
 
-/// Checks ready() a few times without reading the clock. Returns whether it became true.
+/// Checks ready() a few times without reading the clock. Returns whether ready() returned true.
 template <class Atomics = StdAtomics, class Ready>
 [[gnu::always_inline]] inline bool soon(Ready&& ready, const WaitPolicy& policy) {
   const int looks = policy.spin <= policy.spin.zero() ? 1 : policy.shared_cores ? 8 : 32;
@@ -114,7 +115,7 @@ struct BasicWaiter {
 
 using Waiter = BasicWaiter<>;
 
-/// The failure of a call that was not ready in time.
+/// Returns the failure of a call that was not ready in time.
 Status timed_out(const WaitingCall& pending);
 
 /// Sleeps between two tries: for `length`, or until the deadline or the abort.

@@ -252,9 +252,9 @@ bool WorkQueue::is_overdue(const Entry& entry, Watch& watch) const {
   return now.obstacle != 0 && now.patience.count() != 0 && now.since - watch.since > now.patience;
 }
 
-// The number of the running piece of work; else the place at the head of the line that waits for
-// its work, with the highest bit set; 0: neither. Takes no lock: a thread that holds another
-// queue's lock may call it.
+// Returns the number of the running piece of work. If none runs, returns the place at the head of
+// the line that waits for its work, with the highest bit set; 0: there is neither. Takes no lock: a
+// thread that holds another queue's lock may call it.
 std::uint64_t WorkQueue::obstacle() const {
   const bool running = (state_.load(std::memory_order_acquire) & kRunning) != 0;
   return running ? run_.load(std::memory_order_relaxed) + 1 : unfilled_.load();
@@ -292,7 +292,7 @@ void WorkQueue::serve() {
   }
 }
 
-// The first work in line for the worker; null: no such work, or no bound.
+// Returns the first work in line for the worker; null: no such work, or no bound.
 WorkQueue::Ticket WorkQueue::to_watch() const {
   if (!bound_.patience || state_.load(std::memory_order_seq_cst) < kInLine) return nullptr;
   const MutexLock lock(mutex_);

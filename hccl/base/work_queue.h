@@ -30,13 +30,14 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   class Entry;
   using Ticket = std::shared_ptr<Entry>;
 
-  /// The limit after which work in line is given up. A running piece of work never ends if its
-  /// thread has died, or has left the work by longjmp. A place at the head of the line never gets
-  /// its work if that work comes after work behind it. If one piece has run, or one place has
-  /// waited for its work, in the queue of() for longer than patience() (0, or no function: no
-  /// limit), a thread that waits for work in line gives up the awaited work. So does the worker
-  /// with its next work. The result of the work is then overdue(). The functions and the queue of()
-  /// must stay valid while work is in line.
+  /// The limit after which work in line is given up. Two obstacles can block the line for ever. A
+  /// running piece of work never ends if its thread has died, or has left the work by longjmp. A
+  /// place at the head of the line never gets its work if the program provides that work only after
+  /// work behind the place. If one piece has run, or one place has waited for its work, in the
+  /// queue of() for longer than patience() (0, or no function: no limit), each thread that waits
+  /// for work in line gives up that work, and the worker gives up its next work. The result of the
+  /// work is then overdue(). The functions and the queue of() must stay valid while work is in
+  /// line.
   struct Bound {
     std::function<std::chrono::nanoseconds()> patience;
     std::function<Status()> overdue;
@@ -70,13 +71,13 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// The callback `done` runs after the work on the same thread, and must not throw. It may submit
   /// work to this queue, and wait for tickets of this queue: Entry::wait() then runs the line up to
   /// the ticket, and the ticket's callback. The callbacks of the other work run later. Work that a
-  /// callback submits comes at the mark() of the callback's ticket, or without a mark at the end of
-  /// the line.
+  /// callback submits enters the line at the mark() of the callback's ticket or, without a mark, at
+  /// the end.
   Ticket submit(Work work, Done done = {});
   /// Runs `work`, then `done`, at once on this thread if nothing is in line or running. Otherwise
   /// runs nothing and returns false.
   bool run_now(const Work& work, const Done& done);
-  /// Puts in line work that the worker does not run. The caller must wait() for the ticket; a
+  /// Puts work in line that the worker does not run. The caller must wait() for the ticket; a
   /// thread in wait() runs the work.
   Ticket defer(Work work);
   /// Takes a place in line for work that is not known yet. No work behind the place runs before
@@ -91,15 +92,15 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// Waits for a ticket and returns its result. Meanwhile runs work in line that the worker has not
   /// begun; Entry::wait() leaves such work to the worker.
   Status wait(const Ticket& ticket);
-  /// Whether the calling thread is running a piece of work. If so, the thread is in a signal
-  /// handler or a callback, or has left the work by longjmp; a wait for the queue would then never
-  /// end.
+  /// Returns whether the calling thread is running a piece of work. If so, the thread is in a
+  /// signal handler or a callback, or has left the work by longjmp; a wait for the queue would then
+  /// never end.
   bool runs_here() const {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
-  /// Whether work is in line or running.
+  /// Returns whether work is in line or running.
   bool busy() const { return state_.load(std::memory_order_acquire) != 0; }
-  /// Like busy(), but false while only a callback runs.
+  /// As busy(), but false while only a callback runs.
   bool working() const {
     const std::uint32_t state = state_.load(std::memory_order_seq_cst);
     return state >= kInLine || state == kRunning;
@@ -124,7 +125,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void leave() {
     runner_.store({}, std::memory_order_relaxed);
     count();
-    // Clears both bits in one step: kRunning alone, after a callback, would mean work to working().
+    // Clears both bits in one step: with kRunning alone, after a callback, working() would return
+    // true.
     const std::uint32_t bits = state_.load(std::memory_order_relaxed) & (kRunning | kCallback);
     if (state_.fetch_sub(bits, std::memory_order_seq_cst) != bits) ring();
   }

@@ -141,7 +141,7 @@ void Communicator::abort(const std::string& reason) {
   failure_.abort(why);
 }
 
-// Does its work even if there is no memory for an error text.
+// Ends all parts even if there is no memory for an error text.
 Communicator::~Communicator() {
   operations_.requests()->end(false);
   Status over;

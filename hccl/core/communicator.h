@@ -19,8 +19,8 @@ namespace hccl::core {
 class Communicator {
  public:
   /// Makes the communicator of all ranks of the world `control`. Collective. `heap` is this
-  /// process's device heap, or null; afterwards the other ranks of the host can reach its memory.
-  /// `siblings` is shared by all ranks of this process.
+  /// process's device heap, or null; the other ranks of the host get access to the heap. `siblings`
+  /// is shared by all ranks of this process.
   static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<join::World> control,
                                                      std::string name, const Config& config,
                                                      Logger log,
@@ -40,9 +40,9 @@ class Communicator {
                                               bool idle = false, bool own_name = false) const;
   /// Makes a communicator of the ranks in `kept` (ranks of this communicator, in its order) that
   /// live and make this call with the same arguments. This communicator may have failed. The call
-  /// does not change this communicator, which may end first: the new communicator keeps this rank
-  /// in the world. `number` distinguishes the calls for this communicator. `config`: as in group().
-  /// The new communicator is idle, as in group().
+  /// does not change this communicator. This communicator may be destroyed first, because the new
+  /// communicator keeps this rank in the world. `number` distinguishes the calls for this
+  /// communicator. `config`: as in group(). The new communicator is idle, as in group().
   Result<std::shared_ptr<Communicator>> shrink(std::string name, const std::vector<int>& kept,
                                                std::uint64_t number, const Config* config) const;
   ~Communicator();
@@ -57,11 +57,11 @@ class Communicator {
   Operations& operations() { return operations_; }
   const Operations& operations() const { return operations_; }
 
-  /// Tells the other ranks, which may wait for this rank to make a group, that this rank's call was
-  /// refused. `text` has the function and the reason.
+  /// Reports to the other ranks, which may wait for this rank to make a group, that this rank's
+  /// call was refused. `text` has the function and the reason.
   void refused_group(const std::string& text);
 
-  /// Success in the state READY; in the state FAILED the reason. Never blocks.
+  /// Returns success in the state READY, and the reason in the state FAILED. Never blocks.
   Status async_error() const { return failure_.reason(); }
   /// The settings that the program may change while the communicator is in use.
   RunSettings& settings() { return settings_; }
@@ -73,8 +73,8 @@ class Communicator {
   /// Messages with tags, independent of all operations.
   Mailbox& mailbox() { return *mailbox_; }
 
-  /// Tells the other ranks that the program ends without leave(), so that they do not take this
-  /// rank for dead.
+  /// Reports to the other ranks that the program ends without leave(), so that they do not count
+  /// this rank as dead.
   void end_of_program();
   /// Leaves the communicator. In the world, waits a moment for the ranks of other processes to
   /// leave, too. Ranks that wait for this rank in an operation get the error that this rank has

@@ -18,8 +18,8 @@ namespace {
 // all ranks, so all ranks use the root's verdict. The verdict takes two seconds if a connection
 // between living ranks broke and only one of these ranks noticed.
 constexpr std::chrono::seconds kVerdictTime{4};
-// The most records of this user that stay in the directory: enough for a job with many ranks, or
-// for a few jobs.
+// The most records of this user that are kept in the directory: enough for a job with many ranks,
+// or for a few jobs.
 constexpr std::size_t kRecordsKept = 256;
 
 }  // namespace
@@ -106,7 +106,7 @@ Status Failure::thrown() noexcept {
   } catch (...) {
     try {
       abort(why);
-    } catch (...) {  // NOLINT(bugprone-empty-catch): the flag is up
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the flag is raised
     }
   }
   return why;

@@ -21,8 +21,8 @@ class Failure final : public join::FailureListener {
   explicit Failure(const Membership& is) : is_(is), messages_(messages_of(is.id)) {}
   ~Failure() override { stop_listening(); }
 
-  /// From now on receives the failures of other ranks. Deaths that have already happened arrive at
-  /// once.
+  /// From now on receives the failures of other ranks. Deaths that have already happened are
+  /// reported at once.
   void listen() { is_.control->add(this); }
   /// After this call neither on_failure() nor the interrupt runs.
   void stop_listening() { is_.control->remove(this); }
@@ -48,7 +48,7 @@ class Failure final : public join::FailureListener {
   bool raised() const { return flag_.raised(); }
   Status reason() const { return flag_.reason(); }
 
-  /// The record of the operations. A failure writes the record to a file.
+  /// The record of the last operations, which a failure writes to a file.
   FlightRecorder& recorder() { return recorder_; }
 
   // Only the thread that runs the communicator's operations may call the functions below.

@@ -28,8 +28,8 @@ class FlightRecorder {
   /// Touches the memory now, so that no operation waits for page faults.
   void take_memory();
 
-  /// Notes that an operation begins, and returns its number for end(). `algorithm` is a short name
-  /// that must live as long as the program.
+  /// Records the beginning of an operation, and returns the operation's number for end().
+  /// `algorithm` is a short name that must live as long as the program.
   std::uint64_t begin(const Envelope& call, std::string_view algorithm) {
     Record& record = records_[begun_ % kOps];
     record.call = call;
@@ -64,7 +64,8 @@ class FlightRecorder {
   static constexpr std::string_view kPrefix = "hccl-flight-";
   /// Removes this user's oldest records from the directory until `number` are left.
   static void keep_latest(const std::string& directory, std::size_t number);
-  /// Writes the recorded operations as JSON, oldest first. kOpenFileFailure names the path.
+  /// Writes the recorded operations as JSON, oldest first. kOpenFileFailure: the file cannot be
+  /// written; the text has the path.
   Status dump(const std::string& path, const std::string& communicator, int rank, int size,
               const Status& why) const;
 

@@ -23,20 +23,20 @@ class KnownCosts {
   /// kInternal: the data does not come from offer(). kNotSupport: the plugin for files is missing.
   static Result<std::shared_ptr<KnownCosts>> accept(std::string_view offer);
 
-  /// The key under which measurements on these ranks are stored. `hosts`: the number of each rank's
-  /// host.
+  /// Returns the key under which measurements on these ranks are stored. `hosts`: the number of
+  /// each rank's host.
   select::CostKey key(const std::vector<int>& hosts, std::string_view transport, bool shared_cores,
                       bool kernel_copies) const;
   /// Null if the key has no entry.
   const select::CostEntry* find(const select::CostKey& key) const { return table_.find(key); }
-  /// Whether a usable file is named that lacks costs for the key: costs inside a host if `local`,
-  /// else costs of messages.
+  /// Returns whether costs must be measured: a usable file is named, and has no costs for the key.
+  /// If `local`, these are costs inside a host, else costs of messages.
   bool wants(const select::CostKey& key, bool local) const;
   /// Adds the entry to this table. Rank 0 also writes the entry to the file, or logs a warning.
   void add(const select::CostEntry& entry, bool is_root, const Logger& log);
 
-  /// The costs of messages that a communicator uses: those measured for its key, or else for the
-  /// nearest key.
+  /// The costs of messages that a communicator uses: measured for its key, else for the nearest
+  /// key.
   struct Use {
     const select::MessageCosts* messages = nullptr;
     std::string source;  ///< "default table", or "from /path (…)"

@@ -130,8 +130,8 @@ void Mailbox::post(const MessagePtr& message) {
   }
 }
 
-// For the handler of an exception. The state of messages is unknown after the exception, so the
-// caller must fail all messages before the mutex is unlocked.
+// Called in the handler of an exception. The state of messages is unknown after the exception, so
+// the caller must fail all messages before the mutex is unlocked.
 void Mailbox::give_up() noexcept {
   Status why = caught();
   try {
@@ -209,8 +209,7 @@ void Mailbox::serve() {
   if (const Status opened = open(); !opened.ok()) {
     ended_.raise(opened);
   } else {
-    // Aborts and new data end a nap. A verdict's deadline does not end a nap; naps are short enough
-    // for that.
+    // Aborts and new data end a nap. A verdict's deadline does not end a nap, so naps are short.
     constexpr std::chrono::milliseconds kNap{250};
     const Waiter waiter{.policy = {.spin = std::chrono::nanoseconds(0), .longest_nap = kNap}};
     static_cast<void>(waiter.until(
@@ -275,7 +274,7 @@ void Mailbox::stop() {
 }
 
 // Bytes may keep moving for long, and the caller holds the mutex. So one call makes a limited
-// number of turns, and the mailbox's end ends them. If there is more to do, the thread does it.
+// number of turns, and stops when the mailbox ends. If there is more to do, the thread does it.
 bool Mailbox::poll(MutexLock& lock, const Message* awaited) {
   int turns = 0;
   for (; turns < kTurns && move(); ++turns) run_callbacks(lock);
@@ -352,8 +351,9 @@ void Mailbox::fail_all() {
 }
 
 // A link may have closed because another rank died. Until the deadline `verdict` the root may name
-// that rank, which ends the mailbox. Otherwise the peer has left, and the message fails with `why`,
-// at once if the peer has left the world: a verdict from before then has come before that news.
+// that rank, which ends the mailbox. If the root names no rank, the peer itself has left, and the
+// message fails with `why`. If the peer has left the world, the message fails at once, because the
+// root reports a verdict before it reports that the peer has left.
 void Mailbox::fail_later(const MessagePtr& message, const Status& why, Deadline verdict) {
   delayed_failures_.push_back({message, why, verdict});
 }

@@ -5,8 +5,8 @@
 //
 //   eager        for short messages: the sender sends a header with the bytes in it or right after
 //                it. The bytes may wait at the receiver, so the sender must have credit for them.
-//   rendezvous   for others: the sender sends a header that asks, the receiver answers when its
-//                program has posted the receive, and the sender sends the bytes.
+//   rendezvous   for other messages: the sender sends a header without the bytes. The receiver
+//                answers when its program has posted the receive. Then the sender sends the bytes.
 #pragma once
 
 #include <sys/types.h>
@@ -69,10 +69,10 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   using Open = std::function<Result<Opened>(const AbortFlag&)>;
   /// The mailbox's thread calls this function if this rank lacks the memory to go on.
   using Broken = std::function<void(const Status&)>;
-  /// Whether a rank of the communicator has left in good order. The mailbox calls this function
-  /// with its mutex locked, until stop().
+  /// Returns whether a rank of the communicator has left in good order. The mailbox calls this
+  /// function with its mutex locked, until stop().
   using HasLeft = std::function<bool(int)>;
-  /// `name` is the communicator's name, for texts. `policy` says how callers wait.
+  /// `name` is the communicator's name, for texts. Callers wait with `policy`.
   Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log,
           Broken broken = {}, HasLeft has_left = {});
   Mailbox(const Mailbox&) = delete;
@@ -94,7 +94,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void end(const Status& why);
   /// As end(), but has no effect once the mesh is open. If the mesh is being opened, first waits up
   /// to a second for the result. Returns true if this rank was still opening the mesh: then the
-  /// other ranks wait for this rank.
+  /// other ranks still wait for this rank.
   bool end_opening();
   /// After end(): ends the thread and the mesh.
   void stop() HCCL_UNCHECKED;  // a forked child takes no lock
@@ -189,8 +189,9 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
                   std::uint64_t expected) const;
   Status too_many(int dest) const;
 
-  /// Moves messages, and runs the callbacks of messages that are done. True if anything moved: then
-  /// more may move. `awaited`: until this message is done, the caller calls poll() again.
+  /// Moves messages, and runs the callbacks of messages that are done. Returns whether anything
+  /// moved; then more may move. `awaited`: the caller calls poll() again until this message is
+  /// done.
   bool poll(MutexLock& lock, const Message* awaited = nullptr) HCCL_REQUIRES(mutex_);
   bool move() noexcept HCCL_REQUIRES(mutex_);
   void run_callbacks(MutexLock& lock) HCCL_REQUIRES(mutex_) HCCL_UNCHECKED;

@@ -31,7 +31,7 @@ class MailboxSleeper final : public Sleeper {
     both_ = std::move(both).value();
   }
 
-  /// Says that a caller has begun a transfer, so that naps become short. A sleep on the mesh's
+  /// Called when a caller has begun a transfer: naps become short. A sleep on the mesh's
   /// descriptors needs no ring, because events of the mesh end the sleep. The caller holds the
   /// mutex.
   void begun() {
@@ -39,8 +39,7 @@ class MailboxSleeper final : public Sleeper {
   }
   /// Any thread may call.
   void ring() { both_ != nullptr ? both_->ring() : nap_.ring(); }
-  /// Says that data has moved, so that naps become short again. Only the thread that sleeps calls
-  /// this.
+  /// Called when data has moved: naps become short again. Only the thread that sleeps may call.
   void moved() { nap_.moved(); }
 
   std::uint32_t prepare() override {

@@ -16,7 +16,7 @@ constexpr std::uint64_t kCost = 64;
 // The most bytes of one transfer. Every transport can move more at once.
 constexpr std::uint64_t kPiece = std::uint64_t{256} << 20;
 constexpr std::chrono::seconds kPeerVerdictTime{2};
-// The most rendezvous messages from one rank that may wait on another rank for their receives. This
+// The most rendezvous messages from one rank to another that may wait for their receives. This
 // number of messages needs 40 MB.
 constexpr std::size_t kAskCap = std::size_t{1} << 18;
 
@@ -127,7 +127,7 @@ Status Mailbox::too_many(int dest) const {
                                     std::to_string(dest) + " wait for their receives already");
 }
 
-// Matches a message that has come with the receive for the message.
+// Delivers an arrived message to its receive, or answers the sender's request to send.
 void Mailbox::match(const ArrivalPtr& arrival, const MessagePtr& receive) {
   receive->peer_ = arrival->source;
   const bool fits = arrival->bytes == receive->bytes_;
@@ -200,7 +200,7 @@ void Mailbox::part_ended(const MessagePtr& message, const Status& status) {
   fail_later(message, message->status_, Deadline::after(kPeerVerdictTime));
 }
 
-// Handles the transfers that the mesh has finished. True if there were any.
+// Handles the transfers that the mesh has finished. Returns whether there were any.
 bool Mailbox::advance() {
   bool moved = false;
   for (auto each = active_.begin(); each != active_.end();) {

@@ -23,8 +23,8 @@ namespace hccl::core {
 
 /// Derives an identity for the part `what` of `parent`. All ranks get the same identity.
 Uuid identity(const Uuid& parent, std::string_view what);
-/// The scope of a communicator's messages with tags. Ranks use the scope as a key to summon each
-/// other when one rank opens connections for these messages.
+/// Returns the scope of a communicator's messages with tags. Ranks use the scope as a key to summon
+/// each other when one rank opens connections for these messages.
 Uuid messages_of(const Uuid& communicator);
 
 struct Membership {
@@ -46,8 +46,8 @@ struct Membership {
   int of_world(int peer) const { return ranks[static_cast<std::size_t>(peer)]; }
   /// Whether this is the communicator of all ranks that joined, not a group.
   bool is_world() const { return id == identity(control->info().id, "world"); }
-  /// Whether groups of the ranks can be made. Only the world and communicators from shrink() have
-  /// groups.
+  /// Whether groups can be made from this communicator. Only the world and communicators from
+  /// shrink() have groups.
   bool has_groups() const { return shrunk || is_world(); }
 };
 

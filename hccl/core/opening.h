@@ -37,7 +37,7 @@ class Opening {
 
  private:
   transport::OpenArgs arguments(Deadline deadline) const;
-  /// Exchanges texts through the root: one text from each of these world ranks.
+  /// Exchanges one text of each of these world ranks through the root.
   Result<std::vector<std::string>> gather(const std::string& what, const std::vector<int>& ranks,
                                           const std::string& mine, Deadline deadline,
                                           const AbortFlag& abort,

@@ -94,7 +94,7 @@ Status Operations::open(Deadline deadline, const std::function<void()>& waits) t
 
 Status Operations::execute(const Call& call, bool scaled) try {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
-  // An operation whose inputs are multiplied already has begun.
+  // If the inputs have been multiplied, the operation has already begun, so it goes on.
   if (!scaled && settings_.suspended()) return refused_suspended();
   if (!is_open()) HCCL_RETURN_IF_ERROR(open_for(envelope(call, 1, 0), true));
   if (call.scale.before != 1 && !scaled) return execute_scaled(call);
@@ -114,8 +114,8 @@ Status Operations::execute(const Call& call, bool scaled) try {
   recorder_.end(number, status.code(), choice == nullptr ? "local" : choice->algorithm->name,
                 local_->quick());
   if (!status.ok()) {
-    // If only the kernel has refused to copy, all ranks know this and no longer use each other's
-    // buffers, so the communicator goes on.
+    // If the only failure is that the kernel refused to copy, all ranks know of the refusal and no
+    // longer use each other's buffers. So the communicator goes on.
     if (!selection_.lost_kernel_copies(*local_) || failure_.raised()) {
       return failure_.fail(std::move(status), envelope);
     }
@@ -248,9 +248,10 @@ WorkQueue::Bound Operations::bound() {
   return bound;
 }
 
-// Limits how long a running call may hold up the submitted calls behind it. Only an operation
-// inside the running call counts, or a place that waits for its operation, because the program's
-// own code may take long. After a failure the whole running call counts.
+// Limits how long a running call may hold up the submitted calls behind it. The limit counts the
+// time of an operation inside the running call, or of a place that waits for its operation. It does
+// not count the program's own code, which may take long. After a failure the whole running call
+// counts.
 WorkQueue::Bound Operations::bound_of_requests() {
   WorkQueue::Bound bound = this->bound();
   bound.of = [this] { return failure_.raised() ? requests_.get() : &queue_; };

@@ -32,11 +32,11 @@ class Operations {
 
   /// Opens the meshes and engines. Collective. `waits` is called while other ranks are late.
   Status open(Deadline deadline, const std::function<void()>& waits = {});
-  /// Whether the communicator has everything that operations need. An idle group opens only with
-  /// its first operation. Any thread may call.
+  /// Returns whether the meshes and engines are open. An idle group opens them only with its first
+  /// operation. Any thread may call.
   bool is_open() const { return open_.load(std::memory_order_acquire); }
-  /// The choices of algorithms, and predicted times. See Selection. May be called once the
-  /// communicator is open.
+  /// The choices of algorithms, and predicted times. See Selection. Valid once the communicator is
+  /// open.
   Selection& selection() { return selection_; }
   const Selection& selection() const { return selection_; }
   /// The name of the transport; "" before the communicator is open.
@@ -64,12 +64,12 @@ class Operations {
   /// As exchange(transfers), at the reserved place.
   Status exchange(std::span<exec::Transfer> transfers, const WorkQueue::Ticket& place);
 
-  /// Tells the other ranks, if they wait for this rank, that this rank's call in place of the next
-  /// collective was refused. The refused call took no number. `text` has the function and the
+  /// Reports to the other ranks, if they wait for this rank, that this rank's call was refused. The
+  /// call would have been the next collective; it took no number. `text` has the function and the
   /// reason.
   void refused(const std::string& text);
-  /// As refused(text), for sends and receives, which have a separate order. Tells each peer that
-  /// waits for the next message from or to this rank.
+  /// As refused(text), for sends and receives, which have a separate order. Reports to each peer
+  /// that waits for the next message from or to this rank.
   void refused(std::vector<exec::Transfer> messages, const std::string& text);
 
   /// The queue of the calls of HcclSubmit, which in turn run operations.

@@ -17,15 +17,15 @@ struct Placement {
             std::optional<std::chrono::nanoseconds> spin);
 
   std::vector<int> hosts;  ///< by rank; numbered in order of appearance
-  /// If all hosts have equally many ranks and the ranks are numbered host by host, the number of
-  /// hosts. Otherwise the number of ranks, as in schedule::Shape::hosts.
+  /// The number of hosts, if all hosts have equally many ranks and the ranks are numbered host by
+  /// host. Otherwise the number of ranks, as in schedule::Shape::hosts.
   int even_hosts = 1;
   bool any_shared_cores = false;  ///< some machine has fewer cores than ranks
   bool crowded = false;           ///< more than four ranks share a core of this rank's machine
   WaitPolicy policy;              ///< for the thread that calls an operation
   WaitPolicy worker_policy;       ///< for the worker thread, while the caller computes
-  /// If all ranks are on one machine and share bound cores, the order that join::cores_in_turn()
-  /// gives. Otherwise empty.
+  /// The order that join::cores_in_turn() returns, if all ranks are on one machine and share bound
+  /// cores. Otherwise empty.
   std::vector<int> order;
 };
 

@@ -20,9 +20,9 @@ constexpr std::chrono::milliseconds kLocalBudget{50};
 /// with joining and the last operation, takes less than a second.
 constexpr std::chrono::milliseconds kMessagesBudget{600};
 
-/// The first sequence number of a probe's trials. Hosts make different numbers of trials, so each
-/// scope has a separate range of numbers. For a probe inside a host, `scope` is the host's index.
-/// For a probe between hosts, `scope` is the number of ranks, which is no host's index.
+/// Returns the first sequence number of a probe's trials. Hosts make different numbers of trials,
+/// so each scope has a separate range of numbers. For a probe inside a host, `scope` is the host's
+/// index. For a probe between hosts, `scope` is the number of ranks, which is no host's index.
 std::uint64_t trials_of(int scope) { return kTrials + (static_cast<std::uint64_t>(scope) << 32); }
 
 std::uint32_t mark_of(const schedule::Choice& choice) {
@@ -95,8 +95,8 @@ Status Selection::accept(std::string_view offer) {
 Status Selection::open(const Engines& engines, const Waiter& limits) {
   if (known_ == nullptr) known_ = std::make_shared<KnownCosts>();
   const bool alone = engines.local != nullptr && engines.two_level == nullptr;
-  // The key uses kernel_copies only if there is one host, because only the ranks of one host know
-  // the same value.
+  // The key uses kernel_copies only if there is one host, because the ranks of different hosts may
+  // have different values.
   const select::CostKey key =
       known_->key(is_.placement.hosts, engines.transport, is_.placement.any_shared_cores,
                   alone && engines.local->topology().kernel_copies);
@@ -211,8 +211,8 @@ const schedule::Choice& Selection::choose(const Call& call, bool strict) {
   schedule::Choice& choice = chosen.choice;
   const bool rounds = select::rounds(call);
   if (chosen.bytes != bytes || chosen.strict != strict || chosen.rounds != rounds) {
-    // Strict mode needs all contributions folded at once and in rank order. Local algorithms do
-    // that; of the remote algorithms only "direct" does.
+    // Strict mode needs all contributions folded at once and in rank order. All local algorithms
+    // fold in this way; of the remote algorithms only "direct" does.
     choice = choose_remote(
         call.op, bytes, strict ? "direct" : is_.config.algorithm_for(to_string(call.op)), rounds);
     if (strict) choice.reason = "HCCL_DETERMINISTIC is strict";

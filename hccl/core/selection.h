@@ -32,7 +32,7 @@ class Selection {
 
   // ---- opening ----
 
-  /// Whether accept() must be called with the result of rank 0's offer().
+  /// Returns whether accept() must be called with the result of rank 0's offer().
   bool asks() const { return known_ == nullptr; }
   std::string offer() const { return KnownCosts::offer(is_.config, is_.log); }
   Status accept(std::string_view offer);
@@ -45,13 +45,13 @@ class Selection {
     memory::Heap* heap;         ///< for trials in device memory; may be null
   };
   /// Probes the ranks of a host, unless the parent communicator has probed them. Measures messages
-  /// if HCCL_TUNE_FILE needs them. Collective. Returns the errors of operations.
+  /// if HCCL_TUNE_FILE lacks their costs. Collective. The errors are those of operations.
   Status open(const Engines& engines, const Waiter& limits);
 
   // ---- choosing; by the thread that runs operations ----
 
-  /// Whether the ranks run the operation by load and store. They do not if HCCL_ALGO names an
-  /// algorithm at level 1, because such algorithms are remote.
+  /// Returns whether the ranks run the operation by load and store. If HCCL_ALGO names an algorithm
+  /// at level 1, which is remote, the result is false.
   bool is_local(Op op) const { return local_ops_[index(op)]; }
   const schedule::Choice& choose(const Call& call, bool strict);
   /// Records the local algorithm of a finished operation, which may be the local part of an
@@ -64,14 +64,14 @@ class Selection {
 
   // ---- any thread, once the selection is open ----
 
-  /// The algorithm of the last collective of this kind; "" before the first.
+  /// Returns the algorithm of the last collective of this kind; "" before the first.
   std::string algorithm(Op op) const;
-  /// Whether predict_ns() uses costs that were measured on this machine.
+  /// Returns whether predict_ns() uses costs that were measured on this machine.
   bool is_measured(Op op) const {
     return is_local(op) ? measured_.has_value() : messages_.has_value();
   }
-  /// The predicted time of an operation whose longest input has this many bytes; 0: unknown.
-  /// reachable: the buffers are device memory, or belong to ranks of one process.
+  /// Returns the predicted time of an operation whose longest input has this many bytes; 0:
+  /// unknown. reachable: the buffers are device memory, or belong to ranks of one process.
   double predict_ns(Op op, std::uint64_t bytes, bool reachable) const;
   /// An algorithm, with the fields of HcclAlgorithmInfo.
   struct Described {
@@ -82,7 +82,7 @@ class Selection {
     double predicted_ns;  ///< 0: unknown
     std::string reason;   ///< why it was chosen or refused
   };
-  /// All algorithms for an operation. The arguments are those of predict_ns().
+  /// Describes all algorithms for an operation. The arguments are those of predict_ns().
   std::vector<Described> describe(Op op, std::uint64_t bytes, bool reachable) const;
 
  private:

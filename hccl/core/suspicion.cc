@@ -7,7 +7,7 @@ namespace hccl::core {
 
 void Suspicion::report(const WaitingCall& pending, Deadline::Clock::time_point now) {
   using std::chrono::seconds;
-  // The waiter first reports a wait up to kReportInterval after its begin.
+  // The waiter's first report of a wait comes up to kReportInterval after the wait began.
   if (call_ != pending.call) {
     call_ = pending.call;
     since_ = now - kReportInterval;

@@ -19,8 +19,8 @@ class Suspicion {
   Suspicion(Logger log, std::string name, int rank)
       : log_(std::move(log)), name_(std::move(name)), rank_(rank) {}
 
-  /// For Waiter::stalled: reports that the wait goes on. If `pending` names another call than
-  /// before, a new wait has begun.
+  /// Called from the hook Waiter::stalled while the wait goes on. If `pending` names another call
+  /// than before, a new wait has begun.
   void report(const WaitingCall& pending, Deadline::Clock::time_point now = Deadline::Clock::now());
 
  private:

@@ -16,8 +16,8 @@ class Activity {
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  /// Makes progress without blocking. A failure is final. After a failure requests may still be
-  /// under way; Mesh::abort() ends these requests.
+  /// Makes progress without blocking. A failure is final, but requests may still be under way after
+  /// it; Mesh::abort() ends these requests.
   virtual Status advance() = 0;
   virtual bool done() const = 0;
   /// Adds to `peers` the peers whose envelope has not arrived.

@@ -21,16 +21,15 @@ class ChunkLayout {
   ChunkLayout(const Call& call, int rank, int size, int chunks, bool slots, std::uint64_t first,
               std::uint64_t length);
 
-  /// The length in bytes of `count` chunks from `chunk` on. The chunks must lie in one block or be
-  /// whole slices of adjacent blocks.
+  /// Returns the length in bytes of `count` chunks from `chunk` on. The chunks must lie in one
+  /// block or be whole slices of adjacent blocks.
   std::size_t bytes(int chunk, int count) const;
-  /// The first byte of a chunk in the caller's buffers.
+  /// Return the first byte of a chunk in the caller's buffers.
   const std::byte* in(int chunk) const;
   std::byte* out(int chunk) const;
 
-  /// The number of chunks, of `count` adjacent chunks, that travel as one message because they are
-  /// contiguous in the vector. The number is the same on all ranks and does not depend on their
-  /// buffers.
+  /// Returns how many of `count` adjacent chunks travel as one message, because they are contiguous
+  /// in the vector. The number is the same on all ranks and does not depend on their buffers.
   int run(int count) const;
 
   /// Bytes of the longest chunk.

@@ -23,7 +23,7 @@ class DirectV final : public Activity {
   /// within `staging_bytes`, except with so many ranks that pieces would be tiny. The result is the
   /// same on all ranks.
   static std::size_t piece_bytes(std::size_t staging_bytes, int size);
-  /// The number of bytes of `staging` that begin() needs.
+  /// Returns the number of bytes of `staging` that begin() needs.
   static std::size_t staging_wanted(const Call& call, std::size_t piece, int size);
 
   /// Starts a new run. The call's blocks and `barrier`, a schedule of this rank, must outlive the

@@ -193,7 +193,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   }
   if (agree) {
     // In this schedule data flows in one direction only. Without the barrier the first senders
-    // would never learn of a mismatch.
+    // would never notice a mismatch.
     const Call nothing;
     lanes_[lanes]->begin(kAgreementLane, nothing, mine);
     lanes_[lanes]->add(barrier_steps(),

@@ -44,10 +44,10 @@ class Executor {
   /// operations.
   Status run_blocks(const Call& call, std::uint64_t sequence, const Waiter& waiter);
 
-  /// Runs sends and receives concurrently. Both sides learn of a mismatch. A send ends only after
-  /// its receiver has joined. pair_self() must have succeeded.
+  /// Runs sends and receives concurrently. A mismatch is an error on both sides. A send ends only
+  /// after its receiver has joined. pair_self() must have succeeded.
   Status exchange(std::span<const Transfer> transfers, const Waiter& waiter);
-  /// The transfers of a running exchange whose peer has not joined.
+  /// Returns the transfers of a running exchange whose peer has not joined.
   std::vector<const Transfer*> late_transfers() const { return batch_.late_transfers(); }
 
  private:

@@ -34,7 +34,7 @@ class Flow {
   /// kMessage.
   static std::size_t message_within(std::size_t bytes, std::size_t receives);
 
-  /// Starts a new transfer, which uses the memory of the last transfer again. The caller then adds
+  /// Starts a new transfer, which reuses the memory of the last transfer. The caller then adds
   /// pieces, and calls advance() until done(). `message` is the most bytes of one message and must
   /// be the same on both sides; receives are folded, by `fold`, in units of this size.
   void begin(Direction direction, int peer, std::uint32_t lane, const kernels::Folding& fold = {},

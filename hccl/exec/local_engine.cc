@@ -122,9 +122,9 @@ Status LocalEngine::finish() {
 }
 
 // Once this rank has announced the operation, peers may use its buffers. After a failure the caller
-// may reuse the buffers. So the rank withdraws its announcement, which stops peers that come later,
-// and gives the other peers time to notice. If calls differ, the announcement stays, so that all
-// ranks can see the difference.
+// may reuse the buffers. So the rank withdraws its announcement, which stops peers that arrive
+// later, and waits, for a limited time, until the other peers no longer use its buffers. If calls
+// differ, the announcement stays, so that all ranks can see the difference.
 Status LocalEngine::rendezvous() {
   Status status;
   try {
@@ -191,7 +191,7 @@ void LocalEngine::describe() {
   }
 }
 
-// Puts the memory flags, one byte, into the slot, so that the peers get them with an eager
+// Stores the memory flags, one byte, in the slot, so that the peers get the flags with an eager
 // announcement.
 void LocalEngine::put_memory_flags() {
   const local::Operation& op = *op_;

@@ -22,14 +22,14 @@ namespace hccl::exec {
 class LocalEngine {
  public:
   /// `memory` must outlive the engine. `heap`: this process's device heap, or null. `streams`
-  /// decides when a result is stored past the caches; ranks may have different rules. The other
-  /// arguments are those of Region.
+  /// decides when a result is stored past the caches (non-temporal); ranks may have different
+  /// rules. The other arguments are those of Region.
   LocalEngine(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
               const kernels::StoreRule& streams, Waiter waiter, WaitPolicy background);
 
-  /// Maps the memory that the ranks share. If `kernel_copies`, finds out whether the kernel may
-  /// copy between the ranks' memory. Collective: all ranks call open() after they have created
-  /// their engines. The errors are those of a wait.
+  /// Maps the memory that the ranks share. If `kernel_copies`, tests whether the kernel may copy
+  /// between the ranks' memory. Collective: all ranks call open() after they have created their
+  /// engines. The errors are those of a wait.
   Status open(bool kernel_copies);
   /// After open() the topology is the same on all ranks.
   const local::Topology& topology() const { return topology_; }
@@ -37,7 +37,7 @@ class LocalEngine {
   /// same operations.
   void set_selector(select::LocalSelector selector);
   const select::LocalSelector& selector() const { return selector_; }
-  /// Overrides the selector's tuning, for a probe that compares tunings.
+  /// Overrides the selector's tuning. A probe uses this to compare tunings.
   void set_tuning(const local::Tuning& tuning) { tuning_ = tuning; }
 
   /// Runs a collective to its end. `envelope` describes the call. The algorithm is `forced` if that
@@ -53,16 +53,16 @@ class LocalEngine {
   Status finish();
 
   local::HostWaits& waits() { return region_.waits(); }
-  /// Tells the engine that `rank` is dead and uses no buffers any more. Ranks of other hosts are
-  /// ignored. Any thread may call.
+  /// Marks `rank` as dead: it uses no buffers any more. Ranks of other hosts are ignored. Any
+  /// thread may call.
   void lost(int rank) { region_.lost(rank); }
   int ranks() const { return region_.size(); }
   /// The algorithm of the last operation and the reason for it; null if the operation failed before
   /// the choice.
   const select::LocalChoice* last_choice() const { return choice_; }
-  /// Whether the last operation took at most a few microseconds, because its input was short and
-  /// its peers had arrived. Always false if ranks share cores: there the rank that gets the core
-  /// keeps the core.
+  /// Returns whether the last operation took at most a few microseconds, because its input was
+  /// short and its peers had arrived. Always false if ranks share cores: then even a short wait may
+  /// take long, because another rank may keep the core.
   bool quick() const;
 
  private:

@@ -5,8 +5,8 @@
 namespace hccl::exec {
 namespace {
 
-// The sender's envelope and the data use one lane, the receiver's envelope uses the other. So two
-// ranks can send to each other at the same time without mixing envelopes and data.
+// The sender's envelope and the data use kDataLane, the receiver's envelope uses kAnswerLane. So
+// two ranks can send to each other at the same time without mixing envelopes and data.
 constexpr std::uint32_t kDataLane = transport::Mesh::kLanes - 2;
 constexpr std::uint32_t kAnswerLane = transport::Mesh::kLanes - 3;
 

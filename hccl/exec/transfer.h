@@ -42,7 +42,7 @@ class Batch final : public Activity {
   Status advance() override;
   bool done() const override { return running_ == 0; }
   void late(std::set<int>& peers) const override;
-  /// The transfers under way that the peer has not joined.
+  /// Returns the transfers under way that the peer has not joined.
   std::vector<const Transfer*> late_transfers() const;
 
  private:

@@ -202,8 +202,8 @@ Status TwoLevel::advance() {
 Status TwoLevel::await_lane(std::size_t lane, const Envelope& mine, const Waiter& waiter) {
   Status failure;
   const auto ready = [&] {
-    // The waiter may check once more before it returns, so no lane may advance after a failure. The
-    // loop repeats until nothing moves, for the reason that Executor::drive() gives.
+    // The waiter may check once more before it returns, so no lane may advance after a failure.
+    // Executor::drive() explains why the loop repeats until nothing moves.
     for (bool moved = true; failure.ok() && moved && !lanes_[lane]->done();) {
       moved = mesh_.progress();
       failure = advance();
