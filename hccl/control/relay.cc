@@ -70,7 +70,7 @@ void Relay::settle() {
   if (state_ == State::kOrphan) seek();
   if (state_ == State::kRoot) rule();
   tell_ranks();
-  say_below();  // before parts, as the parent sends answers only to nodes that it knows
+  say_below();  // before parts, because the parent sends answers only to nodes that it knows
   answer_due();
   std::erase_if(step_.late, [this](const auto& each) {
     return gatherings_.open().count(each.key) == 0;  // the ranks have got the answer meanwhile

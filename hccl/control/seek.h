@@ -67,7 +67,8 @@ class Seek {
     return step(now, [&] { end(why); });
   }
 
-  /// The frame that tells the root that a process cannot join. Then no process can join.
+  /// The frame that reports to the root that a process cannot join. The root then refuses all
+  /// processes.
   static std::string cannot(const Status& why);
 
   State state() const { return state_; }

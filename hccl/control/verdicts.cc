@@ -206,7 +206,7 @@ std::optional<Status> Verdicts::vain(const Gatherings::Open& gathering, Time now
 }
 
 // A rank reports that a connection has ended. The rank does not know whether the other rank has
-// died, has closed all its connections after a failure, or sees the same end.
+// died, has closed all its connections after a failure, or has lost the connection, too.
 News Verdicts::broken(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
   const auto suspect = static_cast<std::uint32_t>(why.culprit());
   if (suspect >= roster_->node_of.size() || absent_.contains(suspect)) return tell(scope, why);

@@ -1,4 +1,4 @@
-// Writes and reads the parts that several kinds of frames of the control tree have.
+// Writes and reads the parts that several kinds of frames of the control tree have in common.
 #pragma once
 
 #include <cstdint>

@@ -74,12 +74,13 @@ bool has(const std::vector<Process>& line, pid_t pid) {
   return std::ranges::any_of(line, [pid](const Process& each) { return each.pid == pid; });
 }
 
-// Whether a rank may have started `process` as a daemon: it is younger than the rank, its parents
-// have ended, and it is in the rank's session or in one whose leader has ended. The parent is then
-// the first process, or a subreaper, from which the rank also comes. `line`: of the rank.
+// Returns whether a rank may have started `process` as a daemon: `process` is younger than the
+// rank, its original parent has ended, and its session is the rank's or has lost its leader. The
+// parent is then process 1, or a subreaper that is an ancestor of the rank, too. `line`: the rank
+// and its ancestors.
 bool is_daemon(const Process& process, const std::vector<Process>& line) {
   if (line.empty() || process.started < line[0].started) return false;
-  if (process.session == process.pid) return false;  // as torchelastic's ranks in a container
+  if (process.session == process.pid) return false;  // like torchelastic's ranks in a container
   if (process.session == line[0].session) return process.parent == 1 && line[0].parent != 1;
   return (process.parent == 1 || has(line, process.parent)) && start_of(process.session) == 0;
 }

@@ -264,7 +264,7 @@ std::string alternatives_to(std::string_view address) {
 bool is_local(std::string_view address) {
   Bytes wanted;
   if (!to_bytes(address, wanted)) return false;
-  if (is_loopback(address)) return true;  // all of 127.0.0.0/8 is, though the interface lists one
+  if (is_loopback(address)) return true;  // also addresses of 127.0.0.0/8 that no interface lists
   const auto all = local_interfaces();
   if (!all.ok()) return false;
   return std::any_of(all->begin(), all->end(), [&](const Interface& each) {

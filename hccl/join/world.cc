@@ -14,8 +14,8 @@ using control::Gatherings;
 using control::RankSet;
 using control::Relay;
 
-// Added to the deadlines of the control tree, so that its errors, which have the reason, come
-// first.
+// A rank waits this much longer than the control tree, so that the tree's errors, which have the
+// reason, come first.
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::seconds kLeaves{1};
 constexpr std::uint64_t kOnce = 1;  // a key serves for one gathering
