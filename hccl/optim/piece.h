@@ -1,4 +1,4 @@
-// The input of the kernels: parts of spans, and the place of their sums.
+// The input of the kernels: parts of spans, and where their sums are stored.
 #pragma once
 
 #include <cstddef>
