@@ -22,7 +22,7 @@ using ProbeClock = std::chrono::steady_clock;
 /// fails, the probe ends with its error.
 struct ProbeRuns {
   std::function<Status(const Call& call, std::string_view algorithm)> run;
-  /// The algorithms of a barrier and of an allreduce of a few numbers.
+  /// The algorithms that the probe itself uses for barriers and for allreduces of a few numbers.
   std::string_view barrier;
   std::string_view allreduce;
   std::function<ProbeClock::time_point()> now = ProbeClock::now;
