@@ -44,7 +44,7 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
     const Answer* answer = last(key.group, success);
     if (answer != nullptr && answer->key == key) return *answer;
     // A later success shows that all members have gone on, so this gathering is over. A later error
-    // does not show that.
+    // does not.
     over = over || (success && answer != nullptr && answer->key.number > key.number);
   }
   if (over) {

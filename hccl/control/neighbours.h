@@ -105,8 +105,8 @@ class Neighbours {
   /// Reads a frame's head. Returns nothing if the head is not valid.
   std::optional<Head> unseal(Line& line, ByteReader& frame, Time now);
 
-  /// The node's thread should have run at `due` and runs at `now`. Returns the delay, or zero if
-  /// any thread may be this late.
+  /// Call it when the node's thread runs at `now` and should have run at `due`. Returns the delay,
+  /// or zero if the delay is usual.
   std::chrono::nanoseconds ran(Time due, Time now);
   /// Whether the other end has left a frame without an acknowledgement for too long.
   bool is_unheeded(const Line& line, Time now) const { return now >= skip_at(line); }

@@ -50,7 +50,7 @@ class Relay {
   Step seated(LineId line, std::uint32_t node, Time now);
   /// A dial has opened a line. For a line that the other end opened, frame() is the first call.
   Step opened(LineId line, std::uint32_t node, Time now);
-  /// A dial has failed. `gone`: the node's host says that the process has ended.
+  /// A dial has failed. `gone`: the node's host reports that the process has ended.
   Step failed(std::uint32_t node, bool gone, Time now);
   Step frame(LineId line, std::string_view bytes, Time now);
   /// The other end has closed the line.

@@ -116,8 +116,8 @@ void Relay::rule() {
   judge_gatherings();
 }
 
-// Dials the nodes that are missing in the tree, to offer them a place here or to learn that they
-// are gone.
+// Dials the nodes that are missing in the tree, to become their parent or to learn that they are
+// gone.
 void Relay::census() {
   const RankSet all = missing();
   if (all.empty()) {
@@ -132,7 +132,7 @@ void Relay::census() {
     }
     auto nodes = (all - offered).ranks();
     if (nodes.size() > kOffers) nodes.resize(kOffers);
-    // A root that was passed over may have children that still take it for the root.
+    // A root that was passed over may have children that still obey it.
     const RankSet passed = all & tree_.ruled();
     for (const std::uint32_t node : nodes) {
       dial(node, Why::kOffer, passed.empty() ? kNodesCap : passed.lowest());

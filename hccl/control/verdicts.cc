@@ -132,7 +132,7 @@ void Verdicts::refused(const Refusal& refusal) {
   }
 }
 
-// The error for an awaited rank that has refused more calls in place of the operation than a
+// Returns an error if an awaited rank has refused more calls in place of the operation than a
 // waiting rank. Equal numbers are no error: all ranks made the same wrong call, all refused it, and
 // each may make the right call afterwards.
 std::optional<Status> Verdicts::refused_one(const Wait& wait) const {
@@ -171,9 +171,9 @@ std::optional<Status> Verdicts::refused_one(const Wait& wait) const {
                 static_cast<int>(*culprit));
 }
 
-// The error for an awaited rank that will never come, because it has left or its program is ending.
-// Data that the rank sent before may still be on the way, so a waiting rank must have reported its
-// wait twice since then.
+// Returns an error if an awaited rank will never come, because it has left or its program is
+// ending. Data that the rank sent before may still be on the way, so a waiting rank must have
+// reported its wait twice since then.
 std::optional<Status> Verdicts::gone_one(const Wait& wait) const {
   const Waits::Operation& operation = *waits_.at(wait.scope, wait.number);
   const RankSet awaited = operation.awaited();

@@ -1,5 +1,5 @@
 // The root's decisions: which rank is the culprit when a communicator fails, and the text that all
-// ranks get. Each communicator has one culprit, also if the root changes.
+// ranks get. Each communicator has one culprit, even if the root changes.
 #pragma once
 
 #include <compare>

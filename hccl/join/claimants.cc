@@ -85,9 +85,9 @@ bool is_daemon(const Process& process, const std::vector<Process>& line) {
   return (process.parent == 1 || has(line, process.parent)) && start_of(process.session) == 0;
 }
 
-// The processes of `similar` that claim a rank, run the script of that rank, and have the job_id()
-// `id`. Leaves out processes that a rank has started or that have started a rank. `members`: the
-// claims of all ranks, in order.
+// The processes in `similar` that claim a rank, run the same script as the process of that rank,
+// and have the job_id() `id`. Leaves out processes that a rank has started or that have started a
+// rank. `members`: the claims of all ranks, in order.
 std::vector<Claim> find_claimants(const std::vector<Claim>& members, const RankOf& rank_of,
                                   const std::string& id, const HostIdentity& host,
                                   const std::vector<pid_t>& similar) {

@@ -14,8 +14,8 @@
 
 namespace hccl::join {
 
-/// This process as a part of a roster: its host and itself, with these ranks. `boot`: this host's
-/// boot id.
+/// The part of a roster that describes this process: its host, and one node with these ranks.
+/// `boot`: this host's boot id.
 control::Roster own_part(const std::string& address, std::uint16_t port, control::RankSet ranks,
                          const std::string& boot, const control::Attempt& attempt = {});
 

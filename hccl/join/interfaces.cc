@@ -203,7 +203,7 @@ Result<Interface> choose_interface(const std::vector<Interface>& all, const Conf
     if (const Interface* at = pick(matching, family)) return *at;
     return no_match(all, config);
   }
-  // The group of names counts before the family: every host has an IPv4 loopback, also a host that
+  // The group of names counts before the family: every host has an IPv4 loopback, even a host that
   // uses only IPv6.
   for (int wanted = 0; wanted <= 2; ++wanted) {
     std::vector<const Interface*> in_group;

@@ -310,7 +310,7 @@ Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& va
     if (chosen == nullptr) {
       chosen = &each;
       launch = std::move(read_here);
-    } else if (innermost < line.size()) {  // else another PID namespace hides them
+    } else if (innermost < line.size()) {  // else the launchers are hidden in another PID namespace
       HCCL_RETURN_IF_ERROR(compare(*chosen, *launch, each, read_here));
     }
   }

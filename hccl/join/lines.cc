@@ -103,7 +103,7 @@ Lines::LineId Lines::add(Line line) {
   connection.line.emplace(std::move(line));
   connection.open = true;
   watch(id, connection, EPOLLIN);
-  ready_[id] |= EPOLLIN;  // TLS may have read bytes behind the proof
+  ready_[id] |= EPOLLIN;  // TLS may have read bytes beyond the proof
   return id;
 }
 

@@ -47,7 +47,7 @@ class Node final : private ControlNode::Owner {
   Node& operator=(const Node&) = delete;
 
   const RootInfo& info() const { return info_; }
-  /// Whether no further rank can join, because an earlier rank could not join.
+  /// Whether no further rank can join: an earlier rank could not join, or all ranks have gone.
   bool is_over();
   /// A rank joins; `owner` gets all later calls until remove(). `check` is called when the root is
   /// found, before the root knows of the rank. If `check` fails, the rank does not join; if this is

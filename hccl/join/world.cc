@@ -40,7 +40,7 @@ std::vector<Member> members_of(const control::Roster& roster) {
   return members;
 }
 
-// The blobs in the order of the index with which each blob begins.
+// Each blob begins with an index. Returns the blobs in the order of their indices.
 Result<std::vector<std::string>> parts_of(const std::map<std::uint32_t, std::string>& blobs,
                                           std::uint32_t size, std::size_t members) {
   std::vector<std::string> parts(size);
