@@ -24,7 +24,8 @@ struct Piece {
 };
 inline constexpr std::size_t kPiece = 4096;
 
-/// Pieces of spans with the same numbers and type.
+/// Pieces of spans with the same numbers, type and absent states; a rule looks only at the states
+/// of the first piece.
 struct Batch {
   const HcclOptimNumbers* numbers;
   HcclOptimType type;
