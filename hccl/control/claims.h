@@ -1,5 +1,5 @@
-// Compares the claims of processes: two may claim one rank of a job, or be of two attempts of one
-// agent.
+// Compares the claims of processes to ranks. Two processes may claim the same rank of a job, or
+// belong to two attempts of the same agent.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Claimants {
   /// claims so far, by rank.
   std::function<std::vector<Claim>(const std::vector<Claim>&, const std::string& machine)> find =
       {};
-  /// Called before any process learns that two claims have ended the world.
+  /// Called when two claims end the world, before any process gets the error.
   std::function<void()> remember = {};
 };
 

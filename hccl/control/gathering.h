@@ -27,8 +27,8 @@ inline constexpr std::uint32_t kMakesGroup = 1U << 31;
 /// Without this flag the gathering does not wait for members that have died or left.
 inline constexpr std::uint32_t kAwaitsAll = 1U << 30;
 
-/// Statements of ranks that should all state the same. Keeps two of them: the statement of the
-/// lowest rank, and the statement of the lowest rank that states something else.
+/// Statements of ranks, which should all be equal. Stores two of them: the statement of the lowest
+/// rank, and the statement of the lowest rank that differs from it.
 template <class T>
 struct Statements {
   using One = std::pair<std::uint32_t, T>;  ///< the rank, and its statement
@@ -55,7 +55,7 @@ struct Gathering {
   Statements<RankSet> members;                   ///< the list of the group's members
   Statements<std::string> agreement;             ///< see Config::agreement()
   std::uint32_t flags = ~0U;                     ///< the flags of all parts, combined by AND
-  std::chrono::nanoseconds patience{INT64_MAX};  ///< the shortest time that is left to a member
+  std::chrono::nanoseconds patience{INT64_MAX};  ///< the shortest time to a member's deadline
   std::chrono::nanoseconds waited{0};            ///< the longest wait of an arrived member
   std::optional<std::pair<std::uint32_t, Status>> failed;  ///< the lowest rank that failed
   std::map<std::uint32_t, std::string> blobs;              ///< by rank
@@ -64,7 +64,7 @@ struct Gathering {
   std::map<std::uint32_t, RankSet> refused;
 
   void merge(const Gathering& more);
-  /// The members in the one or two lists that `members` keeps; empty before the first part.
+  /// All ranks in the one or two lists in `members`; empty before the first part.
   RankSet named() const;
   /// The members whose parts are not in the sum.
   RankSet awaited() const { return named() - arrived; }

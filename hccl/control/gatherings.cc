@@ -28,9 +28,9 @@ Status doubt_error(const RankSet& others) {
           Status::kNobody};
 }
 
-// About the bytes that an answer takes in memory.
+// Estimates the bytes that an answer takes in memory.
 std::uint64_t bytes_of(const Gathering& sum) {
-  std::uint64_t bytes = kAgreementCap;  // and all the rest without blobs
+  std::uint64_t bytes = kAgreementCap;  // an estimate of all but the blobs
   for (const auto& [rank, blob] : sum.blobs) bytes += blob.size() + 96;
   return bytes;
 }
@@ -44,7 +44,7 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
     const Answer* answer = last(key.group, success);
     if (answer != nullptr && answer->key == key) return *answer;
     // A later success shows that all members have gone on, so this gathering is over. A later error
-    // does not show that.
+    // does not.
     over = over || (success && answer != nullptr && answer->key.number > key.number);
   }
   if (over) {
@@ -67,7 +67,7 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
 }
 
 // This node's answer, if this node must answer. The lowest node that has all members below it
-// answers. After that node has told its parent of the gathering, the root answers.
+// answers. Once that node has sent the gathering to its parent, the root answers instead.
 std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, Time now) {
   const bool differs = open.sum.members.other.has_value();
   RankSet awaited = open.sum.awaited();
@@ -82,11 +82,11 @@ std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, 
   return std::nullopt;
 }
 
-// Silent members possibly live in a part of the network that this node cannot reach, and want to go
-// on without the members here. Only the larger part goes on or, if the parts are equal, the part
-// with the lowest rank. A cut in the network silences members one after the other, so members in
-// doubt count for the other part until their place is known. A gathering with kAwaitsAll leaves
-// nobody out.
+// Silent members may live in a part of the network that this node cannot reach, and go on without
+// the members here. So only the larger part goes on or, if the parts are equal, the part with the
+// lowest rank. A cut in the network silences members one after the other, so members in doubt count
+// for the other part until their part is known. A gathering with kAwaitsAll leaves nobody out, so
+// the rule does not apply.
 std::optional<Status> Gatherings::may_go_on(const Open& open, const Place& place, Time now) {
   const RankSet named = open.sum.named(), silent = named & place.silent;
   if (open.sum.awaits_all() || silent.empty()) return Status();
@@ -105,8 +105,8 @@ std::optional<Status> Gatherings::may_go_on(const Open& open, const Place& place
       Status::kNobody);
 }
 
-// Whether the parent must get the gathering: all living members below have arrived, or the
-// gathering is in trouble.
+// Returns whether the parent must get the sum: all living members below have arrived, a partial sum
+// was already sent, or the gathering is late or will fail.
 bool Gatherings::says(const Key& key, const Open& open, const Place& place, Time now) {
   if (place.root || open.sum.arrived == open.said) return false;
   return open.up || open.word || open.sum.members.other || now - open.since >= kFirstWord ||

@@ -1,5 +1,5 @@
-// The gatherings of one node of the control tree: when the node waits, answers, or sends a sum to
-// its parent.
+// The gatherings of one node of the control tree. Decides when the node waits, answers, or sends a
+// sum to its parent.
 #pragma once
 
 #include <chrono>
@@ -83,15 +83,15 @@ class Gatherings {
   /// Gathering::refused.
   Answer fail(const Key& key, const Status& why,
               const std::map<std::uint32_t, RankSet>& refused = {});
-  /// The node has a new parent. The new parent has no sum of this node yet.
+  /// Call it when the node has a new parent, which has no sum of this node yet.
   void moved();
-  /// For a new parent: the last success and the last error of each group, the oldest first, within
-  /// kAnswersCap. The pointers are valid until the next answer.
+  /// For a new parent: the last success and the last error of each group, the oldest first, at most
+  /// kAnswersCap bytes. The pointers are valid until the next answer.
   std::vector<const Answer*> last() const;
   /// At the root: gatherings whose members must now get the list of awaited ranks.
   std::vector<Late> late(Time now);
   const std::map<Key, Open>& open() const { return open_; }
-  /// When due() or late() may next return something new although no part or answer came.
+  /// The next time at which due() or late() may return something new without a new part or answer.
   Time next() const;
 
  private:

@@ -25,14 +25,14 @@ enum class Kind : std::uint8_t {
   kAck,      ///< head only; the only kind without an acknowledgement
   kBeat,     ///< head only
   kBye,      ///< the sender closes the line, and lives on
-  kAdopt,    ///< an orphan asks for a place
-  kOffer,    ///< the sender has a place for the receiver
-  kWelcome,  ///< the answer to kAdopt
-  kRefused,  ///< the answer to kAdopt or kOffer
-  kNews,     ///< from here on both up and down
+  kAdopt,    ///< an orphan asks to become a child of the receiver
+  kOffer,    ///< the sender offers to be the receiver's parent
+  kWelcome,  ///< accepts kAdopt
+  kRefused,  ///< rejects kAdopt or kOffer
+  kNews,     ///< this kind and the next: up and down
   kAnswer,
   kAwaited,  ///< down only: the late members of a gathering
-  kBelow,    ///< from here on up only
+  kBelow,    ///< from here on: up only
   kPart,
   kWait,
   kSilent,
@@ -59,7 +59,7 @@ class Neighbours {
     std::uint32_t node = 0;  ///< unknown for a stranger
     RankSet below;           ///< for a child: the nodes in its subtree, the child included
     RankSet in_doubt{};      ///< for a child: nodes of `below` that do not answer their parents
-    bool skipped = false;    ///< for a child: the nodes below it have an offer
+    bool skipped = false;    ///< for a child: this node made offers to the nodes below it
     std::uint32_t got = 0;   ///< frames that came
     std::deque<Time> unheeded{};        ///< send times of frames without acknowledgement
     std::uint32_t heeded = 0;           ///< frames that the other end has acknowledged
@@ -102,17 +102,18 @@ class Neighbours {
     Kind kind{};
     Root root;
   };
-  /// Reads a frame's head. Nothing if the head is not valid.
+  /// Reads a frame's head. Returns nothing if the head is not valid.
   std::optional<Head> unseal(Line& line, ByteReader& frame, Time now);
 
-  /// The node's thread runs at `now` instead of at `due`. Returns the delay.
+  /// Call it when the node's thread runs at `now` and should have run at `due`. Returns the delay,
+  /// or zero if the delay is usual.
   std::chrono::nanoseconds ran(Time due, Time now);
   /// Whether the other end has left a frame without an acknowledgement for too long.
   bool is_unheeded(const Line& line, Time now) const { return now >= skip_at(line); }
   bool is_silent(const Line& line, Time now) const { return now >= line.heard + peer_timeout_; }
   /// The empty frame (beat or acknowledgement) that is due on the line, if any.
   static std::optional<Kind> due(const Line& line, Time now);
-  /// When any line next needs a look.
+  /// The next time at which due(), is_unheeded() or is_silent() may change for a line.
   Time next() const;
 
  private:

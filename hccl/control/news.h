@@ -16,7 +16,7 @@
 
 namespace hccl::control {
 
-inline constexpr std::size_t kScopesCap = 4096;  ///< communicators of which a node keeps reports
+inline constexpr std::size_t kScopesCap = 4096;  ///< communicators whose reports a node stores
 inline constexpr std::size_t kVerdictsCap = kScopesCap + kRanksCap;  ///< has room for a death of
                                                                      ///< each rank
 

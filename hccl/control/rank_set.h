@@ -44,12 +44,12 @@ class RankSet {
   friend RankSet operator-(const RankSet& a, const RankSet& b);
   RankSet& operator|=(const RankSet& other) { return *this = *this | other; }
   RankSet& operator-=(const RankSet& other) { return *this = *this - other; }
-  /// Any order, so that sets can be sorted.
+  /// An arbitrary order, so that sets can be sorted.
   auto operator<=>(const RankSet&) const = default;
 
   friend void put(ByteWriter& out, const RankSet& set);
-  /// Nothing if the bytes end early, name a rank that is not below `end`, or are not the bytes that
-  /// put() writes for some set.
+  /// Returns nothing if the bytes end early, name a rank that is not below `end`, or cannot have
+  /// been written by put().
   friend std::optional<RankSet> get_ranks(ByteReader& in, std::uint32_t end);
 
  private:
@@ -57,7 +57,8 @@ class RankSet {
   static RankSet merge(const RankSet& a, const RankSet& b, Keep keep);
 
   // Where membership changes, in ascending order: the first rank of each range, then the rank after
-  // the range's last rank. So a rank is in the set if the number of edges up to it is odd.
+  // the range's last rank. So a rank is in the set if the number of edges up to and including the
+  // rank is odd.
   std::vector<std::uint32_t> edges_;
 };
 

@@ -32,7 +32,8 @@ void set(std::map<std::int64_t, RankSet>& numbers, std::int64_t number, const Ra
   std::erase_if(numbers, [](const auto& each) { return each.second.empty(); });
 }
 
-// The ranks that have refused fewer calls for groups than refusal.rank since refusal.met.
+// The ranks that have refused fewer calls for groups than refusal.rank since both last made a group
+// together (refusal.met).
 RankSet fewer(const Refusal& refusal, const RankSet& ranks,
               const std::map<std::uint32_t, RankSet>& refused) {
   RankSet all;

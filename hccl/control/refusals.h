@@ -1,5 +1,5 @@
-// Keeps the calls that ranks have refused because of wrong arguments, while other ranks may wait in
-// the right calls.
+// Stores the calls that ranks have refused because of wrong arguments. Other ranks may wait in the
+// corresponding valid calls.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace hccl::control {
 
-inline constexpr std::ptrdiff_t kRefusalsCap = 1024;  ///< per node; without calls for groups
+inline constexpr std::ptrdiff_t kRefusalsCap = 1024;  ///< per node, without calls for groups
 /// Calls for groups have no order: within this time, a valid call may still follow a refused call.
 inline constexpr std::chrono::milliseconds kForgiving{500};
 
@@ -27,9 +27,10 @@ struct Refusal {
   std::uint64_t number = 0;   ///< of the operation
   std::uint32_t times = 0;    ///< how many calls the rank has refused
   std::string text;           ///< the error; empty: the rank has destroyed its communicator
-  /// The other ranks, by a difference: this rank's number of refused calls for groups minus the
-  /// other rank's number, when both last made a group together. A refused call that became an error
-  /// of both is settled: it shifts the difference by one. Ranks that are not in the map have 0.
+  /// The other ranks, by the difference between this rank's and the other rank's number of refused
+  /// calls for groups when both last made a group together. Ranks that are not in the map have 0.
+  /// Once a refused call has become an error of both ranks, the difference shifts by one, so that
+  /// the call does not count again.
   std::map<std::int64_t, RankSet> met;
 };
 void put(ByteWriter& out, const Refusal& refusal);

@@ -9,9 +9,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kAskAgain{300};  // then an orphan dials silent nodes again
-constexpr milliseconds kAskSoon{20};    // the same, after a failed dial
-constexpr milliseconds kGiveUp{800};    // then an orphan without an answer passes over the root
+constexpr milliseconds kAskAgain{300};  // an orphan dials silent nodes again after this time
+constexpr milliseconds kAskSoon{20};    // the same after a failed dial
+constexpr milliseconds kGiveUp{800};    // an orphan passes over a root that is silent this long
 constexpr milliseconds kSoon{5};
 // The root runs every kRootRuns. After kStopped without running, other nodes may have passed over
 // the root.
@@ -70,7 +70,7 @@ void Relay::settle() {
   if (state_ == State::kOrphan) seek();
   if (state_ == State::kRoot) rule();
   tell_ranks();
-  say_below();  // before parts, as the parent sends answers only to nodes that it knows
+  say_below();  // before parts, because the parent sends answers only to nodes that it knows
   answer_due();
   std::erase_if(step_.late, [this](const auto& each) {
     return gatherings_.open().count(each.key) == 0;  // the ranks have got the answer meanwhile
@@ -182,7 +182,7 @@ void Relay::watch() {
       const bool mine = line->role == Role::kChild || line->role == Role::kOffered;
       const std::string node = ByteWriter().put(line->node).take();
       close(id);
-      say_below();  // else the root believes that the node is in the tree again
+      say_below();  // first, because the root does not suspect a node that is still in the tree
       if (mine) static_cast<void>(hear_up(Kind::kSilent, node));
     } else if (judges && unheeded && line->role == Role::kParent) {
       if (line->node == tree_.root().node) tree_.pass_over();
@@ -196,7 +196,7 @@ void Relay::watch() {
   }
 }
 
-// The child does not answer, so this node offers a place to the nodes below the child.
+// The child does not answer, so this node offers to become the parent of the nodes below the child.
 void Relay::offer_below(const Line& child) {
   const RankSet others = child.below - RankSet{child.node};
   for (const std::uint32_t node : others.ranks()) {

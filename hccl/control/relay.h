@@ -50,7 +50,7 @@ class Relay {
   Step seated(LineId line, std::uint32_t node, Time now);
   /// A dial has opened a line. For a line that the other end opened, frame() is the first call.
   Step opened(LineId line, std::uint32_t node, Time now);
-  /// A dial has failed. `gone`: the node's host says that the process has ended.
+  /// A dial has failed. `gone`: the node's host reports that the process has ended.
   Step failed(std::uint32_t node, bool gone, Time now);
   Step frame(LineId line, std::string_view bytes, Time now);
   /// The other end has closed the line.
@@ -61,8 +61,8 @@ class Relay {
   }
   Time next() const { return next_; }
 
-  /// Reports of this process's ranks: a part of a gathering, or a call of the same function of the
-  /// root's Verdicts.
+  /// Reports of this process's ranks. gather() contributes a part of a gathering. The root passes
+  /// the others to the functions of Verdicts with the same names.
   Step gather(const Gatherings::Key& key, const Gathering& part, Time now);
   Step report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   Step waits(const Wait& wait, Time now);
@@ -202,13 +202,13 @@ class Relay {
   };
   std::deque<Untold> untold_;           // news that this node's ranks do not have
   std::size_t proof_ = 0;               // the parent lives if it acknowledges this many frames
-  std::vector<std::string> doubted_{};  // the parent's frames until then
+  std::vector<std::string> doubted_{};  // frames of the parent that wait for this proof
   RankSet said_below_, said_doubts_;
   std::map<std::tuple<Uuid, std::uint64_t, Uuid>, Wait> waits_;  // not sent to the parent yet
   Time waits_at_ = Time::max();
   std::set<std::pair<Kind, std::string>> kept_;  // frames sent up whose decision is unknown
   Refusals refusals_;
-  Time leaves_at_ = Time::max();  // when this node says that it leaves
+  Time leaves_at_ = Time::max();  // when this node reports that it leaves
   Time leave_by_ = Time::max();
   bool told_ = false;  // a node that stays knows that this node leaves
 

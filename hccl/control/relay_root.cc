@@ -1,4 +1,5 @@
-// The part of a Relay that only the root uses: it waits for all nodes, decides, and tells them.
+// The part of a Relay that only the root uses: it waits for all nodes, decides, and sends the
+// decisions.
 #include <algorithm>
 
 #include "hccl/control/relay.h"
@@ -66,8 +67,8 @@ RankSet Relay::nodes_in_doubt() const {
 }
 
 // A cut in the network that has silenced one node may silence others. After two beats, each
-// silenced node is missing or has left a beat without an acknowledgement; until then all others are
-// in doubt.
+// silenced node is missing or has left a beat without an acknowledgement; until then the ranks of
+// all other nodes are in doubt.
 RankSet Relay::ranks_in_doubt() const {
   const auto all = static_cast<std::uint32_t>(roster_->node_of.size());
   if (now_ < silenced_ + 2 * neighbours_.beats()) {
@@ -115,8 +116,8 @@ void Relay::rule() {
   judge_gatherings();
 }
 
-// Dials the nodes that are missing in the tree, to offer them a place here or to learn that they
-// are gone.
+// Dials the nodes that are missing in the tree, to become their parent or to learn that they are
+// gone.
 void Relay::census() {
   const RankSet all = missing();
   if (all.empty()) {
@@ -131,7 +132,7 @@ void Relay::census() {
     }
     auto nodes = (all - offered).ranks();
     if (nodes.size() > kOffers) nodes.resize(kOffers);
-    // A root that was passed over may have children that still take it for the root.
+    // A root that was passed over may have children that still obey it.
     const RankSet passed = all & tree_.ruled();
     for (const std::uint32_t node : nodes) {
       dial(node, Why::kOffer, passed.empty() ? kNodesCap : passed.lowest());

@@ -73,8 +73,8 @@ Relay::Step Relay::leave(Time now) {
   });
 }
 
-// Merges waits that come within a short time. Keeps frames that are sent only once, for the next
-// parent or for the case that this node becomes the root.
+// Merges reports of waits that come within kMergeWaits. Keeps frames that are sent only once, for
+// the next parent or for the case that this node becomes the root.
 bool Relay::hear_up(Kind kind, std::string_view body) {
   ByteReader in(body);
   if (kind == Kind::kWait) {

@@ -33,7 +33,7 @@ struct Roster {
   struct Host {
     std::string machine;                 ///< hosts of one `machine` may share memory
     std::string cores;                   ///< cores that its processes may run on, one bit each
-    std::vector<std::string> addresses;  ///< for data, the first one also for control
+    std::vector<std::string> addresses;  ///< for data; the first address also for control
   };
   /// A process, which is a node of the tree.
   struct Node {

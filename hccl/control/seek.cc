@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBatch{5};     // processes that join within this time are reported together
-constexpr milliseconds kGrace{1000};  // after the root's deadline
+constexpr milliseconds kGrace{1000};  // other processes wait this much longer than the root
 constexpr milliseconds kFirstPause{2}, kLastPause{500};
 
 // The roster of node 0 alone.
@@ -256,7 +256,7 @@ void Seek::note_grown(const Roster& sub) {
   say_at_ = std::min<Time>(say_at_, now_ + kBatch);
 }
 
-// Processes below have gone, or have another place.
+// Processes below have ended, or moved in the tree: collects the processes again.
 void Seek::rebuild() {
   const RankSet before = taken_;
   all_ = fresh_ = RosterDraft(own_);

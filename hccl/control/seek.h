@@ -67,7 +67,8 @@ class Seek {
     return step(now, [&] { end(why); });
   }
 
-  /// The frame that tells the root that a process cannot join. Then no process can join.
+  /// The frame that reports to the root that a process cannot join. The root then refuses all
+  /// processes.
   static std::string cannot(const Status& why);
 
   State state() const { return state_; }
@@ -144,7 +145,7 @@ class Seek {
   Time now_, next_, deadline_, seek_at_{}, say_at_ = Time::max();
   Step step_;
   LineId above_ = kNoLine;  // the line to the parent, or to a node that was asked
-  Place to_;                // the place that was dialed last
+  Place to_;                // the address that was dialed last
   bool dialing_ = false, to_root_ = false, reached_ = false;
   std::string last_ = "no answer";
   Seats seats_;
@@ -152,7 +153,7 @@ class Seek {
   RosterDraft all_, fresh_;              // processes below; processes that the parent does not know
   bool whole_ = false;                   // the parent must replace its draft by all_
   RankSet went_;                         // ranks whose processes came and ended
-  Status to_tell_;                       // why no process can join; told to the root later
+  Status to_tell_;                       // why no process can join; reported to the root later
   Status wrong_, why_;                   // why this process must end; the reason of kOver
   bool alone_ = false;                   // this process is refused, and others go on
   Claimants claimants_;                  // from here on, members of the root only

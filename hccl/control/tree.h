@@ -1,5 +1,5 @@
 // The shape of the control tree: which child of a node gets a newcomer, which node is the root, and
-// which nodes an orphan asks for a new place.
+// which nodes an orphan asks to become its parent.
 #pragma once
 
 #include <cstddef>

@@ -132,7 +132,7 @@ void Verdicts::refused(const Refusal& refusal) {
   }
 }
 
-// The error for an awaited rank that has refused more calls in place of the operation than a
+// Returns an error if an awaited rank has refused more calls in place of the operation than a
 // waiting rank. Equal numbers are no error: all ranks made the same wrong call, all refused it, and
 // each may make the right call afterwards.
 std::optional<Status> Verdicts::refused_one(const Wait& wait) const {
@@ -171,9 +171,9 @@ std::optional<Status> Verdicts::refused_one(const Wait& wait) const {
                 static_cast<int>(*culprit));
 }
 
-// The error for an awaited rank that will never come, because it has left or its program is ending.
-// Data that the rank sent before may still be on the way, so a waiting rank must have reported its
-// wait twice since then.
+// Returns an error if an awaited rank will never come, because it has left or its program is
+// ending. Data that the rank sent before may still be on the way, so a waiting rank must have
+// reported its wait twice since then.
 std::optional<Status> Verdicts::gone_one(const Wait& wait) const {
   const Waits::Operation& operation = *waits_.at(wait.scope, wait.number);
   const RankSet awaited = operation.awaited();
@@ -206,7 +206,7 @@ std::optional<Status> Verdicts::vain(const Gatherings::Open& gathering, Time now
 }
 
 // A rank reports that a connection has ended. The rank does not know whether the other rank has
-// died, has closed all its connections after a failure, or sees the same end.
+// died, has closed all its connections after a failure, or has lost the connection, too.
 News Verdicts::broken(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
   const auto suspect = static_cast<std::uint32_t>(why.culprit());
   if (suspect >= roster_->node_of.size() || absent_.contains(suspect)) return tell(scope, why);

@@ -1,5 +1,5 @@
 // The root's decisions: which rank is the culprit when a communicator fails, and the text that all
-// ranks get. Each communicator has one culprit, also if the root changes.
+// ranks get. Each communicator has one culprit, even if the root changes.
 #pragma once
 
 #include <compare>
@@ -36,12 +36,12 @@ class Verdicts {
   void refused(const Refusal& refusal);
   /// The rank's program ends without HcclCommDestroy; `last` is the rank's last operation.
   void ends(std::uint32_t rank, std::string last, Time now);
-  /// Ranks have left in good order.
+  /// Ranks have shut down cleanly.
   void left(const RankSet& ranks, Time now);
   /// Ranks have died. `how`: the circumstances if known, such as " was cut off".
   News died(const RankSet& ranks, const std::string& how = {});
-  /// The error of a gathering that waits for a rank which has left. Nothing if the gathering waits
-  /// for no such rank.
+  /// Returns the error of a gathering that waits for a rank which has left, or nothing if the
+  /// gathering waits for no such rank.
   std::optional<Status> vain(const Gatherings::Open& gathering, Time now) const;
   /// Makes the decisions that are due.
   News tick(Time now);
@@ -62,7 +62,8 @@ class Verdicts {
   // The ranks of one communicator that have refused calls or destroyed the communicator.
   struct Refused {
     std::map<std::uint32_t, Refusal> calls;  // by rank: its last refused call
-    // The ranks that have destroyed it, by the operation and the number of refused calls.
+    // The ranks that have destroyed the communicator, by the operation and the number of refused
+    // calls.
     std::map<std::pair<std::uint64_t, std::uint32_t>, RankSet> destroyed;
   };
   // Closed connections that ranks of one communicator have seen.
@@ -89,7 +90,7 @@ class Verdicts {
   bool held_ = false;
   std::vector<Verdict> withheld_;
   News told_;
-  RankSet absent_;                             // dead, or left in good order
+  RankSet absent_;                             // dead, or shut down cleanly
   std::map<std::uint32_t, Time> gone_;         // by rank: when it left, or its program began to end
   std::map<std::uint32_t, std::string> ends_;  // by rank: its last operation, if its program ended
   Waits waits_;

@@ -109,8 +109,8 @@ std::string Waits::elsewhere(const Uuid& scope, std::uint32_t witness, std::uint
   if (there != nullptr) {
     return there->first > here->first || is_new(*there) ? there->second.call : std::string();
   }
-  // A communicator's collectives have one scope and its messages others; their first halves are
-  // equal.
+  // The collectives of a communicator and its messages have different scopes with equal first
+  // halves.
   for (const auto& [other, operations] : scopes_) {
     if (!std::equal(scope.begin(), scope.begin() + scope.size() / 2, other.begin())) continue;
     const Place* const place = of(other, rank);

@@ -45,15 +45,16 @@ class Waits {
   /// Adds a report. If ranks made different calls in the operation, returns the error and forgets
   /// the scope.
   Status add(const Wait& wait, Time now);
-  /// The operation of the rank's last report of a wait; null: no report.
+  /// The operation in which the rank waits, by its last report; null: the rank has not reported a
+  /// wait.
   const Place* of(const Uuid& scope, std::uint32_t rank) const;
   /// The operation of this number; null if nobody waits in it.
   const Operation* at(const Uuid& scope, std::uint64_t number) const;
   /// The ranks that are awaited in the operation in which the witness waits, but do not wait there.
   RankSet missing(const Uuid& scope, std::uint32_t witness) const;
-  /// The call in which the rank waits, if its operation comes after the witness's operation or its
-  /// report is new; else empty. The rank may wait for a message while the witness waits in a
-  /// collective, or the reverse.
+  /// The call in which `rank` waits, if the call comes after the witness's operation or `rank`
+  /// reported the call within the last second; else empty. The rank may wait for a message while
+  /// the witness waits in a collective, or the reverse.
   std::string elsewhere(const Uuid& scope, std::uint32_t witness, std::uint32_t rank,
                         Time now) const;
   void forget(const Uuid& scope) { scopes_.erase(scope); }

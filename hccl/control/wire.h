@@ -1,4 +1,4 @@
-// Writes and reads the parts that several kinds of frames of the control tree have.
+// Writes and reads the parts that several kinds of frames of the control tree have in common.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline void put(ByteWriter& out, const Status& why) {
   out.put(static_cast<std::int32_t>(why.code())).put(static_cast<std::int32_t>(why.culprit()));
   out.put_text(std::string_view(why.message()).substr(0, kTextCap));
 }
-/// Returns a failure, also if bytes are missing; then in.ok() is false.
+/// Returns a failure even if bytes are missing; then in.ok() is false.
 inline Status get_status(ByteReader& in) {
   const auto code = in.get<std::int32_t>(), culprit = in.get<std::int32_t>();
   std::string text = in.get_text(kTextCap);

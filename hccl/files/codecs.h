@@ -21,7 +21,7 @@ namespace hccl::files {
 
 enum class Form { kBinary, kJson };
 
-/// The side that needs a value passes this function; the function copies the value that the other
+/// The caller of encode() or decode() passes this function, which copies the value that the other
 /// side made. Library and plugin each free only memory that they allocated, because the plugin
 /// keeps the usual allocator even if the program replaces it.
 template <class T>

@@ -11,7 +11,7 @@
 namespace hccl::join {
 namespace {
 
-// Calls bind() or connect() with a new socket. Invalid if the call fails.
+// Calls bind() or connect() with a new socket. Returns an invalid descriptor if the call fails.
 template <class Call>
 Fd socket_of(const std::string& name, const Call& call) {
   Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

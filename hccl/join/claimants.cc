@@ -74,19 +74,20 @@ bool has(const std::vector<Process>& line, pid_t pid) {
   return std::ranges::any_of(line, [pid](const Process& each) { return each.pid == pid; });
 }
 
-// Whether a rank may have started `process` as a daemon: it is younger than the rank, its parents
-// have ended, and it is in the rank's session or in one whose leader has ended. The parent is then
-// the first process, or a subreaper, from which the rank also comes. `line`: of the rank.
+// Returns whether a rank may have started `process` as a daemon: `process` is younger than the
+// rank, its original parent has ended, and its session is the rank's or has lost its leader. The
+// parent is then process 1, or a subreaper that is an ancestor of the rank, too. `line`: the rank
+// and its ancestors.
 bool is_daemon(const Process& process, const std::vector<Process>& line) {
   if (line.empty() || process.started < line[0].started) return false;
-  if (process.session == process.pid) return false;  // as torchelastic's ranks in a container
+  if (process.session == process.pid) return false;  // like torchelastic's ranks in a container
   if (process.session == line[0].session) return process.parent == 1 && line[0].parent != 1;
   return (process.parent == 1 || has(line, process.parent)) && start_of(process.session) == 0;
 }
 
-// The processes of `similar` that claim a rank, run the script of that rank, and have the job_id()
-// `id`. Leaves out processes that a rank has started or that have started a rank. `members`: the
-// claims of all ranks, in order.
+// The processes in `similar` that claim a rank, run the same script as the process of that rank,
+// and have the job_id() `id`. Leaves out processes that a rank has started or that have started a
+// rank. `members`: the claims of all ranks, in order.
 std::vector<Claim> find_claimants(const std::vector<Claim>& members, const RankOf& rank_of,
                                   const std::string& id, const HostIdentity& host,
                                   const std::vector<pid_t>& similar) {

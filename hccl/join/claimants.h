@@ -13,8 +13,8 @@
 
 namespace hccl::join {
 
-/// Returns the rank of the process that a launcher started in this way; -1 if the process is not of
-/// the job.
+/// Returns the rank in the job of a process that a launcher started with these values; -1 if the
+/// process does not belong to the job.
 using RankOf = std::function<int(const Launch&)>;
 
 /// The callbacks for a root. If ranks of two jobs came, `remember` records that, so that later

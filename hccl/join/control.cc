@@ -53,7 +53,8 @@ void Control::ring() {
   sleeper_->ring();
 }
 
-// A node without a thread would keep its sockets, and say nothing: so the thread comes first.
+// Starts the thread first, because a node without a thread would hold its sockets open and never
+// answer.
 Result<Control::NodeId> Control::add(const Make& make) {
   const NodeId id = ++last_;
   const MutexLock lock(turn_);

@@ -28,13 +28,13 @@ class Control {
   using Make = std::function<std::unique_ptr<ControlNode>(int epoll, std::uint64_t tags)>;
 
   Control() = default;
-  /// Ends the thread at once. The other processes take nodes that have not left for dead.
+  /// Ends the thread at once. If a node has not left, the other processes consider it dead.
   ~Control();
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
   Result<NodeId> add(const Make& make);
-  /// The control thread soon calls `what`. No effect once the node is over.
+  /// The control thread calls `what` soon. No effect once the node is over.
   void post(NodeId node, std::function<void(ControlNode&)> what);
   /// The node closes its lines now, and its owner gets the reason.
   void fail(NodeId node, const Status& why) noexcept HCCL_UNCHECKED;

@@ -63,7 +63,7 @@ void ControlNode::handle(const Lines::Event& event, Time now) {
 }
 
 // The first byte shows whether a frame is of a Seek or of a Relay. While this node joins, its Seek
-// closes a line on which the frame of a Relay comes, and that Relay dials again.
+// closes a line on which a Relay's frame arrives, and the sender dials again.
 void ControlNode::take(const Lines::Event& frame, Time now) {
   const auto kind = static_cast<std::uint8_t>(frame.text.front());
   if (kind >= control::kFirstJoinKind || !relay_) {

@@ -14,8 +14,8 @@
 
 namespace hccl::join {
 
-/// This process as a part of a roster: its host and itself, with these ranks. `boot`: this host's
-/// boot id.
+/// The part of a roster that describes this process: its host, and one node with these ranks.
+/// `boot`: this host's boot id.
 control::Roster own_part(const std::string& address, std::uint16_t port, control::RankSet ranks,
                          const std::string& boot, const control::Attempt& attempt = {});
 
@@ -77,7 +77,7 @@ class ControlNode {
   /// owner; the object may have ended.
   void bring(const Owner* its, std::uint32_t rank, std::uint32_t size, const std::string& agreement,
              const control::Attempt& attempt);
-  /// Ends the calls to the owner.
+  /// After this call the owner gets no more calls.
   void detach() { owner_ = &nobody_; }
   void abandon() { lines_->abandon(); }
 
@@ -99,7 +99,7 @@ class ControlNode {
   std::unique_ptr<control::Relay> relay_;  // once the node is in
   // By the number of a dial: the node that the Relay dials, or nothing if the Seek dials.
   std::map<Lines::LineId, std::optional<std::uint32_t>> dials_;
-  bool told_ = false;  // the owner knows of the end
+  bool told_ = false;  // the owner has got failed() or over()
   bool over_ = false;
 };
 

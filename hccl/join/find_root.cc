@@ -31,7 +31,8 @@ struct Attempt {
   bool idle() const { return !fd.valid() && !line; }
 };
 
-// Tries all ports side by side, because other programs may listen on some of them, and be silent.
+// Tries all ports at the same time, because another program may listen at one of them and never
+// answer.
 struct Seeker {
   const RootInfo& info;
   const std::string& from;

@@ -47,8 +47,8 @@ std::string_view machine_of(const HostIdentity& host) {
 }
 
 std::string core_mask() {
-  // The kernel's mask may be longer than cpu_set_t. Then the call fails with EINVAL until there is
-  // room.
+  // The kernel's mask may be longer than cpu_set_t. Then the call fails with EINVAL until the mask
+  // is large enough.
   for (std::size_t bytes = sizeof(cpu_set_t); bytes <= control::kCoresCap; bytes *= 2) {
     std::vector<cpu_set_t> sets((bytes + sizeof(cpu_set_t) - 1) / sizeof(cpu_set_t));
     if (::sched_getaffinity(0, bytes, sets.data()) != 0) continue;

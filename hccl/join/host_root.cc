@@ -70,7 +70,7 @@ double contest_age(int folder, const std::string& name) {
   return now(CLOCK_REALTIME) - seconds(info.st_mtim);
 }
 
-// Whether a living rank 0 has the file.
+// Whether a living rank 0 holds the file's lock.
 bool is_held(const UserFolder& folder, const std::string& name) {
   const Fd file = open_file(folder.fd.get(), name);
   return file.valid() && somebody_holds(file.get());
@@ -101,7 +101,7 @@ Result<Fd> create_file(const UserFolder& folder, const std::string& name) {
   return file;
 }
 
-// The number of folders in which a living rank 0 has the file.
+// The number of folders in which a living rank 0 holds the lock of this file.
 std::ptrdiff_t count_held(const std::vector<std::string>& places, const std::string& name) {
   const auto folders = user_folders(places);
   return std::count_if(folders.begin(), folders.end(),
@@ -230,7 +230,7 @@ Result<RootInfo> find_host_root(const std::vector<std::string>& places, const st
   Deadline listed = Deadline::after({});
   Result<RootInfo> info = Status(Code::kTimeout, "");
   const auto look = [&] {
-    if (listed.expired()) {  // listing many names is slow, so list in 1/20 of the time
+    if (listed.expired()) {  // listing many names is slow, so lists for at most 1/20 of the time
       const auto began = Deadline::Clock::now();
       folders = user_folders(places);
       listed = Deadline::after(std::min<Deadline::Clock::duration>(

@@ -203,7 +203,7 @@ Result<Interface> choose_interface(const std::vector<Interface>& all, const Conf
     if (const Interface* at = pick(matching, family)) return *at;
     return no_match(all, config);
   }
-  // The group of names counts before the family: every host has an IPv4 loopback, also a host that
+  // The group of names counts before the family: every host has an IPv4 loopback, even a host that
   // uses only IPv6.
   for (int wanted = 0; wanted <= 2; ++wanted) {
     std::vector<const Interface*> in_group;
@@ -264,7 +264,7 @@ std::string alternatives_to(std::string_view address) {
 bool is_local(std::string_view address) {
   Bytes wanted;
   if (!to_bytes(address, wanted)) return false;
-  if (is_loopback(address)) return true;  // all of 127.0.0.0/8 is, though the interface lists one
+  if (is_loopback(address)) return true;  // also addresses of 127.0.0.0/8 that no interface lists
   const auto all = local_interfaces();
   if (!all.ok()) return false;
   return std::any_of(all->begin(), all->end(), [&](const Interface& each) {

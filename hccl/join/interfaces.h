@@ -24,10 +24,10 @@ Result<std::vector<Interface>> local_interfaces();
 
 /// Chooses the address to bind to: CM_WORKER_IP or HCCL_IF_IP; else an address of an interface that
 /// matches HCCL_SOCKET_IFNAME; else an address of an interface with a carrier. In the last case
-/// docker* comes after the other names, and lo* last; among these the default route comes first,
-/// and then the name decides. The family that HCCL_SOCKET_FAMILY prefers (IPv4) comes before the
-/// other family. Makes no system calls. kNotFound if nothing matches; kNotSupport if HCCL_IF_IP is
-/// a link-local address of IPv6.
+/// docker* comes after the other names, and lo* comes last; within each of these three sets the
+/// default route comes first, then the names in alphabetical order. The family that
+/// HCCL_SOCKET_FAMILY prefers (IPv4) comes before the other family. Makes no system calls.
+/// kNotFound if nothing matches; kNotSupport if HCCL_IF_IP is a link-local address of IPv6.
 Result<Interface> choose_interface(const std::vector<Interface>& all, const Config& config);
 
 /// choose_interface() over local_interfaces().
@@ -36,11 +36,11 @@ Result<std::string> local_address(const Config& config);
 /// The local address from which a rank connects to the root. Empty, for the system's choice, if
 /// neither HCCL_IF_IP nor HCCL_SOCKET_IFNAME is set, if the system's choice fits
 /// HCCL_SOCKET_IFNAME, if the root's address is a loopback address, or if no chosen address is of
-/// the root's family. Else HCCL_IF_IP, or an address with a carrier that fits. kNotFound as
-/// choose_interface().
+/// the root's family. Else the address that HCCL_IF_IP names, or the first usable address of an
+/// interface that matches HCCL_SOCKET_IFNAME. Fails as choose_interface() does.
 Result<std::string> source_address(const Config& config, const std::string& root);
 
-/// For the text of a failure: says that the root listens at this address of this host, and lists
+/// For the text of a failure: states that the root listens at this address of this host, and lists
 /// the addresses that may be chosen instead. Empty if there are no such addresses, and for a
 /// loopback address.
 std::string alternatives_to(std::string_view address);

@@ -11,7 +11,8 @@
 
 namespace hccl::join {
 
-/// Safe to use from any thread. The mutex is the owner's, which holds it around a fork.
+/// Safe to use from any thread. The mutex belongs to the owner of this object, which holds the
+/// mutex around a fork.
 class JoinNumbers {
   struct Free {
     std::set<int> numbers;  // given back
@@ -21,8 +22,8 @@ class JoinNumbers {
  public:
   explicit JoinNumbers(Mutex& mutex) : mutex_(mutex) {}
 
-  /// The lowest number that no join of the job has. A join that fails gives its number back with
-  /// the destructor: its next try must find the ranks that have not tried yet.
+  /// The lowest number that no join of the job has. The destructor gives the number of a failed
+  /// join back, because the next try must meet the ranks that have not tried yet.
   class Number {
    public:
     Number(JoinNumbers& owner, const std::string& job)
@@ -34,7 +35,7 @@ class JoinNumbers {
     Number(const Number&) = delete;
     Number& operator=(const Number&) = delete;
     int value() const { return value_; }
-    /// The join has this number from now on.
+    /// From now on the destructor does not give the number back.
     void keep() { node_ = {}; }
 
    private:

@@ -69,8 +69,8 @@ Result<Launch> from_pmix(const Environment& env) {
 }
 
 // Names an agent of torchelastic. Ranks of several jobs may meet by root info, and each job has an
-// agent 0: the digest of the run's id tells the agents of two jobs apart. MASTER_PORT would not do,
-// because it may change in a restart. 0 would mean that there is no agent.
+// agent 0: the digest of the run's id tells the agents of two jobs apart. MASTER_PORT cannot do
+// that, because it may change in a restart. Never returns 0, which means "no agent".
 std::uint32_t agent_of(const std::string& run, std::int64_t group_rank) {
   const Key key = digest(run);
   std::uint32_t of_job = 0;
@@ -159,8 +159,8 @@ Result<Launch> from_hydra(const Environment& env, std::uint16_t base_port) {
   return launch;
 }
 
-// Hydra's ranks of one host have one parent, which names their job. PMI_FD could carry root info
-// between hosts, but it belongs to MPI_Init.
+// Hydra's ranks of one host have one parent, whose pid and start time name their job. PMI_FD could
+// carry root info between hosts, but it belongs to MPI_Init.
 Status name_hydra_job(const Process* proxy, Launch& launch) {
   if (launch.local_size == launch.size && proxy != nullptr) {
     launch.job = "hydra " + std::to_string(proxy->pid) + "." + std::to_string(proxy->started);
@@ -214,7 +214,7 @@ bool is_present(const Environment& env, const Launcher& launcher) {
 std::size_t giver(const Environment& env, const Launcher& launcher,
                   const std::vector<Process>& line) {
   const auto at = std::ranges::find_if(line, [&](const Process& each) {
-    if (each.own && each.variables.empty()) return false;  // a title has overwritten its variables
+    if (each.own && each.variables.empty()) return false;  // the process title overwrote them
     const Config::GetEnv theirs = [&](const char* name) { return each.variable(name); };
     return !std::ranges::all_of(launcher.given, [&](const char* name) {
       return name == nullptr || env.get(name) == Environment(theirs).get(name);
@@ -310,7 +310,7 @@ Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& va
     if (chosen == nullptr) {
       chosen = &each;
       launch = std::move(read_here);
-    } else if (innermost < line.size()) {  // else another PID namespace hides them
+    } else if (innermost < line.size()) {  // else the launchers are hidden in another PID namespace
       HCCL_RETURN_IF_ERROR(compare(*chosen, *launch, each, read_here));
     }
   }

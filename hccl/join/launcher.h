@@ -19,7 +19,7 @@ enum class LauncherKind { kAlone, kRankTable, kPmix, kTorchrun, kSlurm, kHydra }
 struct Launch {
   LauncherKind kind = LauncherKind::kAlone;
   int rank = 0;        ///< -1 for kRankTable: the table and `identify` give the rank
-  int size = 1;        ///< 0 when the environment does not say: kRankTable, kPmix without Open MPI
+  int size = 1;        ///< 0 when no variable gives it: kRankTable, kPmix without Open MPI
   int local_rank = 0;  ///< among the job's ranks on this host; -1 when unknown
   int local_size = 1;  ///< 0 when unknown
   /// The address or host name where rank 0 listens (see resolve()). Empty for kAlone, kRankTable

@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kSteps = 4;         // steps of handshakes in one turn
-constexpr milliseconds kSure{100};        // a stranger keeps its descriptor for this long
+constexpr milliseconds kSure{100};        // a stranger is not dropped for this long
 constexpr milliseconds kSureNamed{1000};  // the same for a stranger that has named the job
 constexpr milliseconds kShort{1000};      // a lack of descriptors counts after this time
 constexpr Lines::LineId kKnock = 0;       // the listener's tag
@@ -103,7 +103,7 @@ Lines::LineId Lines::add(Line line) {
   connection.line.emplace(std::move(line));
   connection.open = true;
   watch(id, connection, EPOLLIN);
-  ready_[id] |= EPOLLIN;  // TLS may have read bytes behind the proof
+  ready_[id] |= EPOLLIN;  // TLS may have read bytes beyond the proof
   return id;
 }
 
@@ -127,7 +127,7 @@ void Lines::fail(LineId id, const std::string& why, bool gone) {
 
 // ---- strangers ----
 
-// When the oldest stranger may be dropped for a new one.
+// The earliest time at which a stranger may be accepted, if necessary in place of another one.
 Lines::Time Lines::room_at() const {
   if (strangers_.size() < cap_) return Time{};
   Time first = Time::max();

@@ -67,8 +67,8 @@ class Lines {
   Time next() const;
   /// Whether frames still wait to be sent.
   bool unsent() const;
-  /// If no descriptor has been free for callers for a second: why they are turned away. Else
-  /// success.
+  /// Returns the reason why callers are turned away, if no descriptor has been free for them for a
+  /// second; else success.
   Status lacks(Time now) const;
   /// Frees the spare descriptor for callers: one after the other, they connect and get the reason
   /// of their refusal.

@@ -197,7 +197,7 @@ bool Node::leave(const Owner& owner) {
     say([rank, last](control::Relay& relay, control::Time now) {
       return last ? relay.leave(now) : relay.rank_left(rank, now);
     });
-  } catch (...) {  // others do not know that the rank left: remove() reports a death
+  } catch (...) {  // the others do not know that the rank left, so remove() reports a death
     const MutexLock lock(mutex_);
     std::ranges::find(ranks_, &owner, &Sharer::owner)->left = false;
     throw;
@@ -281,7 +281,7 @@ void Node::refused(const Owner* its, const Status& why) {
   });
 }
 
-// If the others take this process for dead, its ranks do not get the verdicts on their own deaths,
+// If the others consider this process dead, its ranks do not get the verdicts on their own deaths,
 // because over() follows.
 void Node::heard(const control::News& all) {
   others_ -= all.dead | all.left;

@@ -40,14 +40,14 @@ class Node final : private ControlNode::Owner {
                                             Result<std::string> boot = boot_id());
   Node(std::shared_ptr<Control> control, const RootInfo& info)
       : control_(std::move(control)), info_(info) {}
-  /// The other processes take a node that has not left for dead. A root that has refused all ranks
-  /// stays to refuse later ranks, for the time in which ranks join.
+  /// If the node has not left, the other processes consider it dead. A root that has refused all
+  /// ranks stays for Config::connect_timeout, to refuse later ranks.
   ~Node() override;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
   const RootInfo& info() const { return info_; }
-  /// Whether no further rank can join, because an earlier rank could not join.
+  /// Whether no further rank can join: an earlier rank could not join, or all ranks have gone.
   bool is_over();
   /// A rank joins; `owner` gets all later calls until remove(). `check` is called when the root is
   /// found, before the root knows of the rank. If `check` fails, the rank does not join; if this is
@@ -58,11 +58,12 @@ class Node final : private ControlNode::Owner {
   /// The rank leaves. Returns whether the rank is the last rank of this process: then the node
   /// leaves, too, and calls over() of the owner.
   bool leave(const Owner& owner);
-  /// Ends the calls to the owner. The other processes take a rank that has joined and has not left
-  /// for dead. If there is no memory to report this, they take all ranks of this process for dead.
+  /// After this call the owner gets no more calls. If the rank has joined and has not left, the
+  /// other processes consider it dead. If there is no memory to report the death, they consider all
+  /// ranks of this process dead.
   void remove(const Owner& owner) noexcept;
 
-  /// Closes the node's lines, so the other processes take all ranks of this process for dead. These
+  /// Closes the node's lines, so the other processes consider all ranks of this process dead. These
   /// ranks get the reason.
   void fail(const Status& why) noexcept { control_->fail(node_, why); }
   /// Calls one of Relay's functions in the control thread, soon.

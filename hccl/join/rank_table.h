@@ -1,5 +1,6 @@
-// HCCL's rank table: the place of every rank. Versions "1.0" and "1.2" (server list, super pods),
-// "1.1" (node list of host processes), and none (the legacy cloud and lab templates).
+// HCCL's rank table: the host, address and device of every rank. Versions "1.0" and "1.2" (server
+// list, super pods), "1.1" (node list of host processes), and none (the legacy cloud and lab
+// templates).
 #pragma once
 
 #include <chrono>

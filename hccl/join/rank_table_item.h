@@ -1,4 +1,4 @@
-// One object of a rank table with its place in the file. Errors name the value, the key and the
+// One object of a rank table with its position in the table. Errors name the value, the key and the
 // expected values. Internal to the readers of rank tables.
 #pragma once
 
@@ -23,8 +23,8 @@ class TableItem {
   /// The node must outlive the item.
   TableItem(const JsonNode& node, std::string place) : node_(&node), place_(std::move(place)) {}
 
-  /// The place of a key, such as "server_list[0].device[1].rank_id". For an empty key: the item's
-  /// own place.
+  /// The position of a key, such as "server_list[0].device[1].rank_id". For an empty key: the
+  /// item's own position.
   std::string place(std::string_view key) const;
 
   bool has(std::string_view key) const { return node_->find(key) != nullptr; }

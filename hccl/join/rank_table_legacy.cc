@@ -1,7 +1,7 @@
 // Reads tables without a version key: group_list[].instance_list[].devices[]. With deploy_mode
 // ("lab") an instance is one rank and names its number. Without deploy_mode ("cloud") an instance
-// is a pod, and ranks are counted: servers in the order of their names, devices in the order of
-// their ids.
+// is a pod, and the table has no rank numbers: ranks are numbered by the name of the server, then
+// by the id of the device.
 #include <algorithm>
 #include <set>
 #include <tuple>

@@ -115,8 +115,8 @@ Status check_addresses(const std::vector<Server>& servers) {
   return {};
 }
 
-// If ranks use the hosts' own network, all ranks need the host's address. (If rank 0 has a host_ip
-// and no device_ip, check_addresses() has refused the table already.)
+// If ranks use the hosts' own network, all ranks need the host's address. (If there are several
+// servers and no device_ips, check_addresses() has already refused a table that lacks a host_ip.)
 Status check_host_mode(const std::vector<Server>& servers) {
   bool host_mode = false;
   for (const Server& server : servers) {

@@ -13,8 +13,8 @@ namespace hccl::join {
 
 struct RootInfo {
   static constexpr std::size_t kBytes = 4108;
-  /// The number of bytes that are written and read. HCCL writes no more, either, and FlagCX relies
-  /// on that: it has room for only 256 bytes of root info.
+  /// The number of bytes that are written and read. HCCL writes no more, either. FlagCX relies on
+  /// this limit, because it has room for only 256 bytes of root info.
   static constexpr std::size_t kUsedBytes = 256;
   static constexpr std::size_t kTextBytes = 64;  ///< the root's address as text comes first
 

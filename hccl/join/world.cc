@@ -14,8 +14,8 @@ using control::Gatherings;
 using control::RankSet;
 using control::Relay;
 
-// Added to the deadlines of the control tree, so that its errors, which have the reason, come
-// first.
+// A rank waits this much longer than the control tree, so that the tree's errors, which have the
+// reason, come first.
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::seconds kLeaves{1};
 constexpr std::uint64_t kOnce = 1;  // a key serves for one gathering
@@ -40,7 +40,7 @@ std::vector<Member> members_of(const control::Roster& roster) {
   return members;
 }
 
-// The blobs in the order of the index with which each blob begins.
+// Each blob begins with an index. Returns the blobs in the order of their indices.
 Result<std::vector<std::string>> parts_of(const std::map<std::uint32_t, std::string>& blobs,
                                           std::uint32_t size, std::size_t members) {
   std::vector<std::string> parts(size);

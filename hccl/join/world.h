@@ -49,8 +49,7 @@ class World final : public ControlNode::Owner {
                                              const std::function<Status()>& check = {},
                                              const control::Attempt& attempt = {},
                                              const Result<std::string>& boot = boot_id());
-  /// The other ranks take a rank that has not called leave() for dead, unless the rank has called
-  /// ended().
+  /// If the rank has called neither leave() nor ended(), the other ranks consider it dead.
   ~World() override;
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -63,8 +62,8 @@ class World final : public ControlNode::Owner {
 
   static constexpr std::size_t kBlobCap = 64 << 10;  ///< bytes of one rank's part of an exchange
   /// Gathers one blob from each of the world ranks `members` (empty: all). Returns `size` parts, in
-  /// order of `index`; a part is empty if no member has its index. All members pass the same key,
-  /// which serves for one exchange. kTimeout names the absent ranks. If a member has left or died,
+  /// order of `index`; a part is empty if no member has its index. All members pass the same key;
+  /// each exchange needs a new key. kTimeout names the absent ranks. If a member has left or died,
   /// or `abort` is raised, the exchange ends early. `name`: of the communicator that is opened, for
   /// the log. While the rank waits, it calls `waits` every 0.4 s.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
@@ -91,14 +90,14 @@ class World final : public ControlNode::Owner {
   Result<Agreed> agree(const Uuid& key, const std::vector<int>& members,
                        const std::string& configuration, const std::string& offer,
                        Deadline deadline, const AbortFlag& abort, const std::string& name);
-  /// As agree(), but only with the living members, which all call it and all get the same members.
-  /// A member that dies after its call is among them. kUnavail: too few ranks are left to go on,
-  /// because other ranks possibly live, cut off from these ranks.
+  /// Like agree(), but only among the living members. All living members call it, and all get the
+  /// same members. A member that dies after its call is still in the result. kUnavail: too few
+  /// ranks are left to go on, because other ranks may live, cut off from these ranks.
   Result<Agreed> survivors(const Uuid& key, const std::vector<int>& members,
                            const std::string& configuration, Deadline deadline,
                            const std::string& name);
   /// Tells all ranks that this communicator has failed. The process may exit right after the call.
-  /// If there is no memory for the report, the others take all ranks of this process for dead.
+  /// If there is no memory for the report, the others consider all ranks of this process dead.
   void report(const Uuid& scope, const Status& why);
   /// This rank waits in a call. The root compares the calls of the ranks, and names the absent
   /// ranks at a deadline. `awaited`: world ranks.
@@ -122,7 +121,7 @@ class World final : public ControlNode::Owner {
 
   /// Whether this rank has lost the control tree.
   bool is_lost() const;
-  /// Whether this world rank has left in good order. Takes no lock.
+  /// Whether this world rank has shut down cleanly. Takes no lock.
   bool has_left(int rank) const;
 
   /// Adds a listener, and at once passes it the failures and summons so far.

@@ -27,7 +27,7 @@ struct Worlds::Job {
   std::string address = {};  // of rank 0
   std::uint16_t port = 0;
   bool one_host = false;
-  bool guessed = false;  // one_host is a guess of this rank: no variable says it
+  bool guessed = false;  // one_host is a guess of this rank: no variable gives it
   int size = 1;
   int rank = 0;
   RankOf rank_of = {};  // the rank of a process of this job
@@ -92,7 +92,7 @@ std::shared_ptr<Fd> Worlds::open_unshared(const std::function<Fd()>& make) {
 
 // Claims the rank for this process. Fails if an ancestor of this process holds the claim: a program
 // that a rank starts inherits the launcher's variables, and would wait for a world in which its
-// place is taken. Returns an invalid descriptor if this process itself holds the claim already.
+// rank is taken. Returns an invalid descriptor if this process itself holds the claim already.
 Result<std::shared_ptr<Fd>> Worlds::claim_rank(const std::string& job, int size, int rank) {
   if (size == 1) return std::make_shared<Fd>();
   // Containers may share a network namespace, but have process numbers of their own.
@@ -215,11 +215,11 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
   info.address = job.address;
   info.port = job.port;
   info.ports = static_cast<std::uint16_t>(std::min(kGuessedPorts, 65536 - job.port));
-  const Key id = derive(info.secret, "id");  // tells a stranger nothing about the job
+  const Key id = derive(info.secret, "id");  // reveals nothing about the job
   std::memcpy(info.id.data(), id.data(), info.id.size());
   if (job.rank == 0) {
-    // The root's name may resolve to an address that this host does not have, which a network
-    // translates: a service, a NAT.
+    // The root's name may resolve to an address that this host does not have, because the network
+    // translates the address (a service, a NAT).
     const auto own = local_address(config);
     if (own.ok() && !is_local(info.address)) info.address = own.value();
     // The name of the claim contains the secret, so that other users cannot claim it.
@@ -264,7 +264,7 @@ Worlds::Joined Worlds::join_known(Job job, const Config& config) {
   HCCL_ASSIGN_OR_RETURN(auto claim, claim_rank(job.name, job.size, job.rank));
   const bool insecure = job.guessed && config.allow_insecure;
   const bool inside = job.one_host && config.job_secret_file.empty() && !insecure;
-  // A rank of another host does not make the same guess, and must find the same name.
+  // The name must be the same on ranks of other hosts, which do not make this guess.
   const std::string id = job_id(inside || (job.one_host && !job.guessed));
   JoinNumbers::Number number(joins_, job.name + " rank " + std::to_string(job.rank));
   // Between hosts a failed join's root still answers for a while, so the next try has a new number.
@@ -366,7 +366,7 @@ Worlds::Joined Worlds::join_by_pmix(const Launch& launch, const Config& config) 
   HCCL_RETURN_IF_ERROR(pmix.world(&rank, &size));
   std::array<char, RootInfo::kBytes> carried{};
   JoinNumbers::Number number(joins_, "pmix");
-  number.keep();  // also if the join fails: PMIx keeps what it has carried
+  number.keep();  // even if the join fails, because PMIx keeps the info that was published
   if (rank == 0) {
     HCCL_ASSIGN_OR_RETURN(const RootInfo info, make_root(config, launch.local_size == size));
     info.encode(carried);

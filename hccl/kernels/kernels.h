@@ -43,7 +43,7 @@ constexpr bool reducible(DataType type, ReduceOp op) {
   return !(bitwise(op) || logical(op)) || !floating(type);
 }
 
-/// Whether fold() accumulates this type in a wider one and rounds once, at the end.
+/// Whether fold() accumulates this type in a wider type and rounds once, at the end.
 constexpr bool rounds_at_end(DataType type) {
   return type == DataType::kFp16 || type == DataType::kBfp16 || type == DataType::kFp8E4M3 ||
          type == DataType::kFp8E5M2;
@@ -81,10 +81,10 @@ inline void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store 
   }
 }
 
-/// Whether the offset of `to` in its page is up to one cache line above the offset of `from`.
-/// Copies from a mapping to an allocation are such copies, because an allocation begins 16 bytes
-/// into a page. For copies of some KiB the C library and the kernel use `rep movsb`, which is then
-/// very slow on AMD's processors; copy() uses other instructions.
+/// Whether the offset of `to` in its page is up to one cache line above the offset of `from`. This
+/// is usual for copies from a mapping to an allocation, because an allocation begins 16 bytes into
+/// a page. For copies of some KiB the C library and the kernel use `rep movsb`, which is then very
+/// slow on AMD's processors; copy() uses other instructions.
 inline bool repeats_slowly(std::uintptr_t from, std::uintptr_t to) {
   constexpr std::uintptr_t kPage = 4096, kLine = 64;
   return (to - from - 1) % kPage < kLine - 1;

@@ -25,7 +25,7 @@ struct AsIs {
 struct Sum : AsIs {
   static HWY_INLINE auto join(auto a, auto b) { return hn::Add(a, b); }
 };
-/// Multiplies and divides always: a factor or a divisor of 1 changes nothing.
+/// Always multiplies and divides: a factor or a divisor of 1 changes nothing.
 struct SumFinished : Sum {
   template <class V>
   static HWY_INLINE V leave(V v, const Finish& finish) {

@@ -14,8 +14,8 @@ struct StoreRule {
   std::size_t cached_most = std::numeric_limits<std::size_t>::max();
 
   /// The rule for one of `ranks` ranks that work at once, spread over all cores. The limit is five
-  /// eighths of the rank's share of the last cache, because for a copy that fills the whole share
-  /// streaming is already faster. If the system does not report its caches, the rule never streams.
+  /// eighths of the rank's share of the last cache, because streaming is already faster for a copy
+  /// that fills the whole share. If the system does not report its caches, the rule never streams.
   /// The function reads a few files under `system`, so call it once and keep the rule.
   static StoreRule of_this_machine(int ranks,
                                    const std::string& system = "/sys/devices/system/cpu");

@@ -16,7 +16,7 @@
 
 namespace hccl::local {
 
-/// Facts about a host's ranks and cores; all ranks of the host have the same.
+/// Facts about a host's ranks and cores; the same on all ranks of the host.
 struct Topology {
   int ranks = 1;
   bool shared_cores = false;   ///< more ranks than cores

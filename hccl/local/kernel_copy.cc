@@ -18,16 +18,16 @@ constexpr std::size_t kBetween = std::size_t{128} << 10;
 constexpr std::size_t kPage = 4096;
 static_assert(kFreeOfCopies + kBetween + kPage <= Staging::kChunks);
 
-// Returns an address in that buffer, with such an offset in its page that copies from and to
-// `address` are fast.
+// Returns the address of the buffer for slow copies. Its offset in the page makes copies from and
+// to `address` fast.
 std::byte* between(const Region& region, std::uint64_t address) {
   return region.staging().chunks(region.local_rank()) + Staging::kChunks - kBetween - kPage +
          (address + kPage / 2) % kPage / kCacheLine * kCacheLine;
 }
 
-// Exchanges a few bytes between all ranks. The announced call equals the call of the barrier at
-// which the ranks' engines open. One rank may still wait in that barrier while another waits here,
-// and the root of the control tree must take their reports for the same call.
+// Exchanges a few bytes between all ranks. One rank may still wait in the barrier at which the
+// ranks' engines open, while another waits here. So this function announces the same call as that
+// barrier; otherwise the root of the control tree would report different calls.
 template <class Give>
 Status meet(Region& region, const Give& mine, std::vector<Give>& all) {
   static_assert(sizeof(Give) <= Slot::kPayload);
@@ -98,11 +98,10 @@ Status by_pieces(Region& region, const Operation& op, int local_rank, std::size_
 
 }  // namespace
 
-// Tests copies between the processes. Each rank tells its peers a number, the number's address, and
-// the address of an array with an element for each rank. Each rank reads the number of the first
-// rank of each other process, and writes its own number into that rank's array. If a number read
-// from memory differs from the announced number, the copy went to the wrong process or was not
-// allowed.
+// Tests copies between the processes. Each rank announces a number, the number's address, and the
+// address of an array with an element for each rank. Each rank reads the number of the first rank
+// of each other process, and writes its own number into that rank's array. If a number read from
+// memory differs from the announced number, the copy went to the wrong process or was not allowed.
 Result<bool> attach(Region& region) {
   const auto& peers = region.memory().peers;
   const auto other_process = [&](std::size_t local_rank) {

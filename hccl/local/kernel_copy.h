@@ -16,7 +16,8 @@ Result<bool> attach(Region& region);
 
 /// Copies `bytes` bytes from address `from` of the rank `local_rank`. kPara, naming the rank: the
 /// kernel cannot copy from or to a buffer. kAgain: the kernel refuses to copy; the caller passes
-/// this status to finish_copies(). Any other error tells why the operation has failed meanwhile.
+/// this status to finish_copies(). Any other error is the reason why the operation has failed
+/// meanwhile.
 Status fetch(Region& region, const Operation& op, int local_rank, std::uint64_t from, std::byte* to,
              std::size_t bytes);
 /// Copies `bytes` bytes to address `to` of the rank `local_rank`. Fails like fetch().

@@ -19,7 +19,7 @@ struct Descriptor {
   static constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
   std::uint64_t in = 0;  ///< an address in the rank's own process
   std::uint64_t out = 0;
-  std::uint64_t in_heap = kPrivate;  ///< an offset in the rank's device heap
+  std::uint64_t in_heap = kPrivate;  ///< an offset in the rank's device heap; kPrivate: not there
   std::uint64_t out_heap = kPrivate;
   std::uint64_t in_bytes = 0;  ///< from the buffer's first to its last byte
   std::uint64_t out_bytes = 0;

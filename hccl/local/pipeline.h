@@ -32,9 +32,9 @@ struct Pipeline {
     return chunk < window ? Status() : region.await_all(Progress::kTaken, chunk - window);
   }
 
-  /// The number of the first chunk; it continues the count of earlier operations. So a series of
-  /// short operations, too, moves through the whole staging buffer. Otherwise each would write
-  /// lines that are still in a reader's cache, which is slow.
+  /// The number of the first chunk; it continues the count of earlier operations. So even a series
+  /// of short operations moves through the whole staging buffer. Otherwise each operation would
+  /// write lines that are still in a reader's cache, which is slow.
   std::uint64_t first;
   std::size_t stride;       ///< bytes of one part of a chunk
   std::uint64_t length;     ///< elements of one part of a chunk

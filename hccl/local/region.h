@@ -121,7 +121,7 @@ class BasicRegion {
   }
   /// Withdraws the announcement. A rank that announces later waits for the report of the failure.
   void withdraw() { slot(local_rank_).word.store(Slot::kWithdrawn, std::memory_order_release); }
-  /// Tells the peers that this rank no longer uses their buffers. Call this at the end of an
+  /// Announces to the peers that this rank no longer uses their buffers. Call this at the end of an
   /// operation that uses peers' buffers.
   void leave() {
     control(local_rank_).left.store(number_, std::memory_order_release);
@@ -137,7 +137,8 @@ class BasicRegion {
 
   // ---- refused copies ----
 
-  /// A copy between a rank and `local_rank` that the kernel has refused with `error`.
+  /// The kernel refused a copy between a rank and `local_rank`, with `error` (an errno). If
+  /// `local_rank` is the rank itself, the kernel refuses all copies of the rank.
   struct Refusal {
     int local_rank;
     int error;
@@ -152,7 +153,8 @@ class BasicRegion {
   /// ranks.
   std::optional<Refusal> refusal_of(int local_rank) const {
     const std::uint64_t word = control(local_rank).refused.load(std::memory_order_relaxed);
-    // No refusal has error 0. Before the first refusal the word is 0, as if of operation 2^32.
+    // No refusal has error 0. Before the first refusal the word is 0, which looks like a refusal in
+    // operation 2^32.
     if ((word & 0xFFFF) == 0 || word >> 32 != (number_ & 0xFFFFFFFF)) return std::nullopt;
     return Refusal{static_cast<int>(word >> 16 & 0xFFFF), static_cast<int>(word & 0xFFFF)};
   }

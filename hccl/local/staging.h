@@ -12,7 +12,7 @@ namespace hccl::local {
 class Staging {
  public:
   /// About twice a second-level cache. In a much smaller buffer, each line would still be in a
-  /// reader's cache when its owner writes it again.
+  /// reader's cache when the owner of the buffer writes the line again.
   static constexpr std::size_t kBytes = std::size_t{2} << 20;
   /// The longest input for which next_whole() has room.
   static constexpr std::size_t kMostWhole = std::size_t{512} << 10;

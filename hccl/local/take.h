@@ -39,8 +39,8 @@ void take(const Region& region, const Operation& op, std::uint64_t first, std::u
 }
 
 /// For operations in which every rank gives blocks and no rank folds. Calls put(local_rank, at,
-/// from, bytes) for the block of each peer, which goes to offset `at` in bytes of the peer's
-/// output, and copies this rank's own block.
+/// from, bytes) for the block of each peer; `at` is the offset of the block in the peer's output,
+/// in bytes. Also copies this rank's own block.
 template <class Put>
 Status give(Region& region, const Operation& op, Put&& put) {
   const int local_rank = region.local_rank();

@@ -1,4 +1,4 @@
-// The input of the kernels: parts of spans, and the place of their sums.
+// The input of the kernels: parts of spans, and where their sums are stored.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@ struct Piece {
 };
 inline constexpr std::size_t kPiece = 4096;
 
-/// Pieces of spans with the same numbers and type.
+/// Pieces of spans with the same numbers, type and absent states; a rule looks only at the states
+/// of the first piece.
 struct Batch {
   const HcclOptimNumbers* numbers;
   HcclOptimType type;

@@ -37,8 +37,8 @@ class Execution {
     bool met = false;
     int next = kNone;
   };
-  // Of the messages from one rank to another that have started: the oldest unmatched send and the
-  // oldest unmatched receive.
+  // The oldest unmatched send and the oldest unmatched receive among the started messages from one
+  // rank to another.
   struct Pair {
     int send = kNone;
     int recv = kNone;

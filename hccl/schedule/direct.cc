@@ -1,7 +1,6 @@
 // Direct (HCCL: fullmesh): every rank exchanges with every other rank at once, one step in each
 // phase. Rank j owns chunk j: it receives the inputs of all ranks, folds them in rank order, and
-// sends the sum to all ranks that need it. The order of the fold depends on neither timing nor
-// size.
+// sends the sum to all ranks that need it. The order of the fold does not depend on timing or size.
 #include <cstddef>
 #include <utility>
 #include <vector>

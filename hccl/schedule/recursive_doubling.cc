@@ -1,14 +1,14 @@
 // Recursive doubling among P = 2^k ranks: partners at distance 1, 2, …, P/2 exchange their whole
 // vectors. Both partners fold the two vectors with the lower ranks' sum first, so all ranks compute
-// the same sum in the same order. Each rank sends k messages; with direct exchange it would send P
-// - 1. The pattern suits cases in which the processor time of messages matters more than the number
-// of steps.
+// the same sum in the same order. Each rank sends k messages instead of the P - 1 of a direct
+// exchange. The pattern suits cases in which the processor time of messages matters more than the
+// number of steps.
 //
-// Idle ranks send their vector to a working rank first and receive the result at the end. Recursive
-// doubling has as many idle ranks as the size exceeds a power of two: core_place() chooses them. In
-// paired doubling the upper half of the ranks is idle. Paired doubling takes one step more but
-// fewer messages, 6 instead of 8 among 4 ranks. It is faster if ranks share cores, because each
-// message then costs a context switch.
+// Idle ranks send their vector to a working rank first and receive the result at the end. In
+// recursive doubling of n ranks, n - P ranks are idle; core_place() chooses them. In paired
+// doubling the upper half of the ranks is idle. Paired doubling takes one step more but fewer
+// messages, 6 instead of 8 among 4 ranks. It is faster if ranks share cores, because each message
+// then costs a context switch.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"

@@ -1,8 +1,8 @@
 // Two levels, for hosts with the same number of ranks. The vector is cut into one slice for each
-// local rank, and each slice into one chunk for each host. The ranks of a host sum their slices
-// among themselves. The ranks with the same local rank on all hosts sum and spread the chunks of
-// their slice. Then the ranks of a host exchange their slices. Together the ranks of a host send as
-// many bytes to other hosts as a single rank would; each sends an equal share.
+// local rank, and each slice into one chunk for each host. First each rank of a host sums its slice
+// over all ranks of the host. Then the ranks with the same local rank on all hosts sum and spread
+// the chunks of their slice. Then the ranks of a host exchange their slices. Together the ranks of
+// a host send as many bytes to other hosts as a single rank would; each sends an equal share.
 //
 //   host 0:  rank 0 --slice 0-- rank 1        chunks 0 .. H-1 are slice 0, of local rank 0
 //              |                  |           chunks H .. 2H-1 are slice 1, …
@@ -32,7 +32,8 @@ struct Places {
   int place;
 };
 
-// The ranks of a host send each other their inputs of the slices; folds in order of local ranks.
+// Each rank of a host sends every other rank its input of that rank's slice. Folds are in order of
+// local ranks.
 Step sum_on_host(const Places& at) {
   Step step;
   const int mine = at.chunk(at.place, 0);

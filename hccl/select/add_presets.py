@@ -12,7 +12,7 @@ STANDARD = "staged"  # kStandard in costs.h
 
 
 def preset_of(entry):
-    """The name of the file that an entry of a cost table belongs to, and the entry as a preset."""
+    """Returns the name of an entry's preset file, and the entry in the form of a preset."""
     key = entry["key"]
     place = {"library": "any", "cpu": "any", "transport": "any", "hosts": key["hosts"],
              "ranks_per_host": key["ranks_per_host"], "shared_cores": key.get("shared_cores", False),
@@ -38,7 +38,7 @@ def curve_of(entry, algorithm, kind):
 
 
 def time_at(curve, size):
-    """The time for a number of bytes, as time_at() in points.h."""
+    """Returns the time for a number of bytes, like time_at() in points.h."""
     points = [(p["bytes"], p["ns"]) for p in curve["points"]]
     if size <= points[0][0] or len(points) == 1:
         return points[0][1] * max(1, size / points[0][0])
@@ -80,8 +80,8 @@ def put(table, entry, algorithm):
 
 
 def text(table):
-    """The text of the table in the form of the preset files: each key has its line, and three
-    points share a line."""
+    """Returns the text of the table in the form of the preset files: each key has its line, and
+    three points share a line."""
     def curve(of):
         points = [", ".join(map(json.dumps, of["points"][i:i + 3])) for i in range(0, len(of["points"]), 3)]
         return (f'   {{"algorithm": "{of["algorithm"]}", "kind": "{of["kind"]}", "points": [\n    '

@@ -174,7 +174,7 @@ const CostEntry* CostTable::nearest(const CostKey& key) const {
         its.transport != key.transport) {
       continue;
     }
-    // A different number of hosts changes more than a different number of ranks.
+    // A different number of hosts changes the costs more than a different number of ranks.
     const double distance = 2 * apart(its.hosts, key.hosts) +
                             apart(its.ranks_per_host, key.ranks_per_host) +
                             (its.shared_cores == key.shared_cores ? 0 : 0.5);

@@ -1,5 +1,5 @@
-// The table of costs: times of local algorithms and of messages, with a key that says where they
-// were measured. The code does no I/O; check() checks data from outside.
+// The table of costs: times of local algorithms and of messages, with a key that describes where
+// they were measured. The code does no I/O; check() checks data from outside.
 #pragma once
 
 #include <array>

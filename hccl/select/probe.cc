@@ -133,9 +133,10 @@ Call trial_call(const LocalProbe& where, Op op, std::byte* buffers, std::uint64_
   return call;
 }
 
-// Returns the trials of the eligible algorithms: if `known`, of those with built-in costs;
-// otherwise of those without, also with short inputs. An algorithm that does not run the operation
-// that stands for a kind is tried with another operation of the kind.
+// Returns the trials of the algorithms that can run here: if `known`, of the algorithms with
+// built-in costs; otherwise of the algorithms without built-in costs, also with short inputs. Each
+// operation in kStandFor stands for its kind; an algorithm without built-in costs that does not run
+// this operation is tried with another operation of the kind.
 std::vector<Trial> trials(const LocalProbe& where, const LocalCosts& preset, bool known) {
   constexpr std::array kStandFor = {Op::kAllReduce, Op::kAllToAll, Op::kBroadcast};
   constexpr std::array kOthers = {Op::kReduceScatter, Op::kReduce, Op::kAllGather, Op::kScatter};
@@ -305,7 +306,7 @@ class Messages {
         direct = *together;
         step.more_ns = whole((direct - ring / others) / (others - 1));
       } else {
-        // The estimate: half of the time of the shortest message, and all of the time that further
+        // Estimates more_ns: half of the time of the shortest message, plus the time that further
         // bytes add.
         const auto& first = costs_.steps.empty() ? step : costs_.steps.front();
         step.more_ns = step.step_ns - std::min(step.step_ns, first.step_ns / 2);

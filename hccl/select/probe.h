@@ -22,7 +22,7 @@ using ProbeClock = std::chrono::steady_clock;
 /// fails, the probe ends with its error.
 struct ProbeRuns {
   std::function<Status(const Call& call, std::string_view algorithm)> run;
-  /// The algorithms of a barrier and of an allreduce of a few numbers.
+  /// The algorithms that the probe itself uses for barriers and for allreduces of a few numbers.
   std::string_view barrier;
   std::string_view allreduce;
   std::function<ProbeClock::time_point()> now = ProbeClock::now;
@@ -34,11 +34,11 @@ class Timer {
   Timer(const ProbeRuns& runs, std::chrono::nanoseconds budget)
       : runs_(runs), budget_(static_cast<double>(budget.count())), start_(runs_.now()) {}
 
-  /// The nanoseconds of the operation on the slowest rank: the least of a few loops. In a loop each
-  /// rank writes `bytes` of its input anew before each operation; the time of that writing does not
-  /// count. Returns nothing if the rest of the budget is too short for an operation that takes
-  /// `expected_ns`. The rest of the budget is shared evenly by `sharers` measurements: this one and
-  /// those that follow. All ranks must pass the same arguments.
+  /// Returns the time of the operation on the slowest rank in nanoseconds: the least of a few
+  /// loops. In a loop each rank writes `bytes` of its input anew before each operation; the time of
+  /// that writing does not count. Returns nothing if the rest of the budget is too short for an
+  /// operation that takes `expected_ns`. The rest of the budget is shared evenly by `sharers`
+  /// measurements: this one and those that follow. All ranks must pass the same arguments.
   Result<std::optional<double>> time(const Call& call, std::string_view algorithm,
                                      std::uint64_t bytes, double expected_ns,
                                      std::size_t sharers = 1);

@@ -1,4 +1,4 @@
-// Converts the cost table to a Protobuf message and back, and checks the numbers that it reads.
+// Converts the cost table to a Protobuf message and back, and checks the version that it reads.
 #include "hccl/select/costs.h"
 
 #include "hccl/files/plugin/costs.pb.h"

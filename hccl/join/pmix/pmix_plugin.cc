@@ -23,8 +23,8 @@ Status pmix_error(Code code, const std::string& what, pmix_status_t error) {
 }
 
 /// PMIx in this process, initialised once and finalised at exit: after a full finalise PMIx 4.2
-/// forgets the job, and neither PMIx nor a later MPI_Init works again. Without a finalise mpirun
-/// takes the end of the process for a crash. PMIx counts its users, so MPI may initialise and
+/// forgets the job, and neither PMIx nor a later MPI_Init works again. Without a finalise, mpirun
+/// considers the end of the process a crash. PMIx counts its users, so MPI may initialise and
 /// finalise in between.
 class Client {
  public:
@@ -96,7 +96,7 @@ class Client {
     pmix_status_t result = PMIX_ERR_NOT_FOUND;
     const auto there = [&] {
       // The server answers only after the owner's first commit. Until the owner commits the key,
-      // the answer is "not found", so this loop asks again; a question takes one second at most.
+      // the answer is "not found", so this loop asks again; each request takes one second at most.
       int one = 1;
       bool refresh = true;
       pmix_info_t info[2];
@@ -110,7 +110,7 @@ class Client {
       return result != PMIX_ERR_NOT_FOUND && result != PMIX_ERR_PROC_ENTRY_NOT_FOUND &&
              result != PMIX_ERR_TIMEOUT;
     };
-    // A question costs a round trip to the server, so there are 20 ms between two questions.
+    // A request costs a round trip to the server, so there are 20 ms between two requests.
     while (!there()) {
       if (deadline.expired()) {
         return pmix_error(Code::kTimeout,

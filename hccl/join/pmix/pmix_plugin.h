@@ -4,7 +4,7 @@
  * The blob is a root info and holds the communicator's secret. PMIx keeps it in the memory of the
  * job's own daemons and, within a host, may keep it in files of the job's session directory, which
  * only this user can read; the blob goes away with the job. Any process that can read the blob can
- * join, so treat the user account as the boundary.
+ * join, so the user account is the security boundary.
  *
  * Any thread may call. Every function returns 0 on success, or an HcclResult with the reason in
  * `error` (a text that ends with a zero byte; at most error_size bytes). */
@@ -20,11 +20,11 @@ extern "C" {
 
 #define HCCL_PMIX_EXPORT __attribute__((visibility("default")))
 
-/** This process's number in its job and the number of processes. Fails if no launcher that speaks
- * PMIx has started it. */
+/** Reads this process's number in its job and the number of processes. Fails if no launcher that
+ * speaks PMIx has started the process. */
 HCCL_PMIX_EXPORT int hccl_pmix_world(int* rank, int* size, char* error, size_t error_size);
 
-/** On process 0: publishes the bytes of `blob`. On the others: waits for them, at most
+/** On process 0: publishes the bytes of `blob`. On the others: waits for the bytes, at most
  * `timeout_seconds`, and writes them to `blob`. All processes that take part give the same `bytes`
  * and `instance`; a job uses each instance only once, so count the calls. */
 HCCL_PMIX_EXPORT int hccl_pmix_share(void* blob, size_t bytes, uint64_t instance,
