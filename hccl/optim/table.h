@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,13 @@ class Table {
     std::size_t byte, piece;
   };
 
+  /// Returns whether the pieces of two spans may be in one batch.
+  static bool alike(const HcclOptimSpan& a, const HcclOptimSpan& b) {
+    for (std::size_t k = 0; k < std::size(a.states); ++k) {
+      if ((a.states[k] == nullptr) != (b.states[k] == nullptr)) return false;
+    }
+    return a.numbers == b.numbers && a.type == b.type;
+  }
   std::uint64_t shares(const HcclOptimThreads& threads) const;
   /// The number of the first piece of a span that begins at or after a byte.
   std::size_t piece_at(std::size_t span, std::size_t byte) const;
@@ -64,7 +72,7 @@ class Table {
     };
     for (std::size_t i = span_at(begin); i < spans_.size() && starts_[i].byte < end; ++i) {
       const HcclOptimSpan& span = spans_[i];
-      if (span.numbers != batch.numbers || span.type != batch.type) flush();
+      if (i > 0 && !alike(span, spans_[i - 1])) flush();
       batch.numbers = span.numbers;
       batch.type = span.type;
       const std::size_t last = piece_at(i, end);
