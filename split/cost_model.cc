@@ -14,6 +14,7 @@ constexpr double kLeastTime = 1e-9;
 constexpr double kLeastError = 0.01;  // clocks and caches alone cause this error
 constexpr std::size_t kLast = 9;      // the number of samples kept for each size
 constexpr int kRounds = 20;
+constexpr double kMostBytes = 0x1p62;  // larger sizes count as this size
 constexpr int kFits = 3;
 
 Status check(const CostSample& sample, std::size_t i) {
@@ -24,7 +25,7 @@ Status check(const CostSample& sample, std::size_t i) {
 }
 
 int size_class(std::uint64_t bytes) {
-  return bytes == 0 ? -1 : std::ilogb(static_cast<double>(bytes));
+  return bytes == 0 ? -1 : std::ilogb(std::min(static_cast<double>(bytes), kMostBytes));
 }
 
 double time_of(const AffineCost& line, double bytes) {
@@ -83,10 +84,11 @@ CostModel::Points CostModel::points_of(const Samples& samples, const AffineCost&
     std::vector<double> to_line;
     double bytes = 0;
     for (const CostSample& each : last) {
-      const auto size = static_cast<double>(each.bytes);
-      bytes += size / static_cast<double>(last.size());
+      const auto size = std::min(static_cast<double>(each.bytes), kMostBytes);
+      bytes += size;
       to_line.push_back(each.seconds / time_of(line, size));
     }
+    bytes /= static_cast<double>(last.size());
     points[key] = {bytes, median(std::move(to_line)) * time_of(line, bytes)};
   }
   return points;
@@ -151,7 +153,7 @@ TableCost CostModel::table_of(const Points& points, const AffineCost& line) {
   std::vector<TableCost::Point> table;
   for (const auto& [key, each] : points) {
     if (key < 0) continue;
-    table.push_back({static_cast<std::uint64_t>(each.bytes), 0});
+    table.push_back({static_cast<std::uint64_t>(std::round(each.bytes)), 0});
     steps.push_back({each.seconds, 1});
     while (steps.size() > 1 && steps[steps.size() - 2].seconds() > steps.back().seconds()) {
       const Step right = steps.back();

@@ -32,6 +32,9 @@ class CostModel {
   /// Fails with kPara as create() does.
   Status add(const CostSample& sample);
 
+  /// Whether all samples have about the same size. Such samples do not separate the start from the
+  /// cost per byte, and the line has no start.
+  bool has_one_size() const { return points().size() == 1; }
   /// The line; never negative.
   const AffineCost& affine() const { return line_; }
   /// Returns a table of times that never fall as the size grows. Near a measured size the table has

@@ -84,6 +84,7 @@ Result<Profile> profile(std::span<const Trace> ranks) {
     for (const auto& segment : each.segments) indices.push_back(segment.last);
     if (indices == out.last_indices) like_last.push_back(&each);
   }
+  out.overlapped = !overlapped.empty();
   const Iterations& undisturbed = alone.empty() ? all : alone;
   for (std::size_t i = 0; i < out.bytes.size(); ++i) {
     out.ready.push_back(median_of(undisturbed, [i](const TraceIteration& each) {

@@ -20,6 +20,7 @@ namespace hccl::split {
 struct Profile {
   std::uint32_t rank_size = 1;
   std::size_t iterations = 0;  ///< number of iterations used
+  bool overlapped = true;      ///< false: in all iterations, the segments ran after backward
   std::vector<std::string> names;
   std::vector<std::uint64_t> bytes;
   /// The time at which each gradient is ready without communication. It comes from the iterations

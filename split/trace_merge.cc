@@ -156,6 +156,10 @@ Status check_ranks(std::span<const Trace> ranks) {
   if (ranks.empty()) return Status(Code::kPara, "no traces");
   std::map<std::uint32_t, int> seen;
   for (const Trace& trace : ranks) {
+    if (trace.group != ranks[0].group) {
+      return Status(Code::kPara, "a trace is of group \"" + trace.group +
+                                     "\", the first of group \"" + ranks[0].group + "\"");
+    }
     if (trace.rank_size != ranks[0].rank_size || trace.rank >= trace.rank_size) {
       return Status(Code::kPara, "a trace is of rank " + std::to_string(trace.rank) + " of " +
                                      std::to_string(trace.rank_size) + ", the first of one of " +

@@ -12,6 +12,11 @@ std::uint64_t bytes_of(const Profile& profile, std::uint32_t first, std::uint32_
                          std::uint64_t{0});
 }
 
+/// "1 segment" or "2 segments".
+std::string count(std::size_t number, const char* thing) {
+  return format("%zu %s%s", number, thing, number == 1 ? "" : "s");
+}
+
 /// "12 ms before backward ends" or "12 ms after backward".
 std::string beside_backward(double time, double compute_end) {
   return time <= compute_end ? ms(compute_end - time) + " before backward ends"
@@ -28,21 +33,23 @@ std::size_t first_difference(const Segments& a, const Segments& b) {
 /// Describes cuts at wrong places: the best plan with at most as many segments is better than
 /// today's plan.
 Advice misplaced(const Analysis& analysis) {
-  const Segments& now = analysis.today.last_indices;
+  const View& today = analysis.today_overlapped;
+  const Segments& now = today.last_indices;
   const Segments& then = analysis.best_of_todays_count.last_indices;
-  const double gain = analysis.today.prediction.end - analysis.best_of_todays_count.prediction.end;
+  const double gain = today.prediction.end - analysis.best_of_todays_count.prediction.end;
   if (then.size() < now.size()) {
     return {
         Scene::kFewer, "fewer segments",
-        format("%zu segments instead of %zu end %s earlier: each allreduce costs a start of %s, "
+        format("%s instead of %zu: the end comes %s earlier: each allreduce costs a start of %s, "
                "which is more than it gains by sending bytes earlier.",
-               then.size(), now.size(), ms(gain).c_str(), ms(analysis.line.start).c_str())};
+               count(then.size(), "segment").c_str(), now.size(), ms(gain).c_str(),
+               ms(analysis.line.start).c_str())};
   }
   const std::size_t k = first_difference(now, then);
-  const Prediction::Times& times = analysis.today.prediction.segments[k];
+  const Prediction::Times& times = today.prediction.segments[k];
   const std::uint32_t first = k == 0 ? 0 : now[k - 1] + 1;
   const std::string bytes = megabytes(bytes_of(analysis.profile, first, now[k]));
-  const double compute_end = analysis.today.compute_end;
+  const double compute_end = today.compute_end;
   const std::string instead =
       format("Cut after %s instead of %s: the last allreduce ends %s earlier.",
              gradient_text(analysis.profile, then[k]).c_str(),
@@ -69,11 +76,20 @@ Advice more(const Analysis& analysis) {
   const double gain = analysis.best_of_todays_count.prediction.end - analysis.best.prediction.end;
   const std::size_t now = analysis.today.last_indices.size();
   return {Scene::kAddSegments, "add segments",
-          format("%s cannot do better than %s however %s; %zu segments end at %s, %s earlier.",
+          format("%s cannot do better than %s%s; %zu segments end at %s, %s earlier.",
                  now == 1 ? "One segment" : format("%zu segments", now).c_str(),
                  ms(analysis.best_of_todays_count.prediction.end).c_str(),
-                 now == 1 ? "large its start" : "they are cut", analysis.best.last_indices.size(),
+                 now == 1 ? "" : " however they are cut", analysis.best.last_indices.size(),
                  ms(analysis.best.prediction.end).c_str(), ms(gain).c_str())};
+}
+
+// The plans overlap backward, but today's segments run after it.
+Advice overlap(const Analysis& analysis) {
+  const double gain = analysis.today.prediction.end - analysis.today_overlapped.prediction.end;
+  return {Scene::kOverlap, "no overlap",
+          format("Today's segments run after backward, the planned segments beside it: turn on "
+                 "hcom_parallel. With it, today's cuts alone would end %s earlier.",
+                 ms(gain).c_str())};
 }
 
 /// Compares these cuts with the best plan: how much later or earlier the last allreduce ends.
@@ -119,9 +135,10 @@ std::string gradient_text(const Profile& profile, std::uint32_t index) {
 Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack) {
   std::vector<Advice> found;
   const double best = analysis.best.prediction.end;
-  const double today = analysis.today.prediction.end;
+  const double today = analysis.today_overlapped.prediction.end;
   const double same_count = analysis.best_of_todays_count.prediction.end;
   const double counts = slack * best;  // smaller differences are not reported
+  const bool runs_after = analysis.today.prediction.end - today > counts;
   const std::optional<Contention>& contention = analysis.profile.contention;
   if (contention && !contention->overlap_pays()) {
     found.push_back(
@@ -132,16 +149,26 @@ Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack) {
   }
   if (today - same_count > counts) found.push_back(misplaced(analysis));
   if (same_count - best > counts) found.push_back(more(analysis));
-  if (!found.empty()) return found;
-  if (analysis.best.last_indices.size() < analysis.today.last_indices.size()) {
+  const std::size_t before = analysis.today.last_indices.size();
+  if (!found.empty()) {
+    // The segments of today's plan are at fault.
+  } else if (best > today * (1 + slack)) {
+    found.push_back(
+        {Scene::kGood, "today's cuts are better",
+         format("With %zu segments the end is %s, %s before that of the best plan of "
+                "at most %u: allow more with --max-segments.",
+                before, ms(today).c_str(), ms(best - today).c_str(), analysis.max_segments)});
+  } else if (analysis.best.last_indices.size() < before) {
     found.push_back({Scene::kFewer, "fewer segments do",
-                     format("%zu segments end within %s of the best, with less work than %zu.",
-                            analysis.best.last_indices.size(), percent(slack).c_str(),
-                            analysis.today.last_indices.size())});
-  } else {
+                     format("The best plan has %s, and ends within %s of the best end with less "
+                            "work than %zu.",
+                            count(analysis.best.last_indices.size(), "segment").c_str(),
+                            percent(slack).c_str(), before)});
+  } else if (!runs_after) {
     found.push_back({Scene::kGood, "nothing to gain",
                      format("Today's plan ends within %s of the best.", percent(slack).c_str())});
   }
+  if (runs_after) found.insert(found.begin(), overlap(analysis));
   return found;
 }
 
@@ -179,12 +206,17 @@ std::string python_lines(const Analysis& analysis) {
   if (!analysis.group.empty() && analysis.group != "hccl_world_group") {
     std::string quoted;
     for (const char c : analysis.group) {
+      if (static_cast<unsigned char>(c) < ' ') {
+        quoted += format("\\x%02x", c);
+        continue;
+      }
       if (c == '"' || c == '\\') quoted += '\\';
       quoted += c;
     }
     call += ", group=\"" + quoted + "\"";
   }
-  return "from hccl.split.api import set_split_strategy_by_idx\n" + call + ")\n";
+  const char* const also = analysis.profile.overlapped ? "" : "  # and turn on hcom_parallel";
+  return "from hccl.split.api import set_split_strategy_by_idx\n" + call + ")" + also + "\n";
 }
 
 std::string newest_first_text(const Analysis& analysis) {

@@ -8,13 +8,14 @@
 
 namespace hccl::split::plan_tool {
 
-/// The cases in HCCL's guide to tuning (AR1 is the first allreduce), and two more.
+/// The cases in HCCL's guide to tuning (AR1 is the first allreduce), and three more.
 enum class Scene {
   kGood,         ///< nothing to gain
   kTooEarly,     ///< AR1 has too few bytes and ends long before backward ends
   kTooLate,      ///< AR1 has too many bytes, starts late, and delays the others
   kAddSegments,  ///< a plan with more segments beats all plans with today's number
   kFewer,        ///< fewer segments end as early, or earlier
+  kOverlap,      ///< today's segments run after backward, not beside it
 };
 
 struct Advice {

@@ -22,16 +22,23 @@ Problem problem_of(const Profile& profile, const Options& options) {
   return problem;
 }
 
-/// A problem, and the time from the ready time of its last gradient to the end of backward.
+/// A problem, and the plan that the traces show.
 struct World {
   Problem problem;
-  double rest = 0;
+  double rest = 0;  ///< the time from the ready time of the last gradient to the end of backward
+  Segments today;
+  std::vector<double> after;  ///< ready times of segments that wait for the end of backward
+  bool overlapped = true;     ///< today's segments do not wait for the end of backward
 };
 
 World world_of(const Profile& profile, const Options& options) {
-  World world{problem_of(profile, options)};
+  World world;
+  world.problem = problem_of(profile, options);
   const double last = *std::max_element(profile.ready.begin(), profile.ready.end());
   world.rest = std::max(0.0, profile.compute_end - last);
+  world.today = profile.last_indices;
+  world.after.assign(profile.ready.size(), last + world.rest);
+  world.overlapped = profile.overlapped;
   return world;
 }
 
@@ -49,12 +56,28 @@ Result<View> best_view(const World& world, const Cost& cost) {
   return view_of(world, std::move(plan.last_indices), plan.lower_bound, cost);
 }
 
-Result<Scenario> scenario(std::string label, const World& world, const Segments& today,
-                          const Cost& cost) {
+// Returns today's plan as it runs.
+Result<View> today_view(const World& world, double lower_bound, const Cost& cost) {
+  if (world.overlapped) return view_of(world, world.today, lower_bound, cost);
+  World serial = world;
+  serial.problem.ready = serial.after;
+  serial.rest = 0;
+  return view_of(serial, world.today, lower_bound, cost);
+}
+
+Result<Scenario> scenario(std::string label, const World& world, const Cost& cost) {
   Scenario row;
   row.label = std::move(label);
   HCCL_ASSIGN_OR_RETURN(row.best, best_view(world, cost));
-  HCCL_ASSIGN_OR_RETURN(row.today, view_of(world, today, row.best.lower_bound, cost));
+  const auto segments = static_cast<std::uint32_t>(world.today.size());
+  if (segments > world.problem.max_segments && std::holds_alternative<TableCost>(cost)) {
+    // A table's bound holds for as many segments as were allowed.
+    World as_many = world;
+    as_many.problem.max_segments = segments;
+    HCCL_ASSIGN_OR_RETURN(const Plan plan, plan_segments(as_many.problem, cost));
+    row.best.lower_bound = plan.lower_bound;
+  }
+  HCCL_ASSIGN_OR_RETURN(row.today, today_view(world, row.best.lower_bound, cost));
   return row;
 }
 
@@ -85,6 +108,8 @@ Status find_cost(const Options& options, Analysis& out) {
   const std::uint32_t traced = out.profile.rank_size;
   const Result<CostModel> learnt = learn(out.profile);
   const bool all_given = options.start && options.bytes_per_second;
+  out.start_given = options.start.has_value();
+  out.bandwidth_given = options.bytes_per_second.has_value();
   if (!all_given && (!learnt.ok() || traced < 2)) {
     return Status(Code::kPara,
                   traced < 2 ? "the trace is of one rank, which sends nothing: give the cost of "
@@ -94,33 +119,42 @@ Status find_cost(const Options& options, Analysis& out) {
                                    "): give it with --start and "
                                    "--bandwidth");
   }
+  if (!all_given && learnt->has_one_size()) {
+    const auto& samples =
+        out.profile.samples.empty() ? out.profile.overlapped_samples : out.profile.samples;
+    return Status(Code::kPara,
+                  "all allreduces of the trace have about " +
+                      std::to_string(samples.front().bytes) +
+                      " bytes, so the time of a start cannot be told from the time of the bytes: "
+                      "trace segments of several sizes, or give --start and --bandwidth");
+  }
   if (all_given && std::max(out.ranks, traced) < 2)
     return Status(Code::kPara, "one rank sends nothing: give the number of ranks with --ranks");
   AffineCost line;
   if (learnt.ok() && traced >= 2) {
     line = learnt->affine();
-    out.misfit = learnt->misfit();
+    if (!all_given) out.misfit = learnt->misfit();
     if (out.ranks != traced) line = at_ranks(line, traced, out.ranks);
   }
   if (options.start) line.start = *options.start;
   if (options.bytes_per_second) line.per_byte = share(out.ranks) / *options.bytes_per_second;
-  out.cost_given = options.start || options.bytes_per_second;
   out.line = line;
   out.cost = line;
-  if (!out.cost_given && out.ranks == traced && !learnt->is_affine()) out.cost = learnt->table();
+  const bool measured = !options.start && !options.bytes_per_second;
+  if (measured && out.ranks == traced && !learnt->is_affine()) out.cost = learnt->table();
   return {};
 }
 
 Status add_what_if(const Options& options, const World& world, Analysis& out) {
-  const Segments& today = out.today.last_indices;
-  for (std::uint32_t k = 1;
-       k <= std::min<std::size_t>(options.max_segments, world.problem.bytes.size()); ++k) {
+  const auto most = static_cast<std::uint32_t>(
+      std::min<std::size_t>(options.max_segments, world.problem.bytes.size()));
+  for (std::uint32_t k = 1; k <= most; ++k) {
     // The table of what-if stays short: above 16, only powers of two and the largest number have a
     // row.
-    if (k > 16 && k != options.max_segments && !std::has_single_bit(k)) continue;
+    if (k > 16 && k != most && !std::has_single_bit(k)) continue;
     World limited = world;
     limited.problem.max_segments = k;
-    HCCL_ASSIGN_OR_RETURN(Scenario row, scenario(std::to_string(k), limited, today, out.cost));
+    HCCL_ASSIGN_OR_RETURN(Scenario row, scenario(std::to_string(k), limited, out.cost));
     out.by_segments.push_back(std::move(row));
   }
   std::vector<std::uint32_t> counts(std::begin(kUsualRanks), std::end(kUsualRanks));
@@ -130,12 +164,12 @@ Status add_what_if(const Options& options, const World& world, Analysis& out) {
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   for (const std::uint32_t ranks : counts) {
     const Cost cost = ranks == out.ranks ? out.cost : at_ranks(out.line, out.ranks, ranks);
-    HCCL_ASSIGN_OR_RETURN(Scenario row, scenario(std::to_string(ranks), world, today, cost));
+    HCCL_ASSIGN_OR_RETURN(Scenario row, scenario(std::to_string(ranks), world, cost));
     out.by_ranks.push_back(std::move(row));
   }
   const auto add_link = [&](std::string label, const Link& link) -> Status {
     const AffineCost cost{link.start, share(out.ranks) / link.bytes_per_second};
-    HCCL_ASSIGN_OR_RETURN(Scenario row, scenario(std::move(label), world, today, cost));
+    HCCL_ASSIGN_OR_RETURN(Scenario row, scenario(std::move(label), world, cost));
     out.by_links.push_back(std::move(row));
     return {};
   };
@@ -192,11 +226,16 @@ Result<Analysis> analyse(std::span<const Trace> traces, const Options& options) 
   HCCL_RETURN_IF_ERROR(find_cost(options, out));
 
   const World world = world_of(out.profile, options);
-  HCCL_ASSIGN_OR_RETURN(Scenario base, scenario("", world, out.profile.last_indices, out.cost));
+  HCCL_ASSIGN_OR_RETURN(Scenario base, scenario("", world, out.cost));
   out.today = std::move(base.today);
   out.best = std::move(base.best);
+  HCCL_ASSIGN_OR_RETURN(out.today_overlapped,
+                        view_of(world, world.today, out.best.lower_bound, out.cost));
+  const auto segments = static_cast<std::uint32_t>(world.today.size());
+  if (std::holds_alternative<TableCost>(out.cost))
+    out.bounded = std::max(out.max_segments, segments);
   World same_count = world;
-  same_count.problem.max_segments = static_cast<std::uint32_t>(out.today.last_indices.size());
+  same_count.problem.max_segments = segments;
   HCCL_ASSIGN_OR_RETURN(out.best_of_todays_count, best_view(same_count, out.cost));
   HCCL_RETURN_IF_ERROR(add_what_if(options, world, out));
   HCCL_RETURN_IF_ERROR(add_newest_first(out));

@@ -3,6 +3,7 @@
 // seconds and bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -39,11 +40,13 @@ struct View {
   Segments last_indices;
   Prediction prediction;
   double compute_end = 0;  ///< end of backward with this plan
-  double lower_bound = 0;  ///< no plan ends before this time
+  double lower_bound = 0;  ///< no plan of at most Analysis::bounded segments ends before this time
   /// The time from the end of backward to the end of the last allreduce. Negative if all allreduces
   /// ended before backward.
   double tail() const { return prediction.end - compute_end; }
-  double gap() const { return lower_bound > 0 ? prediction.end / lower_bound - 1 : 0; }
+  double gap() const {
+    return lower_bound > 0 ? std::max(0.0, prediction.end / lower_bound - 1) : 0;
+  }
 };
 
 /// One segment of a view.
@@ -56,7 +59,7 @@ struct SegmentView {
 };
 std::vector<SegmentView> segments_of(const Profile& profile, const View& view);
 
-/// One row of what-if: today's plan and the best plan in another setting.
+/// One row of what-if: today's plan as it runs, and the best plan, in another setting.
 struct Scenario {
   std::string label;
   View today;
@@ -70,10 +73,14 @@ struct Analysis {
   std::uint32_t max_segments = kDocumentedSegments;
   Cost cost;        ///< the cost used for the plans
   AffineCost line;  ///< the same cost as a line
-  /// Deviation of the samples from the line, as a fraction; 0 if the cost was given.
+  /// Deviation of the samples from the line, as a fraction; 0 if the whole cost was given.
   double misfit = 0;
-  bool cost_given = false;
-  View today;
+  bool start_given = false;
+  bool bandwidth_given = false;
+  /// The lower bounds hold for plans of at most this many segments; nothing: for all plans.
+  std::optional<std::uint32_t> bounded;
+  View today;             ///< as it runs: beside backward, or after it if no iteration overlapped
+  View today_overlapped;  ///< today's segments, beside backward
   View best;
   View best_of_todays_count;  ///< the best plan with at most as many segments as today
   std::vector<Scenario> by_segments;
@@ -93,7 +100,7 @@ double share(std::uint32_t ranks);
 AffineCost at_ranks(const AffineCost& cost, std::uint32_t from, std::uint32_t to);
 
 /// Fails with kPara if a trace is invalid. Also fails with kPara if the traces do not show the cost
-/// (one rank, or no allreduce) and the options do not give the cost.
+/// (one rank, no allreduce, or one size only) and the options do not give the missing part.
 Result<Analysis> analyse(std::span<const Trace> traces, const Options& options);
 
 /// Returns the end of the last segment of a plan in the setting of the analysis.

@@ -1,7 +1,9 @@
 // hccl-plan: reads the traces of a training, and reports how its gradients are cut into segments,
 // how they should be cut, and why.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 
@@ -53,6 +55,11 @@ Result<Link> parse_link(const std::string& text, double usual_start) {
   link.bytes_per_second = gbit * kGbit;
   if (colon != std::string::npos) link.start = us * 1e-6;
   return link;
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code none;
+  return a == b || std::filesystem::equivalent(a, b, none);
 }
 
 /// Writes the whole file. Returns the reason if that fails, otherwise an empty text.
@@ -122,6 +129,15 @@ std::optional<int> parse(int argc, char** argv, Arguments& a) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  std::vector<std::string> files = a.traces;
+  for (const std::string& output : {a.html, a.json}) {
+    if (output.empty()) continue;
+    if (std::ranges::any_of(files, [&](const auto& file) { return same_file(file, output); })) {
+      std::cerr << "hccl-plan: " << output << " is read, or written twice\n";
+      return 2;
+    }
+    files.push_back(output);
   }
   a.options.slack = a.slack_percent / 100;
   if (a.start_us) a.options.start = *a.start_us * 1e-6;

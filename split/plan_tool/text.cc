@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 
 #include "split/plan_tool/report.h"
@@ -20,8 +21,12 @@ std::string what_was_measured(const Report& report) {
   const AffineCost& line = report.analysis.line;
   out +=
       format("an allreduce costs %.1f us and %.3f ms a MB", line.start * 1e6, line.per_byte * 1e9);
-  if (report.analysis.cost_given) {
+  if (report.analysis.start_given && report.analysis.bandwidth_given) {
     out += " (given)\n";
+  } else if (report.analysis.start_given || report.analysis.bandwidth_given) {
+    out += format(" (the %s is given, the other is measured; %s off)\n",
+                  report.analysis.start_given ? "start" : "bandwidth",
+                  percent(report.analysis.misfit).c_str());
   } else {
     const bool table = std::holds_alternative<TableCost>(report.analysis.cost);
     out += format(" (measured; %s off%s)\n", percent(report.analysis.misfit).c_str(),
@@ -98,6 +103,9 @@ std::string text(const Report& report) {
   out += rows("ranks", a.by_ranks) + "\n";
   out += rows("line of each rank", a.by_links);
   if (a.newest_first) out += "\n  " + newest_first_text(a) + "\n";
+  // Names come from users, and must not control the terminal.
+  std::ranges::replace_if(
+      out, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }, '?');
   return out;
 }
 

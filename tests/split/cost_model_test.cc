@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -43,6 +44,26 @@ std::vector<CostSample> probe(Clock& clock, const AffineCost& truth) {
   for (const std::uint64_t bytes : {4096u, 65536u, 1u << 20, 16u << 20})
     for (int run = 0; run < 3; ++run) samples.push_back(clock.measure(truth, bytes));
   return samples;
+}
+
+// The mean of equal sizes is that size, however many samples there are.
+TEST(CostModel, TablesHaveTheMeasuredSizes) {
+  for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3},
+                                    std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
+    std::vector<CostSample> samples{{bytes == 1 ? 100u : 1u, 1e-3}};
+    for (int n = 1; n <= 64; ++n) {
+      samples.push_back({bytes, 2e-3});
+      const auto model = CostModel::create(samples);
+      ASSERT_TRUE(model.ok());
+      const TableCost table = model->table();
+      const auto has = [&](std::uint64_t size) {
+        return std::ranges::any_of(table.points(),
+                                   [size](const auto& point) { return point.bytes == size; });
+      };
+      EXPECT_TRUE(has(samples[0].bytes)) << n << " samples of " << bytes;
+      EXPECT_TRUE(has(std::min(bytes, std::uint64_t{1} << 62))) << n << " samples of " << bytes;
+    }
+  }
 }
 
 TEST(CostModel, FindsTheLineOfAProbe) {
@@ -303,6 +324,7 @@ TEST(Merge, SaysWhatIsWrong) {
     auto& segment = bad[0].iterations[0].segments[1];
     std::swap(segment.start_ns, segment.end_ns);
   });
+  refused("is of group \"other\"", [](Traces& bad) { bad[1].group = "other"; });
   refused("no iteration in common", [](Traces& bad) {
     for (auto& it : bad[1].iterations) it.number += 100;
   });

@@ -172,6 +172,95 @@ class PlanTool(unittest.TestCase):
         self.assertIn(f"wait {ms(said['in_order'])} for its weights", text)
         self.assertIn(f"{ms(said['late'])} with the newest gradients first", text)
 
+    def serial(self, file, start=START, per_byte=PER_BYTE):
+        """Rewrites a trace so that its segments ran after backward. Returns the end."""
+        with open(file, encoding="utf-8") as source:
+            trace = json.load(source)
+        for iteration in trace["iterations"]:
+            now = begin = iteration["compute_end_ns"]
+            for segment in iteration["segments"]:
+                segment["start_ns"] = now
+                now += round(1e9 * (start + per_byte * segment["bytes"]))
+                segment["end_ns"] = now
+            iteration["behind_backward"] = True
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump(trace, out)
+        return 1e-9 * (now - begin)
+
+    def test_without_overlap_today_runs_after_backward(self):
+        model = traces.load_model("resnet50")
+        file = self.traces_of(model, [107, 160])[0]
+        end = model["end"] + self.serial(file)
+        text, data = self.plan([file], "--start", START * 1e6, "--bandwidth", 5.6, "--slack", 0)
+        self.assertAlmostEqual(data["today"]["end"], end, delta=2e-8)
+        self.assertAlmostEqual(data["measured_end"], end, delta=2e-8)
+        self.assertAlmostEqual(data["best"]["end"], optimum(model, 8, START, PER_BYTE), delta=2e-8)
+        self.assertEqual(data["advice"][0]["title"], "no overlap")
+        gain = end - end_of(model, [107, 160])
+        self.assertIn(f"today's cuts alone would end {ms(gain)} earlier", data["advice"][0]["text"])
+        self.assertIn("hcom_parallel", data["python"])
+        self.assertIn("the model is 0.0 % off", text)
+        for row in data["what_if"]["segments"]:
+            self.assertAlmostEqual(row["today"]["end"], end, delta=2e-8)
+
+    def test_one_size_does_not_show_a_start(self):
+        model = traces.load_model("resnet50")
+        file = self.traces_of(model, [160])[0]
+        for arguments in ((), ("--start", 5), ("--bandwidth", 5)):
+            done = self.call(file, *arguments)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("cannot be told from the time of the bytes", done.stderr)
+        self.assertEqual(self.call(file, "--start", 5, "--bandwidth", 5).returncode, 0)
+
+    def test_bounds_and_advice_where_today_has_more_segments_than_allowed(self):
+        """Each gradient of 1 MB takes 1 ms, and no start: today's 16 segments are better than any 8."""
+        model = {"names": [f"g{i}" for i in range(16)], "bytes": [10**6] * 15 + [10**5], "end": 0.016,
+                 "ready": [0.001 * (i + 1) for i in range(16)]}
+        file = self.write("many.pb.json", traces.trace(model, range(16), 0, 1e-9))
+        text, data = self.plan([file], "--start", 0, "--bandwidth", 12, "-k", 2)
+        self.assertLess(data["today"]["end"], data["best"]["end"])
+        self.assertEqual([a["title"] for a in data["advice"]], ["today's cuts are better"])
+        self.assertIn("at most 2", text)
+        self.assertLessEqual(data["best"]["lower_bound"], data["today"]["end"])
+        # Costs that no line fits: a table, whose bound holds for as many segments as it was computed for.
+        odd = {10**6: 1e-3, 10**5: 9e-4, 2 * 10**6: 1.2e-2}
+        model["bytes"] = [*([10**6] * 14), 2 * 10**6, 10**5]
+        trace = traces.trace(model, range(16), 0, 1e-9)
+        for iteration in trace["iterations"]:
+            now = 0
+            for segment, gradient in zip(iteration["segments"], iteration["gradients"]):
+                segment["start_ns"] = max(now, gradient["ready_ns"])
+                now = segment["end_ns"] = segment["start_ns"] + round(1e9 * odd[segment["bytes"]])
+        data = self.plan([self.write("table.pb.json", trace)], "-k", 1)[1]
+        self.assertIsNotNone(data["cost"]["table"])
+        self.assertEqual(data["bound_segments"], 16)
+        for plan in (data["today"], data["best"], *(row["today"] for row in data["what_if"]["segments"])):
+            self.assertLessEqual(plan["lower_bound"], plan["end"] * (1 + 1e-9))
+            self.assertGreaterEqual(plan["gap"], 0)
+
+    def test_groups_do_not_mix_and_files_are_not_overwritten(self):
+        model = traces.load_model("vgg16")
+        alpha, beta = (self.write(f"{name}.pb.json", traces.trace(model, [10, 31], START, PER_BYTE, 2, rank, group=name))
+                       for rank, name in enumerate(["alpha", "beta"]))
+        done = self.call(alpha, beta)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('group "beta"', done.stderr)
+        before = os.path.getsize(alpha)
+        for arguments in ((alpha, "--json", alpha), (alpha, "--html", os.path.join(self.folder.name, ".", "alpha.pb.json")),
+                          (alpha, "--html", self.path("x"), "--json", self.path("x"))):
+            self.assertEqual(self.call(*arguments).returncode, 2)
+        self.assertEqual(os.path.getsize(alpha), before)
+
+    def test_names_cannot_control_the_terminal_or_the_program(self):
+        model = traces.load_model("resnet50")
+        model["names"][3] = "\x1b[2Jname"
+        text, data = self.plan(self.traces_of(model, [107, 160], group="two\nlines"), "--start", 400, "--bandwidth", 5.6)
+        self.assertNotIn("\x1b", text)
+        said = []
+        exec(data["python"].split("\n", 1)[1],  # pylint: disable=exec-used
+             {"set_split_strategy_by_idx": lambda cuts, group: said.append(group)})
+        self.assertEqual(said, ["two\nlines"])
+
     def test_bad_input_is_named(self):
         model = traces.load_model("vgg16")
         good = traces.trace(model, [10, 31], START, PER_BYTE, ranks=2)
