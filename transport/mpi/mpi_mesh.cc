@@ -170,7 +170,8 @@ bool MpiMesh::test_active() {
     return true;  // the next progress() winds up
   }
   if (done == MPI_UNDEFINED || done == 0) return false;
-  // Highest place first, because the last request takes the place of a finished one.
+  // Highest index first, because finish_active() moves the last request to the index of a finished
+  // one.
   std::vector<std::pair<int, int>> finished;
   for (int i = 0; i < done; ++i) {
     const auto at = static_cast<std::size_t>(i);

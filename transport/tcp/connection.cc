@@ -22,7 +22,8 @@ constexpr std::size_t kLittle = 2048;
 // The bytes that TLS encrypts at a time; smaller writes are copied together.
 constexpr std::size_t kRecord = 16 * 1024;
 
-/// Copies the pieces to one place, which must have room for all of them.
+/// Copies the pieces to `to`, one after another. `to` must have room for all of them. Returns their
+/// size.
 std::size_t gather(std::span<const iovec> pieces, char* to) {
   std::size_t at = 0;
   for (const iovec& piece : pieces) {
