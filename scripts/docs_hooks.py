@@ -16,7 +16,7 @@ INDENTED = re.compile(r"\n((?:  +\S.*(?:\n|$))+)")
 GUARDS = re.compile(r"^#(?!define HC).*\n|^#define \w+_H_\n|^extern \"C\" \{\n|^\}\n", re.M)
 TYPE = re.compile(r"^\} (\w+);|^(?:typedef )?(?:struct|union|enum) (\w+)", re.M)
 FUNCTION = re.compile(r"\b((?:Hccl|Hcom|acl)\w+)\(")
-# Matches text directly above a list or table, which GitHub recognises and MkDocs does not.
+# Matches text directly above a list or table: GitHub recognises such a list, MkDocs does not.
 BLOCK = re.compile(r"(^(?!-|\d+\.|\||\s|>|<|#).+\n)(?=- |\* |1\. |\| )", re.M)
 FENCE = re.compile(r"(^(`{3,}).*?^\2$)", re.M | re.S)
 LOG = logging.getLogger("mkdocs.hooks")

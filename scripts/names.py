@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks that the files and folders which comments and READMEs name exist.
     scripts/names.py [SOURCE]
-A name is one that looks like a file or a folder of this tree: "waiter.h", "hccl/local/", "abort_test". It may begin at
-the root, or at the folder of the file that names it or any folder above; a name without a folder may lie anywhere. A page
-may also name the files that it contains: blocks of code with a title."""
+A name is a text that looks like a file or a folder of this tree: "waiter.h", "hccl/local/",
+"abort_test". It may begin at the root, or at the folder of the file that names it or any folder
+above; a name without a folder may lie anywhere. A page may also name the files that it contains:
+blocks of code with a title."""
 
 import os
 import re

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""tidy.py BUILD [--checks=CHECKS] [file...]: clang-tidy over what BUILD compiles, or over the named files of it.
+"""tidy.py BUILD [--checks=CHECKS] [file...]: runs clang-tidy over the files that BUILD compiles, or
+over those of them that are named.
 
-BUILD must be built: its generated headers and its lists of headers (ninja) are used. A file that had no errors is
-read again only when it, a header of it, its command, the configuration or clang-tidy has changed; what is known is
-kept in $HCCL_TIDY_CACHE, or ~/.cache/hccl-tidy. $JOBS bounds how many run at once.
+BUILD must be built: its generated headers and its lists of headers (ninja) are used. A file without
+errors is checked again only if the file, one of its headers, its command, the configuration or
+clang-tidy has changed. The results are kept in $HCCL_TIDY_CACHE, or ~/.cache/hccl-tidy. $JOBS
+bounds how many run at once.
 
-Most of the time goes into headers, so files of a target with equal commands are read together. If a group has an
-error, or two of its files cannot stand together, each is read by itself."""
+Most of the time goes into headers, so files of a target with equal commands are checked together.
+If a group has an error, or two of its files cannot be compiled together, each is checked by
+itself."""
 
 import concurrent.futures
 import hashlib

@@ -100,17 +100,18 @@ std::string csv(const Trace& trace);
 /// written: reading them fails with kPara.
 Result<Trace> read_trace(const std::string& path);
 
-/// Fails with kPara, and names the iteration and the error, if gradients are not 0, 1, 2 ...; if
-/// segments do not cover the gradients, or have other bytes than the sum of their gradients; if
-/// times go backwards; or if iterations have different gradients.
+/// Checks that a trace is consistent. Fails with kPara, and names the iteration and the error, if
+/// the indices of gradients are not 0, 1, 2 ...; if segments do not cover the gradients, or their
+/// bytes are not the sum of their gradients' bytes; if times go backwards; or if iterations have
+/// different gradients.
 Status check_trace(const Trace& trace);
 
 /// Merges the traces of all ranks, in any order, into one trace. A single trace of one rank stands
 /// for all ranks. The result has the iterations that all ranks have, with times from the begin of
 /// the iteration. Each gradient is ready when the last rank has it. Each segment begins at the
 /// latest start and takes its pure cost, the shortest time on any rank. Fails with kPara, and names
-/// the ranks, if a rank is missing or there twice, if gradients or segments differ, or if there is
-/// no common iteration. Also fails as check_trace() does.
+/// the ranks, if a rank is missing or present twice, if gradients or segments differ, or if there
+/// is no common iteration. Also fails as check_trace() does.
 Result<Trace> merge_ranks(std::span<const Trace> ranks);
 
 /// Writes the trace to a file, and replaces an existing file. The name decides the form: .pb.json
