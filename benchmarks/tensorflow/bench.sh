@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs benchmarks/tensorflow/bench.py with its options, in an environment of its own with TensorFlow 2.15.1, this
-# library and Horovod 0.28.1, which it makes first (about 8 minutes).
+# Makes an environment with TensorFlow 2.15.1, this library and Horovod 0.28.1 (about 8 minutes), and runs
+# benchmarks/tensorflow/bench.py in it, with the given options.
 set -euo pipefail
 source "$(dirname "$0")/../../scripts/common.sh"
 environment=build/venv-bench-tf
