@@ -73,7 +73,7 @@ class RankMap {
   int ranks_beside(int rank) const { return ranks_in_[static_cast<std::size_t>(process_of(rank))]; }
   /// The internal lane of the last message, which a rank sends when it closes its mesh.
   static constexpr std::uint32_t kGoodbye = Mesh::kLanes;
-  /// One tag for each sending thread, receiving thread and lane.
+  /// Returns a tag that differs for each sending thread, receiving thread and lane.
   int tag(int from, int to, std::uint32_t lane) const {
     return kTagsPerPair * (thread_of_[static_cast<std::size_t>(from)] * threads_ +
                            thread_of_[static_cast<std::size_t>(to)]) +

@@ -133,7 +133,7 @@ void Connection::suit(bool near) {
 Result<std::size_t> Connection::read(std::span<const iovec> pieces) {
   if (tls_) return read_tls(*tls_, pieces);
   for (;;) {
-    // A read into one piece costs less.
+    // recv() into one piece costs less than recvmsg().
     const bool one = pieces[0].iov_len == 0;
     const ssize_t got = one ? ::recv(fd_.get(), pieces[1].iov_base, pieces[1].iov_len, MSG_DONTWAIT)
                             : receive(fd_.get(), pieces);

@@ -196,7 +196,7 @@ void Dialer::look() {
     }
     if (call.next.expired()) {
       if (call.pending && call.pending->connected()) {
-        call.next = call.end;  // only the peer's process is slow
+        call.next = call.end;  // only the peer's process is slow: no new try
       } else if (call.pending) {
         call.patience = std::min<std::chrono::nanoseconds>(2 * call.patience, time_);
         failed(peer, call, Status(Code::kTimeout, "it does not answer"));
