@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Times collectives between hosts: two network namespaces with RANKS_PER_HOST (2) ranks each, joined by a veth pair that tbf
-# limits to RATE, and compares with the bound of the line: an allreduce of n bytes has to send
-# 2 (hosts - 1) / hosts * n out of every host. Needs root for `ip netns` and `tc`.
+# limits to RATE. Compares the times with the bound of the line: an allreduce of n bytes sends at least
+# 2 (hosts - 1) / hosts * n bytes out of every host. Needs root for `ip netns` and `tc`.
 #   hosts.sh HCCL_PERF [RATE [hccl_perf options]]     default: 10gbit -b 1M -e 64M
 set -euo pipefail
 program=$1

@@ -80,8 +80,8 @@ class Job:
             process.stdout.close()
 
     def next(self, word, apart=()):
-        """Reads the next line of each rank, which must begin with this word. Returns the fields of
-        the lines."""
+        """Reads the next line of each rank that is not in `apart`. The line must begin with `word`.
+        Returns the fields of the lines, by rank."""
         lines = {}
         for rank, process in self.ranks.items():
             if rank in apart:
@@ -93,7 +93,7 @@ class Job:
         return lines
 
     def kill(self, rank, apart=()):
-        """Kills a rank. Returns the milliseconds until the last survivor has heard of its death."""
+        """Kills a rank. Returns the milliseconds until the last survivor gets the error."""
         time.sleep(0.02)
         killed = time.monotonic_ns()
         self.ranks.pop(rank).kill()
@@ -104,7 +104,8 @@ class Job:
         return max(int(line[1]) - killed for line in heard.values()) / 1e6
 
     def go_on(self):
-        """Returns the milliseconds of the slowest shrink() and of the slowest split()."""
+        """Waits until all ranks are ready again. Returns the milliseconds of the slowest shrink()
+        and of the slowest split()."""
         words = ("shrunk", "group")
         slowest = [max(int(each[2]) for each in self.next(word).values()) for word in words]
         self.next("ready")

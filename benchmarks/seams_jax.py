@@ -1,8 +1,8 @@
 """The time of JAX's psum on hccl and on JAX's own Gloo: python benchmarks/seams_jax.py [--ranks N] [--rounds N]
 
 Needs hccl and JAX in this Python. Starts the ranks with hccl and with Gloo in turn. Also starts a
-world of one rank, whose psum moves no data and takes only JAX's own time. Prints a table of the
-median call of the slower rank in microseconds, with the least and the greatest of all rounds."""
+world of one rank, to measure JAX's own time: its psum moves no data. Prints a table of the median
+call of the slower rank in microseconds, with the least and the greatest of all rounds."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib64")
   endforeach()
 endif()
 
-# Writes the file at installation, because the prefix is known only then. --prefix may give a relative one. In the file
-# the prefix stands between single quotes, so each of its own is escaped.
+# Writes the file at installation, because the prefix is known only then. --prefix may give a relative path. The file
+# has the prefix in single quotes, so single quotes in the prefix are escaped.
 install(CODE "
   get_filename_component(prefix \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
   string(REPLACE \"'\" \"'\\\\''\" prefix \"\${prefix}\")

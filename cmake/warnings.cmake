@@ -29,9 +29,9 @@ endfunction()
 # CTest entry for their cases. If the room has a program $hccl_test_program, the files are linked into it; with ALONE,
 # into a program of their own.
 # LABELS: quick: takes a second or two; slow: takes half a minute or more; core: the default; no_asan: does not run
-# under the address sanitizer; threads: the ranks are threads, so the thread sanitizer runs it; once: takes long, so
-# only the address sanitizer runs it if there is one, and must run all its cases; serial: limits a time that the library
-# promises, so the gate runs it last, beside nothing else.
+# under the address sanitizer; threads: the ranks are threads, so the thread sanitizer runs it; once: takes long, so if
+# the address sanitizer is among the steps, only it runs the test, with all cases; serial: checks a time limit that the
+# library promises, so the gate runs it last, alone.
 # NOT_ASAN, NOT_TSAN: patterns of the cases that a sanitizer leaves out.
 function(hccl_test name)
   cmake_parse_arguments(arg "ALONE" "TIMEOUT;NOT_ASAN;NOT_TSAN" "SOURCES;LIBS;LABELS" ${ARGN})

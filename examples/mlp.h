@@ -39,8 +39,9 @@ class Mlp {
   /// Number of images that the last forward classified correctly.
   size_t correct(const Images& images) const;
 
-  /// Gradients of (scale * sum of losses) for the images of the last forward. gradients[i] receives
-  /// the gradient of tensors()[i]; done(i) is called when it is complete, for i = 0, 1, 2, ...
+  /// Computes the gradients of (scale * sum of losses) for the images of the last forward.
+  /// gradients[i] receives the gradient of tensors()[i]; done(i) is called when it is complete, for
+  /// i = 0, 1, 2, ...
   void backward(const Images& images, float scale, const std::vector<float*>& gradients,
                 const std::function<void(uint32_t)>& done);
 

@@ -4,7 +4,7 @@
 set -euo pipefail
 build=$(cd "$1" && pwd) example=$2
 cd "$(dirname "$0")"
-# Ranks may outnumber cores, and containers are often root.
+# Ranks may outnumber cores, and containers often run as root.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Other jobs of this host may use the same rank table at this moment.
 export HCCL_IF_BASE_PORT=${HCCL_IF_BASE_PORT:-$((16384 + RANDOM % 16000))}

@@ -42,7 +42,7 @@ def scramble(x):
 
 
 def random_bits(seed, indices):
-    """The numbers at these indices of the random sequence `seed`."""
+    """Returns the numbers at these indices of the random sequence `seed`."""
     start = scramble(np.array([seed], np.uint64))
     return scramble(start + (indices.astype(np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15))
 
@@ -54,7 +54,7 @@ def random_float(seed, indices):
 
 
 def shuffled(count, seed):
-    """The numbers 0 to count - 1 in the random order of `seed`."""
+    """Returns the numbers 0 to count - 1 in the random order of `seed`."""
     return np.argsort(random_bits(seed, np.arange(count)), kind="stable")
 
 
@@ -122,7 +122,7 @@ class Mlp:
         return self.bias_index(layer) + 1
 
     def views(self, flat):
-        """The tensors of a flat array of all parameters (no copy)."""
+        """Returns the tensors of a flat array of all parameters, without a copy."""
         ranges = zip(self.offsets, self.offsets[1:], self.shapes)
         return [flat[begin:end].reshape(shape) for begin, end, shape in ranges]
 
@@ -142,7 +142,7 @@ class Mlp:
         return float(-np.log(np.maximum(of_the_right, 1e-30)).sum(dtype=np.float64))
 
     def correct(self, labels):
-        """The number of images that the last forward classified correctly."""
+        """Returns the number of images that the last forward classified correctly."""
         return int((self.probabilities.argmax(axis=1) == labels).sum())
 
     def backward(self, labels, scale, gradients, done):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Times hccl and the other libraries in one run: installs those into build/rivals, builds, times, prints ratios.
+# Times hccl and its rivals in one run: installs the rivals into build/rivals, builds, times, prints ratios.
 # scripts/bench.sh --quick takes under 3 minutes once all is installed. --help lists all options.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

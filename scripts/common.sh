@@ -3,7 +3,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 jobs=${JOBS:-$(nproc)}
 cmake=/usr/bin/cmake   # Debian's: the same on every machine
 
-# Lets all clones share what the compiler cache holds.
+# Lets all clones share the results in the compiler cache.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 # configure PRESET [option...]
@@ -36,5 +36,5 @@ make_venv() {
   cat "${requirements[@]}" >"$venv/requirements.txt"
 }
 
-# Ranks often outnumber cores here, and containers are often root.
+# Ranks often outnumber cores here, and containers often run as root.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -16,7 +16,7 @@ INDENTED = re.compile(r"\n((?:  +\S.*(?:\n|$))+)")
 GUARDS = re.compile(r"^#(?!define HC).*\n|^#define \w+_H_\n|^extern \"C\" \{\n|^\}\n", re.M)
 TYPE = re.compile(r"^\} (\w+);|^(?:typedef )?(?:struct|union|enum) (\w+)", re.M)
 FUNCTION = re.compile(r"\b((?:Hccl|Hcom|acl)\w+)\(")
-# Matches text directly above a list or table, which GitHub recognises and MkDocs does not.
+# Matches text directly above a list or table: GitHub recognises such a list, MkDocs does not.
 BLOCK = re.compile(r"(^(?!-|\d+\.|\||\s|>|<|#).+\n)(?=- |\* |1\. |\| )", re.M)
 FENCE = re.compile(r"(^(`{3,}).*?^\2$)", re.M | re.S)
 LOG = logging.getLogger("mkdocs.hooks")
@@ -26,7 +26,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def target_of(page, link):
-    """The site's source for a link in a page: a page, a picture, or the page that source_page() makes."""
+    """Returns the site's source for a link in a page: a page, a picture, or the page that
+    source_page() makes."""
     path = os.path.normpath(os.path.join(os.path.dirname(page), link))
     if os.path.isfile(os.path.join(ROOT, path, "README.md")):
         return os.path.normpath(os.path.join(path, "README.md"))
@@ -40,14 +41,15 @@ def fenced(text, language=""):
 
 
 def comment_text(comment):
-    """The lines of a C comment as text; lists and tables, which are indented, become code."""
+    """Returns the lines of a C comment as text; lists and tables, which are indented, become
+    code."""
     lines = [re.sub(r"^ ?\*? ?", "", line) for line in comment.strip().split("\n")]
     text = INDENTED.sub(lambda m: "\n\n" + fenced(m[1]) + "\n", "\n".join(lines))
     return re.sub(r"(?<=\w)\*(?=\W)|(?<=\W)\*(?=\w)", r"\\*", text)
 
 
 def reference(path, text):
-    """The page of a public header: its comment, then each declaration with its comment."""
+    """Returns the page of a public header: its comment, then each declaration with its comment."""
     head, body = text.split("*/\n", 1)
     page = [f"# {os.path.basename(path)}\n\n{comment_text(head[2:])}\n"]
     for block in re.split(r"\n\n+|\n(?=/\*)|(?<=;)\n(?=\w)", GUARDS.sub("", body)):
@@ -66,7 +68,7 @@ def reference(path, text):
 
 
 def source_page(path):
-    """A page that shows a file of the tree, or lists a folder."""
+    """Returns a page that shows a file of the tree, or lists a folder."""
     full = os.path.join(ROOT, path)
     if os.path.isdir(full):
         names = sorted(name for name in os.listdir(full) if not name.startswith("."))

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks that the files and folders which comments and READMEs name exist.
     scripts/names.py [SOURCE]
-A name is one that looks like a file or a folder of this tree: "waiter.h", "hccl/local/", "abort_test". It may begin at
-the root, or at the folder of the file that names it or any folder above; a name without a folder may lie anywhere. A page
-may also name the files that it contains: blocks of code with a title."""
+A name is a text that looks like a file or a folder of this tree: "waiter.h", "hccl/local/",
+"abort_test". It may begin at the root, or at the folder of the file that names it or any folder
+above; a name without a folder may lie anywhere. A page may also name the files that it contains:
+blocks of code with a title."""
 
 import os
 import re
@@ -47,7 +48,7 @@ class Tree:
             return file.read()
 
     def has(self, path, name):
-        """Whether `name`, found in the file `path`, exists."""
+        """Returns whether `name`, which occurs in the file `path`, exists."""
         if name in OTHERS or name.startswith("build/"):
             return True
         bare = name.rstrip("/")
@@ -60,7 +61,7 @@ class Tree:
 
 
 def comments(path, text):
-    """(offset, text) of each comment of a file; all of a README."""
+    """Yields (offset, text) of each comment of a file; a README counts as one comment."""
     if path.endswith(".md"):
         yield 0, text
     elif path.endswith((".h", ".cc", ".c", ".proto")):
@@ -70,7 +71,7 @@ def comments(path, text):
 
 
 def named(tree, path, text):
-    """(offset, name, whether it exists) of each name in a comment or README."""
+    """Yields (offset, name, whether it exists) for each name in a comment or README."""
     own = set(TITLE.findall(text)) if path.endswith(".md") else set()
     for form in (FILE, FOLDER):
         yield from ((m.start(), m[1], m[1] in own or tree.has(path, m[1])) for m in form.finditer(text))

@@ -31,7 +31,7 @@ took() {
   echo "== $line"
   since=$SECONDS
 }
-# ended SECONDS PROCESS...: waits until the processes have ended; a negative number is a group.
+# ended SECONDS PROCESS...: waits until the processes have ended, and fails after SECONDS; a negative number is a group.
 ended() {
   local until=$((SECONDS + $1)) process
   for process in "${@:2}"; do
@@ -45,7 +45,7 @@ summary() {
   local status=$?
   trap '' TERM
   jobs -p | xargs -r kill 2>/dev/null || true  # tests in the background, which do not get Ctrl-C
-  # Neither do the lanes. They must end before the table.
+  # The lanes do not get Ctrl-C either. They must end before the table is printed.
   local groups=("${lanes[@]/#/-}")
   if ((${#lanes[@]})); then
     kill -- "${groups[@]}" 2>/dev/null || true
@@ -80,7 +80,7 @@ run_ctest() {
 asan_too=''
 if [[ " ${steps[*]} " == *" asan "* ]]; then asan_too=yes; fi
 
-# Ranks that fail write their flight records here, as tests make them do: the files are kept until the next run.
+# Tests make ranks fail, and these ranks write their flight records here. The files are kept until the next run.
 export HCCL_FLIGHT_RECORDER_DIR=$PWD/build/flight
 rm -rf "$HCCL_FLIGHT_RECORDER_DIR" && mkdir -p "$HCCL_FLIGHT_RECORDER_DIR"
 
@@ -153,7 +153,7 @@ step() {
       run_ctest asan -LE '^(mpi|no_asan|serial)$'
       ;;
     serial)
-      # They limit times that the library promises, so nothing else runs.
+      # These tests check time limits that the library promises, so nothing else runs.
       if [[ " ${steps[*]} " == *" release "* ]]; then run_ctest dev -L '^serial$' ${asan_too:+-LE '^once$'}; fi
       if [[ $asan_too ]]; then run_ctest asan -L '^serial$' -LE '^(mpi|no_asan)$'; fi
       ;;

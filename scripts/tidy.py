@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""tidy.py BUILD [--checks=CHECKS] [file...]: clang-tidy over what BUILD compiles, or over the named files of it.
+"""tidy.py BUILD [--checks=CHECKS] [file...]: runs clang-tidy over the files that BUILD compiles, or
+over those of them that are named.
 
-BUILD must be built: its generated headers and its lists of headers (ninja) are used. A file that had no errors is
-read again only when it, a header of it, its command, the configuration or clang-tidy has changed; what is known is
-kept in $HCCL_TIDY_CACHE, or ~/.cache/hccl-tidy. $JOBS bounds how many run at once.
+BUILD must be built: its generated headers and its lists of headers (ninja) are used. A file without
+errors is checked again only if the file, one of its headers, its command, the configuration or
+clang-tidy has changed. The results are kept in $HCCL_TIDY_CACHE, or ~/.cache/hccl-tidy. $JOBS
+bounds how many run at once.
 
-Most of the time goes into headers, so files of a target with equal commands are read together. If a group has an
-error, or two of its files cannot stand together, each is read by itself."""
+Most of the time goes into headers, so files of a target with equal commands are checked together.
+If a group has an error, or two of its files cannot be compiled together, each is checked by
+itself."""
 
 import concurrent.futures
 import hashlib
@@ -25,7 +28,7 @@ GROUP = 8  # files
 
 
 def contents(path, known={}):
-    """A digest of a file's contents; for a system header, its size is enough."""
+    """Returns a digest of a file's contents; for a system header, its size, which is enough."""
     if path not in known:
         try:
             if path.startswith(ROOT):
@@ -39,7 +42,7 @@ def contents(path, known={}):
 
 
 def headers(build):
-    """Maps each object to the files that it was made from."""
+    """Returns, for each object, the files that it was made from."""
     found, current = {}, None
     text = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True, check=True).stdout
     for line in text.splitlines():
@@ -63,17 +66,17 @@ def object_of(entry):
 
 
 def options(entry):
-    """The command without the names of the source and the object."""
+    """Returns the command without the names of the source and the object."""
     words = shlex.split(entry["command"])
     return tuple(w for i, w in enumerate(words) if w != entry["file"] and words[i - 1] != "-o")
 
 
 def tidy(build, checks, files):
-    """Whether the files pass, and clang-tidy's output."""
+    """Checks the files together. Returns whether they pass, and clang-tidy's output."""
     # The command and configuration of the last file hold for all files of a group.
     before = [f"--extra-arg-before={word}" for file in files[:-1] for word in ("-include", file)]
-    # Shows findings in the files and in their headers, but not in headers below the build folder. The pattern begins at
-    # the root, as this checkout may lie below a folder "build" itself.
+    # Shows findings in the files and in their headers, but not in headers below the build folder.
+    # The pattern begins at the root, because this checkout may itself be below a folder "build".
     plain = re.sub(r"([][.+*?(){}|^$\\])", r"\\\1", build)
     where = f"--exclude-header-filter=^{plain}/|/site-packages/"
     command = [TIDY, "-p", build, "--quiet", where, *checks, *before, files[-1]]
@@ -92,7 +95,7 @@ def keep(kept, text):
 
 
 def tidy_group(build, checks, files, kept):
-    """Pairs: whether a file passes, and clang-tidy's output."""
+    """Returns a pair for each file: whether it passes, and clang-tidy's output."""
     if len(files) > 1:
         good, text = tidy(build, checks, files)
         if good and not text:

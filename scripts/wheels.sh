@@ -34,7 +34,7 @@ look() {
     fi
   done
 }
-# The set-up takes minutes, so a missing Python is told before, unless the set-up itself installs one.
+# The set-up takes minutes, so a missing Python is reported before, unless the set-up itself may install one.
 if [[ -x /usr/bin/python3 ]]; then look; fi
 scripts/setup.sh
 look
@@ -53,8 +53,8 @@ for component in library plugins development symbols programs; do
 done
 mv "$prefix"/lib*/*.debug "$made/symbols"
 
-# Lists the Pythons of each wheel. 3.12 and later share a wheel, which has modules for each of them that is named, and
-# with 3.12 for 3.13, too, if Python 3.13 is installed.
+# Lists the Pythons of each wheel. 3.12 and later share a wheel, which has modules for each named Python. If 3.12 is
+# named and Python 3.13 is installed, the wheel has modules for 3.13, too.
 pythons=() later=()
 for version in "${versions[@]}"; do
   these=$(python_of "$version")
@@ -66,9 +66,9 @@ CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs .venv/bin/python script
   "${pythons[@]}"
 
 # The plugins use the host's own MPI, PMIx and libfabric. `auditwheel show` knows no exclusions, so it says linux_x86_64
-# for wheels with these plugins. The plugins must name these libraries: otherwise the libraries would have to be in the
+# for wheels with these plugins. The plugins must name these libraries. Otherwise the libraries would have to be in the
 # global scope, where their symbols and those of their dependencies, such as libevent and hwloc, come before other
-# libraries' symbols; and glibc aborts if a symbol's version belongs to a library that is not loaded.
+# libraries' symbols. Also, glibc aborts if a symbol's version belongs to a library that is not loaded.
 excluded=() number=0
 for library in libmpi.so.40 libpmix.so.2 libfabric.so.1; do excluded+=(--exclude "$library"); done
 for these in "${pythons[@]}"; do

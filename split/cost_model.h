@@ -28,8 +28,8 @@ class CostModel {
   /// samples, or if a time is not finite and above 0; the error text names the sample.
   static Result<CostModel> create(std::span<const CostSample> samples);
 
-  /// Learns from one more sample. Of the last samples of about the same size the median counts.
-  /// Fails with kPara as create() does.
+  /// Learns from one more sample. The model uses the median of the last samples of about the same
+  /// size. Fails with kPara as create() does.
   Status add(const CostSample& sample);
 
   /// Whether all samples have about the same size. Such samples do not separate the start from the
@@ -42,7 +42,7 @@ class CostModel {
   /// training measures that size. Until then they are scaled by the ratio at the nearest size that
   /// training has measured.
   TableCost table() const { return table_of(points(), line_); }
-  /// The mean distance of the measured sizes from the line, as a fraction of their times.
+  /// Returns the mean distance of the measured times from the line, as a fraction of those times.
   double misfit() const;
   /// Whether the line fits well enough for planning (misfit at most 4 %).
   bool is_affine() const { return misfit() <= kGoodFit; }

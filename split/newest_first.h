@@ -17,9 +17,9 @@ struct NewestFirst {
   PriorityPlan plan;
 };
 
-/// No trace tells when the next forward needs a gradient. This function assumes that forward lasts
-/// until the first gradient is ready, and takes the gradients in the reverse order of backward. It
-/// ignores contention. Fails with kPara as plan_newest_first() does.
+/// A trace does not record when the next forward needs a gradient. So this function assumes that
+/// forward lasts until the first gradient is ready, and needs the gradients in the reverse order of
+/// backward. It ignores contention. Fails with kPara as plan_newest_first() does.
 Result<NewestFirst> newest_first(const Profile& profile,
                                  std::span<const std::uint32_t> last_indices,
                                  const AffineCost& cost);
@@ -31,8 +31,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// The messages of a plan for gradients of these sizes, in order. A message with several parts of
-/// memory gives one range for each part.
+/// Returns the memory of a plan's messages, in order, for gradients of these sizes. A message with
+/// several parts of memory gives one range for each part.
 std::vector<Range> ranges(const PriorityPlan& plan, std::span<const std::uint64_t> sizes);
 
 }  // namespace hccl::split

@@ -135,8 +135,9 @@ double lower_bound(const Model& model, const AffineCost& cost, std::size_t /*max
   return bound(model, [&](std::size_t i) { return cost(model.sum.back() - model.sum[i]); });
 }
 
-/// Knows the least cost of bytes in several segments, by a table: the lower convex hull of the
-/// costs from 0 bytes (no cost) to all bytes. No segment costs less than the hull.
+/// Computes the least cost of bytes in several segments, from the lower convex hull of a table's
+/// costs. The hull begins with 0 bytes (no cost) and ends with all bytes. No segment costs less
+/// than the hull.
 class Hull {
  public:
   Hull(const TableCost& cost, std::uint64_t most) : cost_(cost) {
@@ -212,7 +213,7 @@ double lower_bound(const Model& model, const TableCost& cost, std::size_t max_se
   });
 }
 
-/// Runs the recurrence without contention, for at most k segments: fills `ends` and the table.
+/// Runs the recurrence without contention, for at most `rows` segments. Fills `ends` and the table.
 template <class C>
 void plan_alone(const Model& model, const C& cost, std::size_t rows, Table& table,
                 std::vector<double>& ends) {

@@ -1,10 +1,10 @@
-// The exact planner: where to cut the gradients into segments so that the last allreduce ends as
-// early as possible. Pure functions: times in seconds from the common start of the iteration, sizes
-// in bytes, no I/O, no state.
+// The exact planner: cuts the gradients into segments so that the last allreduce ends as early as
+// possible. Pure functions: times in seconds from the common start of the iteration, sizes in
+// bytes, no I/O, no state.
 //
-// The model: gradients become ready at known times, in a fixed order; one segment after the other
-// goes over the wire; a segment starts when its last gradient is ready and the segment before it
-// has ended, and takes cost(bytes):
+// The model: gradients become ready at known times, in a fixed order. The wire carries one segment
+// at a time. A segment starts when its last gradient is ready and the segment before it has ended.
+// It takes cost(bytes):
 //   end[k] = max(end[k-1], ready time of segment k) + cost(bytes of segment k)
 // The planner minimises the end of the last segment. README.md explains the algorithms.
 #pragma once
@@ -62,7 +62,7 @@ struct Contention {
   double communication = 1;
   bool none() const { return compute == 1 && communication == 1; }
   /// If false, running compute and communication at the same time saves nothing over running one
-  /// after the other. One segment is planned, which is optimal if the cost is affine.
+  /// after the other. The plan then has one segment, which is optimal if the cost is affine.
   bool overlap_pays() const { return compute + communication > 1; }
   bool operator==(const Contention&) const = default;
 };

@@ -27,8 +27,9 @@ struct PriorityProblem {
   std::uint64_t chunk_bytes = 0;
 };
 
-/// A part of one gradient. The end of a gradient is sent first. The same message can then also
-/// contain the start of the next gradient in memory, which lies directly behind that end.
+/// A part of one gradient. The end of a gradient is sent before its start. So a message can contain
+/// the start of a gradient together with the end of the gradient that lies directly before it in
+/// memory.
 struct Piece {
   std::uint32_t gradient = 0;
   std::uint64_t offset = 0;

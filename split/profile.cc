@@ -92,8 +92,8 @@ Result<Profile> profile(std::span<const Trace> ranks) {
     }));
   }
   out.compute_end = median_of(undisturbed, compute_end);
-  // Uses the iterations that have the last segments and overlap; if none overlaps, uses all
-  // iterations that have the last segments.
+  // Uses the iterations that have overlap and the same segments as the last iteration. If there are
+  // none, uses all iterations with these segments.
   Iterations typical;
   std::copy_if(like_last.begin(), like_last.end(), std::back_inserter(typical),
                [](const TraceIteration* each) { return each->overlapped; });

@@ -15,7 +15,7 @@
 
 namespace hccl::split {
 
-/// All times are seconds from the begin of an iteration. They are medians over the iterations; in
+/// All times are seconds from the start of an iteration. They are medians over the iterations; in
 /// each iteration the slowest rank counts.
 struct Profile {
   std::uint32_t rank_size = 1;

@@ -46,7 +46,7 @@ Result<std::vector<std::uint64_t>> running_sums(std::span<const std::uint64_t> b
   return ends;
 }
 
-/// Takes shares of the bytes one after another, and collects the places of the cuts.
+/// Takes shares of the bytes one after another, and collects the cuts.
 class Cutter {
  public:
   /// If gradients have unknown shape, `most` is the most bytes of a segment, and the cuts are

@@ -21,7 +21,8 @@ namespace hccl::split {
 
 /// HCCL documents this limit. More segments work too; callers may warn.
 inline constexpr std::size_t kDocumentedSegments = 8;
-/// The most segments of the automatic plan. No user writes such a list, so it may be longer.
+/// The most segments of the automatic plan. No user writes this list, so it may exceed
+/// kDocumentedSegments.
 inline constexpr std::size_t kMostSegments = 64;
 /// The default strategy cuts at this percentage of the bytes.
 inline constexpr double kDefaultFirstPercent = 96.54;
@@ -44,10 +45,11 @@ Result<Segments> segments_by_index(std::span<const std::uint64_t> bytes,
                                    std::span<const std::uint32_t> last_indices);
 
 /// Applies HCCL's rule (README.md describes it). Each percentage claims its share of the bytes, and
-/// the cut goes to a gradient near the end of the share. Bytes that a segment took too much or too
-/// little are carried into the next one. One percentage may give several segments, and there may be
-/// fewer segments than percentages. The last percentage takes all remaining gradients. Fails with
-/// kPara if there are no gradients, or if check_percentages() fails.
+/// the cut goes to a gradient near the end of the share. If a segment takes more or fewer bytes
+/// than its share, the difference is carried into the next share. One percentage may give several
+/// segments, and there may be fewer segments than percentages. The last percentage takes all
+/// remaining gradients. Fails with kPara if there are no gradients, or if check_percentages()
+/// fails.
 ///
 /// For gradients of unknown shape, `unknown_shape_buffer` must give the bytes of the communication
 /// buffer. Then no cut lies behind the end of its share, unless the segment would have no gradient.

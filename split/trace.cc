@@ -21,8 +21,8 @@ namespace {
 constexpr std::size_t kLargestText = std::size_t{256} << 20;
 constexpr std::size_t kLargestMessage = std::size_t{32} << 20;
 constexpr std::ptrdiff_t kMostObjects = 1 << 20;
-// The last member of a trace in Chrome's form is the whole trace; viewers ignore it. A string in
-// JSON cannot contain these characters.
+// The last member of a trace in Chrome's form is the whole trace; viewers ignore it. A JSON string
+// cannot contain this text, because the string would escape the quotes.
 constexpr std::string_view kMessageKey = ",\"hcclTrace\":";
 constexpr const char* kReadable = "write it to a name like trace.pb or trace.pb.json";
 

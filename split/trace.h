@@ -53,7 +53,7 @@ struct TraceIteration {
   std::vector<TracePoint> marks;
   std::vector<TraceGradient> gradients;
   std::vector<TraceSegment> segments;
-  /// The begin of the iteration: fp_start or, if that was not marked, the end of the previous
+  /// The start of the iteration: fp_start or, if that was not marked, the end of the previous
   /// iteration.
   std::int64_t begin_ns = 0;
   /// The end of backward: bp_end or, if that was not marked, the time at which the program began to
@@ -61,7 +61,7 @@ struct TraceIteration {
   std::int64_t compute_end_ns = 0;
   bool overlapped = true;  ///< segments ran during backward; otherwise all ran after it
   /// The version of the automatic plan in force (0: no plan), and the plan's prediction: the end of
-  /// the last segment and the lower bound, both measured from the begin of the iteration.
+  /// the last segment and the lower bound, both measured from the start of the iteration.
   std::uint32_t plan_version = 0;
   std::int64_t predicted_end_ns = 0;
   std::int64_t lower_bound_ns = 0;
@@ -100,17 +100,18 @@ std::string csv(const Trace& trace);
 /// written: reading them fails with kPara.
 Result<Trace> read_trace(const std::string& path);
 
-/// Fails with kPara, and names the iteration and the error, if gradients are not 0, 1, 2 ...; if
-/// segments do not cover the gradients, or have other bytes than the sum of their gradients; if
-/// times go backwards; or if iterations have different gradients.
+/// Checks that a trace is consistent. Fails with kPara, and names the iteration and the error, if
+/// the indices of gradients are not 0, 1, 2 ...; if segments do not cover the gradients, or their
+/// bytes are not the sum of their gradients' bytes; if times go backwards; or if iterations have
+/// different gradients.
 Status check_trace(const Trace& trace);
 
 /// Merges the traces of all ranks, in any order, into one trace. A single trace of one rank stands
-/// for all ranks. The result has the iterations that all ranks have, with times from the begin of
+/// for all ranks. The result has the iterations that all ranks have, with times from the start of
 /// the iteration. Each gradient is ready when the last rank has it. Each segment begins at the
 /// latest start and takes its pure cost, the shortest time on any rank. Fails with kPara, and names
-/// the ranks, if a rank is missing or there twice, if gradients or segments differ, or if there is
-/// no common iteration. Also fails as check_trace() does.
+/// the ranks, if a rank is missing or present twice, if gradients or segments differ, or if there
+/// is no common iteration. Also fails as check_trace() does.
 Result<Trace> merge_ranks(std::span<const Trace> ranks);
 
 /// Writes the trace to a file, and replaces an existing file. The name decides the form: .pb.json

@@ -121,7 +121,7 @@ void normalize(TraceIteration& iteration) {
   }
 }
 
-// For each segment, takes the later of the two ranks' times and the shorter of their durations.
+// For each segment, takes the later start of the two ranks and the shorter pure cost.
 Status merge(TraceIteration& into, TraceIteration other, const Trace& trace) {
   for (std::size_t i = 0; i < into.gradients.size(); ++i) {
     auto& ready = into.gradients[i].ready_ns;

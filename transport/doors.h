@@ -1,4 +1,4 @@
-// Gives a rank the door through which the connections of its tcp meshes arrive.
+// Gives a rank its door: the listener (tcp/door.h) that accepts the connections of its tcp meshes.
 #pragma once
 
 #include <memory>

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/** The version of this header. It changes when the meaning or the place of a member changes. If
+/** The version of this header. It changes when the meaning or the offset of a member changes. If
  * members are added at the end of a struct, struct_size grows instead. */
 #define HCCL_TRANSPORT_PLUGIN_ABI 1u
 
@@ -50,8 +50,8 @@ struct hccl_plugin_open_args {
   int64_t timeout_ns;   /**< time left to open; INT64_MAX: no limit */
   void* context;        /**< first argument of the two functions below */
   /** Gathers a blob of every rank into all[0..size-1]; blocks. The bytes belong to the host and
-   * stay until the next exchange() or until open() returns. Returns 0 or an HcclResult. Every rank
-   * must make the same number of calls, even if its open() has failed. */
+   * stay valid until the next exchange() or until open() returns. Returns 0 or an HcclResult. Every
+   * rank must make the same number of calls, even if its open() has failed. */
   int32_t (*exchange)(void* context, const void* mine, size_t bytes, struct hccl_plugin_blob* all);
   /** The value of an HCCL_* setting ("HCCL_OFI_PROVIDER"); "" if not set, NULL if no setting has
    *  that name. */

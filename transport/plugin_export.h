@@ -181,7 +181,7 @@ constexpr hccl_transport_plugin plugin_table(const char* name) {
     Mesh& its = static_cast<PluginSession*>(mesh)->mesh();
     try {
       its.abort(Status(static_cast<Code>(reason->code), reason->message, reason->culprit));
-    } catch (...) {  // a destructor may be the caller
+    } catch (...) {  // must not throw: a destructor may be the caller
       its.abort(caught());
     }
   };

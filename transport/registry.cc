@@ -33,7 +33,7 @@ Result<std::unique_ptr<Mesh>> open(std::string_view name, const OpenArgs& args) 
     if (backend.name == name) return backend.open(args);
     known.append(", ").append(backend.name);
   }
-  // Others may add transports: libhccl_<name>.so.
+  // Any other name is that of a plugin, libhccl_<name>.so.
   auto mesh = open_plugin(name, args);
   if (mesh.ok()) return mesh;
   return mesh.status().with_context("transport \"" + std::string(name) + "\" is none of " + known);

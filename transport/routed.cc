@@ -164,8 +164,8 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
   auto near = parts.shm(args);
   if (one_host && near.ok()) return near;
   if (args.abort != nullptr && args.abort->raised()) {
-    // If this process lacks memory or descriptors, its own reason is more useful than another
-    // rank's end.
+    // This rank's own failure, such as a lack of memory or descriptors, explains more than the end
+    // of another rank.
     return near.ok() ? args.abort->reason() : near.status();
   }
   if (!near.ok()) {

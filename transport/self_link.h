@@ -44,7 +44,7 @@ bool refused(Request& request, int size, int peer, std::uint32_t lane, const Abo
 /// the mesh apply.
 class SelfLink {
  public:
-  /// Begins the request and posts it. `rank` is the peer in statuses.
+  /// Begins the request and posts it. `rank` is this rank, which statuses name as the peer.
   void send(Request& request, int rank, std::uint32_t lane, std::span<const std::byte> bytes);
   void recv(Request& request, int rank, std::uint32_t lane, std::span<std::byte> bytes);
   /// Fails all posted requests. The mesh rejects later ones.

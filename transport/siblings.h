@@ -22,7 +22,7 @@ class Siblings {
     std::erase_if(mappings_, [](const auto& each) { return each.second.expired(); });
     mappings_[mesh] = mapping;
   }
-  /// Null if there is none.
+  /// Returns null if this process has no mapping of the mesh.
   std::shared_ptr<shm::Segment> find(const Uuid& mesh) {
     const MutexLock lock(mutex_);
     const auto at = mappings_.find(mesh);

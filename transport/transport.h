@@ -32,8 +32,8 @@ class Doors;
 class Siblings;
 
 /// One posted send or receive. The caller owns it. The request and its bytes must stay alive and in
-/// place until done(); then the request can be posted again. The fields below the line belong to
-/// the backend.
+/// place until done(); then the request can be posted again. The fields below "for backends" belong
+/// to the backend.
 class Request {
  public:
   Request() = default;
@@ -95,11 +95,11 @@ class Mesh {
                     std::span<const std::byte> bytes) = 0;
   virtual void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) = 0;
 
-  /// Optional: says that sends to this peer follow soon. A backend that opens links on demand opens
-  /// this link now. Never blocks.
+  /// Optional: a hint that sends to this peer follow soon. A backend that opens links on demand
+  /// opens this link now. Never blocks.
   virtual void expect(int /*peer*/) {}
 
-  /// Moves bytes and completes requests, without blocking. True if bytes moved or a request
+  /// Moves bytes and completes requests, without blocking. Returns whether bytes moved or a request
   /// completed.
   virtual bool progress() = 0;
 
@@ -138,7 +138,7 @@ struct OpenArgs {
   }
   BootstrapExchange exchange;
   Deadline deadline = Deadline::never();
-  /// Raised if the ranks no longer need to meet; may be null.
+  /// Raised when open() must give up, with the reason; may be null.
   const AbortFlag* abort = nullptr;
   /// Authenticates every data connection of this mesh; differs per communicator.
   Key key{};

@@ -1,5 +1,5 @@
-# The comparison with other libraries (scripts/bench.sh) and with an older library (compare.py): what needs nothing
-# but this project. The rivals' own programs are built by rivals/install.py, against each rival.
+# The programs for the comparison with other libraries (scripts/bench.sh) and with an older library (compare.py) that
+# need only this project. rivals/install.py builds the other programs, each against its rival.
 set(method rivals/method.c rivals/page.c rivals/values.c)
 add_library(bench_method SHARED ${method})   # loaded by rivals/gloo_bench.py
 hccl_warnings(bench_method)

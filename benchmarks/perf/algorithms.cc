@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
-// The function is weak, so that older libraries, which lack the function, can be timed, too.
+// The function is weak, so that the program can also time older libraries, which lack it.
 // NOLINTNEXTLINE(readability-redundant-declaration): weak here
 extern "C" HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes,
                                                  bool deviceMemory, HcclAlgorithmInfo* infos,

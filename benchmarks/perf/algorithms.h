@@ -13,14 +13,14 @@ namespace hccl_perf {
 
 /// Returns false if the library lacks the call that lists algorithms.
 bool can_describe();
-/// Collective: all ranks get rank 0's list. `shared` tells whether all ranks can reach the buffers.
-/// `bytes` is the longest input of a rank. Ends the program with a message on a failure.
+/// Collective: all ranks get rank 0's list. `shared`: whether all ranks can reach the buffers.
+/// `bytes`: the length of a rank's longest input. Ends the program with a message on a failure.
 std::vector<HcclAlgorithmInfo> describe(HcclComm comm, std::string op, std::uint64_t bytes,
                                         bool shared, int rank);
 /// Returns "level0:NAME", in the form of HCCL_ALGO.
 std::string key(const HcclAlgorithmInfo& algorithm);
-/// Collective: makes a communicator with the ranks of `world`, which must be a world, and this
-/// algorithm ("level0:NAME"). `id` must differ each time.
+/// Collective: makes a communicator with the ranks of `world`, which must be a world communicator,
+/// that always uses this algorithm ("level0:NAME"). `id` must differ each time.
 HcclComm with_algorithm(HcclComm world, const std::string& key, std::uint64_t id, int rank,
                         int ranks);
 

@@ -20,7 +20,7 @@ double cpu_seconds(bool threads) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// Returns the time for reading the clock twice, which takes as long as the shortest operations.
+/// Returns the time of two clock readings, which take as long as the shortest operations.
 double cost_of_asking(bool threads) {
   double least = 1;
   for (int i = 0; i < 1000; ++i) {
@@ -203,8 +203,8 @@ Row Bench::measure(std::uint64_t count, HcclComm comm) {
   return row;
 }
 
-/// Begins a round: chooses the root, and writes input that differs from the last round, so that a
-/// result of an earlier round is wrong in this round.
+/// Begins a round: chooses the root, and writes input that differs from the last round. So a stale
+/// result of an earlier round counts as wrong.
 void Bench::rewrite(Task& t) {
   ++t.round;
   if (!o_.fixed_root) o_.root = static_cast<std::uint32_t>(t.round % ranks_);
@@ -227,8 +227,8 @@ void Bench::operate(Task& t) {
   check(operation_.run(o_, t.send, t.recv, t.count, rank_, ranks_, t.comm), o_.op.c_str());
 }
 
-/// Returns the microseconds of an iteration without the operation, while all ranks run it. The time
-/// ends when all ranks are done, because ranks that share a core rewrite one after another.
+/// Returns the microseconds of an iteration without the operation, while all ranks iterate. The
+/// time ends when all ranks are done, because ranks that share a core rewrite one after another.
 double Bench::rewrite_us(Task& t, double& cpu) {
   std::vector<double> times;
   const double cpu_start = cpu_seconds(o_.threads > 0);

@@ -1,5 +1,4 @@
-// hccl_perf: times a collective over a range of sizes, as other benchmarks of such libraries do,
-// and checks the results exactly.
+// hccl_perf: times a collective over a range of sizes, and checks the results exactly.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>

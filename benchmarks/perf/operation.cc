@@ -149,7 +149,7 @@ constexpr std::array kOperations{
         },
         false, false}};
 
-// A whole number in an element type; all values in use are exact in each type.
+// Converts a whole number to an element type. All values in use are exact in each type.
 template <class T>
 T as(std::uint64_t value) {
   return static_cast<T>(value);
@@ -166,7 +166,7 @@ std::uint16_t as_fp16(std::uint64_t value) {
   return static_cast<std::uint16_t>(((exponent + 15) << 10) | static_cast<int>(mantissa));
 }
 
-// Calls body(encode) with the function that makes elements of the type.
+// Calls body(encode), where encode converts a whole number to the element type.
 template <class Body>
 auto with_type(HcclDataType type, Body body) {
   switch (type) {

@@ -97,7 +97,8 @@ def plan(a, chosen, state):
 
 
 def hopeless(runs, field, setting):
-    """True if this rival's setting was run and was far behind the best rival at every size."""
+    """Returns True if this setting of a rival has run and was far slower than the best rival at
+    every size."""
     times = {}  # {(op, bytes): {(library, setting): least us}}
     for run in runs:
         name = (run["library"], run["setting"])

@@ -1,6 +1,5 @@
 // Times oneCCL by the method of method.h. Needs no launcher: BENCH_RANK and BENCH_SIZE give rank
-// and size. If a launcher runs the program, oneCCL still chooses the address at which the ranks
-// meet.
+// and size. Even under a launcher, oneCCL itself chooses the address at which the ranks meet.
 #include <cstdio>
 #include <exception>
 #include <memory>

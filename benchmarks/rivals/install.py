@@ -20,7 +20,7 @@ HARNESS = [f"{SOURCES}/mpi_bench.c", *METHOD]
 
 
 class Absent(Exception):
-    """The rival cannot be installed; the text says why."""
+    """The rival cannot be installed. The text is the reason."""
 
 
 def run(command, what, **more):
@@ -35,7 +35,7 @@ def run(command, what, **more):
 
 
 def wheels(folder, library, packages):
-    """Makes a Python environment with the packages, once."""
+    """Makes a Python environment with the packages, unless it exists. Returns its folder."""
     home, done = f"{folder}/{library}", f"{folder}/{library}/installed"
     if os.path.exists(done):
         return home
@@ -58,7 +58,8 @@ def wheels(folder, library, packages):
 
 
 def debian(folder, library, packages):
-    """Unpacks Debian packages into a folder: needs no root and changes nothing else."""
+    """Unpacks Debian packages into a folder. Needs no root, and changes nothing outside the
+    folder."""
     home, done = f"{folder}/{library}", f"{folder}/{library}/installed"
     if os.path.exists(done):
         return home

@@ -77,7 +77,7 @@ static int moved(double a, double b) {
   return a > factor * b || b > factor * a;
 }
 
-/* Gives all ranks rank 0's answer. */
+/* Collective: returns rank 0's `yes` on all ranks. */
 static int agree(int yes) {
   if (rank == 0) page->again = yes;
   barrier();
@@ -155,8 +155,8 @@ static double loop_us(struct task* t, long iterations) {
   return median(times, kBatches);
 }
 
-/* As loop_us(), but without the operation, while all ranks rewrite. A batch ends when all ranks are
- * done, because ranks that share a processor rewrite one after another. */
+/* Returns the microseconds of an iteration without the operation, while all ranks rewrite. A batch
+ * ends when all ranks are done, because ranks that share a processor rewrite one after another. */
 static double rewrite_us(struct task* t, long iterations) {
   double times[kBatches];
   volatile long unused = 0;
@@ -272,7 +272,7 @@ struct plan {
   const char* type_name;
 };
 
-/* Returns false if the arguments are invalid, and has then printed the reason. */
+/* Returns false, and prints the reason, if the arguments are invalid. */
 static int parse(int argc, char** argv, struct bench_options* o, struct plan* plan) {
   for (int i = 1; i < argc; ++i) {
     const char* name = argv[i];

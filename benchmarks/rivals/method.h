@@ -77,11 +77,12 @@ struct bench_library {
  * Returns what main returns: 0, 1 a failure, 2 bad arguments, 3 wrong results. */
 int bench_main(int argc, char** argv, const struct bench_library* library);
 
-/** Rank 0 stores bytes (at most 8192) for the other ranks, which wait for them. For use in open. */
+/** Rank 0 stores bytes (at most 8192) for the other ranks, which wait for them. Only for use in
+ * `open`. */
 void bench_post(const void* bytes, size_t size);
 void bench_fetch(void* bytes, size_t size);
 
-/** An environment variable that must hold a whole number; ends the program otherwise. */
+/** Returns the value of an environment variable. Ends the program if it is not a whole number. */
 int bench_environment(const char* name);
 
 size_t bench_type_size(int type);

@@ -19,7 +19,7 @@ static int open_mpi(const struct bench_options* options, int* rank, int* size, c
   return 0;
 }
 
-/* MPI_DATATYPE_NULL: the library has no such type. */
+/* Returns MPI_DATATYPE_NULL if the library has no such type. */
 static MPI_Datatype type_of(int type) {
   if (type == BENCH_FP32) return MPI_FLOAT;
 #if defined(MPIX_C_BF16)

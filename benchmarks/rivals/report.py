@@ -36,8 +36,8 @@ class Row:
 
     @property
     def state(self):
-        """The times of a cache line of the two compared figures. If they differ much, the machine
-        was in different states."""
+        """The times of a cache line in the two compared figures, as text. If they differ much, the
+        machine was in different states."""
         lines = [ns for figure in (self.ours, self.best) if figure for ns in figure.lines]
         if not lines:
             return "-"

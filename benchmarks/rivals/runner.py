@@ -17,7 +17,7 @@ FACTOR = 1.7  # if a cache line takes this many times as long, the processors mo
 
 
 def moved(figure):
-    """Whether the machine changed its state while the figure was measured."""
+    """Returns whether the machine changed its state while the figure was measured."""
     ns = figure.get("line_ns", [0])
     return max(ns) > FACTOR * min(ns)
 
@@ -72,7 +72,8 @@ class Runner:
         return "ok", version, figures
 
     def _execute(self, what, folder, limit):
-        """Returns all output, the exit codes, and whether the run exceeded its time."""
+        """Runs the commands. Returns all output, the exit codes, and whether the run exceeded its
+        time."""
         output = os.path.join(folder, "output")
         processes = []
         with open(output, "w") as file:
@@ -109,8 +110,8 @@ class Runner:
 
 
 def end_group(process):
-    """Ends the launcher. SIGTERM comes first, so that the launcher can end its ranks. The ranks
-    also die when their launcher dies."""
+    """Ends the launcher. Sends SIGTERM before SIGKILL, so that the launcher can end its ranks. The
+    ranks also die when their launcher dies."""
     for sign, patience in ((signal.SIGTERM, 2), (signal.SIGKILL, 5)):
         if process.poll() is not None:
             return

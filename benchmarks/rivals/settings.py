@@ -1,5 +1,5 @@
-"""The rivals, their launchers, and the settings in which each rival is timed. Of each rival the
-best setting counts."""
+"""The rivals, their launchers, and the settings in which each rival is timed. The best setting of
+each rival counts."""
 
 import os
 from dataclasses import dataclass, field as default
@@ -48,7 +48,8 @@ PROGRAMS = {
     **{mpi: f"mpi_bench_{mpi}" for mpi in ("ompi4", "ompi5", "mpich4", "mpich5", "impi")},
 }
 
-# Makes Open MPI take temporary memory from the heap, not from fresh pages each time. That halves the time at 64 MiB.
+# Makes Open MPI take temporary memory from the heap instead of mapping fresh pages each time. That
+# halves the time at 64 MiB.
 KEEP_PAGES = {
     "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1073741824:"
     "glibc.malloc.trim_threshold=4294967295"
@@ -206,8 +207,8 @@ def our_settings(ranks, transport, memories):
 
 @dataclass
 class Launch:
-    """One command for all ranks, or one command for each rank, and the variables that are added to
-    the environment."""
+    """One command for all ranks or one for each rank, and the variables that are added to the
+    environment."""
 
     commands: list
     environment: dict

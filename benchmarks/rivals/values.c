@@ -63,7 +63,7 @@ static unsigned sum(size_t i, unsigned round) {
   return total;
 }
 
-/* Returns the right value of element i of the result. */
+/* Returns the expected value of element i of the result. */
 static unsigned expected(int op, size_t i, size_t count, unsigned round, int root) {
   const size_t block = count / (size_t)ranks, mine = (size_t)rank * block;
   switch (op) {

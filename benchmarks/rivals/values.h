@@ -1,7 +1,7 @@
-/* The contents of the ranks' buffers, and the right results. Values are whole numbers that differ
- * by rank, element and round, and are so small that sums over 16 ranks are exact in every type. A
- * round is an iteration; its root is rank round % ranks. `count` is the number of elements of the
- * larger buffer, as in method.h. One thread only. */
+/* The contents of the ranks' buffers, and the expected results. Values are whole numbers that
+ * differ by rank, element and round, and are so small that sums over 16 ranks are exact in every
+ * type. A round is an iteration; its root is rank round % ranks. `count` is the number of elements
+ * of the larger buffer, as in method.h. One thread only. */
 #ifndef BENCHMARKS_RIVALS_VALUES_H_
 #define BENCHMARKS_RIVALS_VALUES_H_
 

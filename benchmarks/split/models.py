@@ -5,11 +5,11 @@ Each file lists the gradients in the order in which backward completes them, wit
 completion. Before a file is written, the parameter counts are compared with the published counts;
 if they differ, nothing is written. --check compares with the existing files.
 
-When a gradient is ready follows from multiply-adds. A layer's backward costs twice its forward
-(gradient of the weights and of the inputs; the first layer has no input to differentiate). Forward
-and backward together take the step time. `source` says where the step time is published; otherwise
-it follows from the multiply-adds, at the rate of the published ResNet-50 time. The step time is
-that of an accelerator; only its ratio to the network's time matters here."""
+The multiply-adds give the time at which each gradient is ready. A layer's backward costs twice its
+forward (gradient of the weights and of the inputs; the first layer has no input to differentiate).
+Forward and backward together take the step time. `source` tells where the step time is published,
+or that it is an estimate from the multiply-adds at the rate of the published ResNet-50 time. The
+step time is that of an accelerator; only its ratio to the time of communication matters here."""
 
 import argparse
 import json
@@ -24,7 +24,8 @@ ESTIMATED = "estimated: multiply-adds at the rate of the published ResNet-50 fig
 
 
 class Network:
-    """Layers in the order of forward; multiply-adds are those of one sample's forward."""
+    """A network: its layers in the order of forward, with the multiply-adds of one sample's
+    forward."""
 
     def __init__(self):
         self.layers = []  # (multiply-adds, [(tensor, elements)])
@@ -126,8 +127,8 @@ def attention(net, width, tokens):
 
 
 def bert_base(tokens=128):
-    """BERT with the heads of pre-training. The word embedding is the last layer's weight, too: its gradient is complete
-    only when backward reaches the embedding."""
+    """Returns BERT with the heads of pre-training. The word embedding is also the weight of the
+    last layer, so its gradient is complete only when backward reaches the embedding."""
     net = Network()
     width = 768
     net.layer("embeddings.word_embeddings", 0, weight=30522 * width)
@@ -153,7 +154,7 @@ def bert_base(tokens=128):
 
 
 def gpt2_small(tokens=1024):
-    """The token embedding is the last layer's weight, too."""
+    """Returns GPT-2. The token embedding is also the weight of the last layer."""
     net = Network()
     width = 768
     net.layer("wte", 0, weight=50257 * width)

@@ -25,7 +25,7 @@ constexpr double kMega = 1 << 20;
 constexpr double kHorovodCycle = 1e-3;
 constexpr std::uint32_t kFew = hccl::split::kDocumentedSegments;
 constexpr std::uint32_t kMany = 32;
-// The least number of rounds, even if the time is too short for them.
+// The minimum number of rounds. They run even if they exceed the time limit.
 constexpr int kLeastRounds = 5;
 
 struct Options {
@@ -40,7 +40,7 @@ struct Options {
   std::string trace;
 };
 
-/// Makes the strategies and their predictions. All ranks must call it.
+/// Makes the strategies, predicts their times and measures them. All ranks must call each function.
 class Bench {
  public:
   Bench(const World& world, const Model& model, const Options& options)
@@ -198,7 +198,7 @@ class Bench {
     return last_indices;
   }
 
-  /// Whether the time has passed, on rank 0's clock.
+  /// Returns whether the time of --seconds is over, by rank 0's clock. All ranks must call it.
   bool spent() const {
     if (options_.seconds <= 0) return false;
     const double late = now() - begun_ > options_.seconds ? 1 : 0;

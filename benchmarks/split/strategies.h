@@ -1,4 +1,5 @@
-// How other libraries cut the same gradients. Each function returns each segment's last gradient.
+// Cuts gradients as other libraries do. Each function returns the index of each segment's last
+// gradient.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 
 namespace split_bench {
 
-/// One way to train. Without a fusion object it only computes.
+/// One way to train. Without a fusion object the iterations only compute.
 struct Strategy {
   std::string name;
   HcclFusion fusion = nullptr;
@@ -35,8 +35,7 @@ class Replay {
       total += model.gradients[i].elements;
     }
     elements_ = total;
-    // Device memory, as programs for HCCL use it. The ranks of one host reach this memory without a
-    // copy.
+    // Device memory, as in programs for HCCL. The ranks of one host can access it without a copy.
     void* memory = nullptr;
     if (aclrtMalloc(&memory, total * sizeof(float), ACL_MEM_MALLOC_HUGE_FIRST) != ACL_SUCCESS)
       throw std::runtime_error("aclrtMalloc failed");
@@ -71,7 +70,7 @@ class Replay {
     for (std::size_t i = 0; i < begin_.size(); ++i) {
       const auto& gradient = model_.gradients[i];
       computer_.until(gradient.ready);
-      // Backward's output. Without it the sums would grow from iteration to iteration.
+      // Writes backward's output. Otherwise the sums would grow from iteration to iteration.
       std::fill_n(data_ + begin_[i], gradient.elements, value(i, world_.rank()));
       if (fusion != nullptr)
         check(HcclFusionReady(fusion, static_cast<std::uint32_t>(i)), "HcclFusionReady");
@@ -90,7 +89,8 @@ class Replay {
   }
 
   /// Returns the times of allreduces of a few sizes, up to the size of all gradients. The largest
-  /// size is timed first, which uses up the bytes that the network passes at once after a pause.
+  /// size is timed first, because it uses up the burst that a limited line lets pass at full speed
+  /// after a pause.
   std::vector<hccl::split::CostSample> probe() {
     std::vector<hccl::split::CostSample> samples;
     constexpr int kTimes = 3;

@@ -31,7 +31,7 @@ class World {
   std::uint32_t size() const { return size_; }
   void barrier() const { check(HcclBarrier(comm_, nullptr), "HcclBarrier"); }
   std::vector<double> reduce(std::vector<double> values, HcclReduceOp op) const;
-  /// Gives all ranks the values of rank 0.
+  /// Returns the values of rank 0 on all ranks.
   std::vector<std::uint32_t> from_root(std::vector<std::uint32_t> values) const;
 
  private:

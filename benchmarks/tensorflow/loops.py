@@ -15,7 +15,7 @@ WINDOWS, SECONDS, BATCH = 4, 0.4, 32
 
 
 def rate(run, steps):
-    """The most steps per second in one of several windows."""
+    """Returns the steps per second of the fastest of several windows."""
     run()
     best = 0.0
     for _ in range(WINDOWS):

@@ -25,7 +25,8 @@ BACKENDS = ("hccl", "gloo")
 
 
 class Case:
-    """One row: `run(group)` uses `input`, which `rewrite` fills with fresh data."""
+    """A row of the table. `rewrite` fills `input` with fresh data, and `run(group)` runs the
+    operation on it."""
 
     def __init__(self, name, size, bar, input, result, run, expected):
         self.name, self.size, self.bar = name, size, bar

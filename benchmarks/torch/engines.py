@@ -116,7 +116,7 @@ def prepare(folder):
 
 
 def contenders(ranks):
-    """Returns {column: settings}."""
+    """Returns {column of the table: the settings to time for it}."""
     found = {}
     for memory, column in (("private", "ordinary"), ("heap", "heap")):
         found[column] = settings.our_settings(ranks, "shm", [memory])

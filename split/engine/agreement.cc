@@ -107,8 +107,9 @@ Status agree(core::Communicator& communicator, const GradientList& mine) {
     if (ends) ++segment;
     list.push_back(2 * static_cast<double>(mine.counts[i]) + (ends ? 1 : 0));
   }
-  // Then the digest of each name, and a digest of all names, sorted. Ranks whose sorted names are
-  // equal have swapped gradients if a name differs. Ranks may also use names of their own.
+  // Then the digest of each name, and a digest of all names, sorted. If the sorted names are equal
+  // on all ranks but a name differs, the ranks have swapped gradients. If the sorted names differ,
+  // each rank uses names of its own, which is allowed.
   std::vector<std::string> sorted(mine.names.begin(), mine.names.end());
   std::sort(sorted.begin(), sorted.end());
   std::string all;
@@ -155,7 +156,7 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
     return samples;
   }
   const std::unique_ptr<float[]> buffer(new (std::nothrow) float[sizes.back() / sizeof(float)]());
-  // If this rank has no memory, it says so, and the other ranks do not wait for it.
+  // If this rank has no memory, the other ranks learn that here, so that they do not wait for it.
   double have = buffer ? 1 : 0;
   HCCL_RETURN_IF_ERROR(minimum(communicator, {&have, 1}));
   if (have == 0) return Status(Code::kOom, "no memory to measure the cost of an allreduce");

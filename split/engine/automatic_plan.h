@@ -19,19 +19,19 @@ class AutomaticPlan {
  public:
   /// Probes the cost of an allreduce (at most about 50 ms). `bytes` has the size of each gradient,
   /// `first` the current segments. If `measure_only` is set, the segments stay. Fails with kOom, or
-  /// as the allreduce fails.
+  /// with the failure of an allreduce.
   static Result<std::unique_ptr<AutomaticPlan>> create(
       std::shared_ptr<core::Communicator> communicator, std::vector<std::uint64_t> bytes,
       const Segments& first, bool parallel, bool measure_only);
 
-  /// Whether the segments of this iteration may run during backward. Otherwise they run after it,
-  /// because the plan does not overlap, or to measure compute and communication apart.
+  /// Whether the segments of this iteration may run during backward. Otherwise they run after
+  /// backward, because the plan does not overlap, or to measure compute and communication apart.
   bool overlaps(std::uint64_t iteration) const;
   bool ends_window(std::uint64_t iteration) const { return iteration == next_window_; }
   /// Decides how the iterations after this one run; the decision is the same on all ranks. `now` is
   /// the iteration that has ended, `past` the earlier ones, oldest first; the call fills in their
-  /// waits for peers. Fails with kPara if the decision does not fit the gradients, or as a message
-  /// fails.
+  /// waits for peers. Fails with kPara if the decision does not fit the gradients, or with the
+  /// failure of a message.
   Result<Decision> end_window(Times& now, std::deque<Times>& past);
 
  private:

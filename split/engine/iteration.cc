@@ -12,7 +12,8 @@ constexpr std::size_t kBytes = std::size_t{16} << 20;
 
 }  // namespace
 
-// An upper bound: numbers have at most 10 bytes each, the largest ones fewer.
+// Returns an upper bound for the bytes of an iteration in the message. A number has at most 10
+// bytes.
 std::size_t Recording::bytes_in_message(const Times& times) const {
   std::size_t bytes = 160 + 128 * times.end.size();
   for (const TraceGradient& each : gradients_) bytes += 32 + each.name.size();

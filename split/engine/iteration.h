@@ -64,7 +64,7 @@ class Recording {
     if (now_.wait_begin == 0) now_.wait_begin = now_ns();
   }
   void end() { now_.wait_end = now_ns(); }
-  /// Whether the program has waited for the iteration, so that the next call begins another
+  /// Returns whether the program has waited for the iteration. If so, the next call begins another
   /// iteration.
   bool over() const { return now_.wait_end != 0; }
   const std::string& group() const { return heading_.group; }
@@ -73,7 +73,7 @@ class Recording {
 
   /// The time line of the last iteration that is over; empty before the first.
   std::string timeline() const;
-  /// Without the iterations that failed: the newest ones of which the message has 16 MiB at most.
+  /// Returns the newest iterations, without those that failed, whose message has at most 16 MiB.
   Trace trace() const;
 
  private:

@@ -20,8 +20,8 @@ std::int64_t thread_cpu_ns() {
 
 std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(1e9 * seconds); }
 
-// The plan's fingerprint is in the envelope of each call, so ranks with other gradients or segments
-// get an error.
+// The plan's fingerprint is in the envelope of each call, so ranks whose gradients or segments
+// differ get an error.
 std::uint32_t fingerprint(const std::vector<Overlap::Gradient>& gradients,
                           const Segments& segments) {
   std::uint64_t h = 1469598103934665603ull;
@@ -93,7 +93,8 @@ std::vector<std::uint64_t> Overlap::gradient_bytes() const {
   return bytes;
 }
 
-// Whether any segment can be reduced in place.
+// Returns whether the gradients lie one after another, so that every segment can be reduced in
+// place.
 bool Overlap::contiguous() const {
   const std::byte* next = nullptr;
   for (const auto& gradient : gradients_) {
@@ -164,8 +165,8 @@ Status Overlap::lay_out(Segments segments) {
   return {};
 }
 
-// Starts segments whose gradients are ready: they have not started if the ranks never met, or if
-// memory was missing.
+// Starts the segments whose gradients are ready. They have not started before if the ranks never
+// met, or if memory was missing.
 Overlap::~Overlap() {
   try {
     if (!recording_.over() && started_ < due_ && (met_ || meet().ok())) start_due();

@@ -38,8 +38,8 @@ class Overlap {
   /// `segments` must fit the gradients (strategy.h makes such lists). If `parallel` is set,
   /// segments run on the communicator's worker while the caller computes; otherwise they run inside
   /// wait(). Allocates the fusion buffer once, if any segment needs it. All ranks pass the same
-  /// arguments; the first wait() checks that. `group`: whose strategy the segments come from, for
-  /// the trace. Fails with kPara or kOom.
+  /// arguments; the first wait() checks that. `group` is the group whose strategy gave the
+  /// segments; the trace names it. Fails with kPara or kOom.
   static Result<std::unique_ptr<Overlap>> create(std::shared_ptr<core::Communicator> communicator,
                                                  std::vector<Gradient> gradients, DataType type,
                                                  ReduceOp op, Segments segments, bool parallel,
@@ -69,9 +69,9 @@ class Overlap {
   /// ready.
   Status wait_segment(std::size_t segment);
   void mark(Point point);
-  /// Plans the newest-first order of these gradients from the iterations so far. Collective; called
-  /// after wait() and before the next ready(). At another time it fails with kPara; else it fails
-  /// as order_together() does.
+  /// Plans the newest-first order of these gradients from the iterations so far. Collective; call
+  /// it after wait() and before the next ready(). Fails with kPara at another time, or as
+  /// order_together() does.
   Result<Order> newest_first() {
     if (!recording_.over())
       return Status(Code::kPara, "an order can be planned only between two iterations");

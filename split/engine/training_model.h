@@ -24,7 +24,7 @@ class TrainingModel {
 
   const std::vector<std::uint64_t>& bytes() const { return bytes_; }
   /// The median ready times of the gradients without communication during compute, in seconds from
-  /// the begin of an iteration. Empty before the first window.
+  /// the start of an iteration. Empty before the first window.
   const std::vector<double>& ready() const { return ready_; }
   double compute_end() const { return compute_end_; }
   const CostModel& costs() const { return costs_; }

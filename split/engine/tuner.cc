@@ -12,7 +12,8 @@
 namespace hccl::split {
 namespace {
 
-// Exposed time is a small part of the iteration. A plan with fewer segments may lose this share.
+// The end of a plan with fewer segments may be later by this share. The share is small, because the
+// communication after backward is a small part of the iteration.
 constexpr double kSlack = 0.001;
 constexpr double kNearlyAlike = 0.03;  // share of a window's time: smaller differences may be noise
 constexpr std::size_t kLooks = 3;      // number of windows in which such a candidate runs
@@ -109,7 +110,7 @@ Decision Tuner::observe(const Window& window) {
   return decision;
 }
 
-// The reason for the best plan.
+// Returns the reason for the best plan.
 std::string Tuner::reason(const Plan& best, double today) const {
   const Contention contention = model_.contention().value_or(Contention{});
   std::string why;
@@ -163,8 +164,8 @@ std::optional<std::size_t> Tuner::next_trial(const Problem& problem, const Plan&
 }
 
 // Makes plans that may be faster than predicted, because the model is not exact. Number 0 is the
-// best plan if overlap cost nothing. If overlap pays, 1 has half as many segments, and 2 has at
-// most kDocumentedSegments. The last rival is one segment, which runs after backward.
+// best plan if overlap cost nothing. If overlap pays, 1 has half as many segments, and 2 is number
+// 0 with at most kDocumentedSegments. The last rival is one segment, which runs after backward.
 std::optional<Tuner::Cut> Tuner::rival(int number, const Problem& problem, const Plan& best) const {
   Problem other = problem;
   if (number == 0) {

@@ -31,7 +31,7 @@ Iterations iterations_of(Times& now, std::deque<Times>& past, std::uint64_t begi
   return found;
 }
 
-// For each value of the message, the minimum over all ranks counts. Times from the begin of the
+// For each value of the message, the minimum over all ranks counts. Times from the start of the
 // iteration are sent negative, so that the latest rank counts. Ranks need not begin together, but
 // they share the end of the last segment. So starts and ends of segments are also sent as times
 // before that end; the minimum then belongs to the last rank.

@@ -11,7 +11,7 @@
 
 namespace hccl::split {
 
-/// Some iterations with the same segments, merged over ranks. Seconds from the begin of an
+/// Some iterations with the same segments, merged over ranks. Seconds from the start of an
 /// iteration.
 struct Window {
   static constexpr std::uint64_t kIterations = 10;  ///< the most iterations of a window

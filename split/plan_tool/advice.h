@@ -13,7 +13,7 @@ enum class Scene {
   kGood,         ///< nothing to gain
   kTooEarly,     ///< AR1 has too few bytes and ends long before backward ends
   kTooLate,      ///< AR1 has too many bytes, starts late, and delays the others
-  kAddSegments,  ///< a plan with more segments beats all plans with today's number
+  kAddSegments,  ///< a plan with more segments beats all plans with today's number of them
   kFewer,        ///< fewer segments end as early, or earlier
   kOverlap,      ///< today's segments run after backward, not beside it
 };

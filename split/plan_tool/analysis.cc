@@ -87,9 +87,9 @@ std::string number(double value) {
   return text;
 }
 
-/// As cost_model(). But if all samples without overlap have about the same size, they do not
-/// separate the start cost from the cost per byte. Then the samples that overlap backward count,
-/// too.
+/// Makes a cost model as cost_model() does. But if all samples without overlap have about the same
+/// size, they do not separate the start cost from the cost per byte. Then the samples that overlap
+/// backward count, too.
 Result<CostModel> learn(const Profile& profile) {
   const auto& alone = profile.samples;
   const auto [least, most] = std::minmax_element(

@@ -167,10 +167,11 @@ bool MpiMesh::test_active() {
                                   places_.data(), statuses_.data());
   if (result != MPI_SUCCESS && result != MPI_ERR_IN_STATUS) {
     aborted_.raise(mpi_error(Code::kNetwork, "MPI cannot complete messages", result));
-    return true;  // the next progress() winds up
+    return true;  // the next progress() calls wind_up()
   }
   if (done == MPI_UNDEFINED || done == 0) return false;
-  // Highest place first, because the last request takes the place of a finished one.
+  // Highest index first, because finish_active() moves the last request to the index of a finished
+  // one.
   std::vector<std::pair<int, int>> finished;
   for (int i = 0; i < done; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -234,7 +235,7 @@ void MpiMesh::say_goodbye() {
   }
 }
 
-/// Checks only peers that have a waiting request.
+/// Checks whether peers of unfinished requests have left. Returns whether at least one has left.
 bool MpiMesh::hear_goodbyes() {
   bool heard = false;
   for (const Channel* channel : listening_) heard |= hear_goodbye(channel->peer);

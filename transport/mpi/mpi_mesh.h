@@ -57,7 +57,7 @@ class MpiMesh final : public Mesh {
     RequestQueue waiting;
     bool listed = false;  ///< in listening_
   };
-  /// A request that MPI works on; its MPI_Request has the same place in in_mpi_.
+  /// A request that MPI works on; its MPI_Request has the same index in in_mpi_.
   struct Active {
     Request* request = nullptr;
     bool is_send = false;
@@ -66,7 +66,7 @@ class MpiMesh final : public Mesh {
   };
 
   struct PeerState {
-    bool contacted = false;  ///< something was sent to the peer or awaited from it
+    bool contacted = false;  ///< a send to the peer or a receive from it was posted
     Status gone;             ///< success while the peer is there
   };
 

@@ -1,4 +1,4 @@
-// How the ranks of a mesh find each other in MPI_COMM_WORLD and get their own communicator.
+// Finds the ranks of a mesh in MPI_COMM_WORLD and makes a communicator for them.
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -17,7 +17,7 @@
 
 namespace hccl::transport::mpi {
 
-/// A status with the text "`what` (MPI's error text)".
+/// Returns a status with the text "`what` (MPI's error text)".
 Status mpi_error(Code code, std::string_view what, int error, int culprit = Status::kNobody);
 
 class Process;
@@ -58,8 +58,9 @@ class Process {
   /// with kUnavail once MPI is finalised.
   static Result<Process*> get();
 
-  /// A period of calls to MPI. With MPI_THREAD_MULTIPLE several threads may be in such a period at
-  /// a time, otherwise one. False if MPI is finalised: then no function of MPI may be called.
+  /// Permits calls to MPI while the object exists. With MPI_THREAD_MULTIPLE several threads may
+  /// have a Stay at a time, otherwise one. A Stay converts to false if MPI is finalised: then no
+  /// function of MPI may be called.
   class Stay {
    public:
     explicit Stay(Process& process);
@@ -80,13 +81,12 @@ class Process {
 
   /// Stores a group under a new number for the `takers` other ranks of this process.
   std::uint64_t lend(std::shared_ptr<Group> group, int takers);
-  /// Null if no group has this number.
+  /// Returns the group with this number, or null.
   std::shared_ptr<Group> borrow(std::uint64_t number);
   void take_back(std::uint64_t number);
 
-  /// Frees a communicator once its last messages have come. Otherwise MPI would give its number to
-  /// a later communicator, and Open MPI would take a late message for a message of that
-  /// communicator.
+  /// Frees a communicator after its last messages have arrived. If it were freed earlier, Open MPI
+  /// could give its number to a new communicator and deliver a late message there.
   void retire(MPI_Comm comm, std::vector<Farewell> outstanding);
   /// Frees the communicators that can be freed now. Called before a communicator is made.
   void sweep();

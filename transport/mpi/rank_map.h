@@ -22,8 +22,8 @@ struct Seat {
 
 class RankMap {
  public:
-  /// kNotSupport: the ranks belong to several MPI jobs, or one process has too many ranks; the text
-  /// names the ranks.
+  /// Fails with kNotSupport if the ranks belong to several MPI jobs, or if one process has too many
+  /// ranks.
   static Result<RankMap> make(const std::vector<Seat>& seats) {
     RankMap rank_map;
     std::int64_t largest_tag = seats[0].largest_tag;
@@ -71,9 +71,9 @@ class RankMap {
   /// The lowest rank in the process of `rank`.
   int leader_of(int rank) const { return leaders_[static_cast<std::size_t>(process_of(rank))]; }
   int ranks_beside(int rank) const { return ranks_in_[static_cast<std::size_t>(process_of(rank))]; }
-  /// The internal lane of the message that says that the sender closes its mesh.
+  /// The internal lane of the last message, which a rank sends when it closes its mesh.
   static constexpr std::uint32_t kGoodbye = Mesh::kLanes;
-  /// One tag for each sending thread, receiving thread and lane.
+  /// Returns a tag that differs for each sending thread, receiving thread and lane.
   int tag(int from, int to, std::uint32_t lane) const {
     return kTagsPerPair * (thread_of_[static_cast<std::size_t>(from)] * threads_ +
                            thread_of_[static_cast<std::size_t>(to)]) +
@@ -82,7 +82,7 @@ class RankMap {
 
  private:
   static constexpr int kTagsPerPair = static_cast<int>(Mesh::kLanes) + 1;
-  int threads_ = 0;  ///< number of ranks in the process that has the most
+  int threads_ = 0;  ///< the largest number of ranks in one process
   std::vector<int> world_ranks_;
   std::vector<int> leaders_;
   std::vector<int> ranks_in_;

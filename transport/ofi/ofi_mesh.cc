@@ -124,8 +124,8 @@ bool OfiMesh::try_post(Op& op) {
   if (result == -FI_EAGAIN) return false;
   if (result == 0) {
     op.posted = true;
-    // Cancels after posting, because the message may have come before its sender left: libfabric
-    // cancels only receives without a message.
+    // The peer has left, but its message may have arrived before. So the receive is posted and then
+    // cancelled: libfabric cancels only receives without a message.
     if (!sends && !peer.dead.ok()) cancel(op);
     return true;
   }

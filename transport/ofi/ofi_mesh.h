@@ -69,7 +69,7 @@ class OfiMesh final : public Mesh {
   };
   struct PeerState {
     fi_addr_t address = FI_ADDR_NOTAVAIL;
-    bool contacted = false;   ///< something was sent to the peer or awaited from it
+    bool contacted = false;   ///< a send to the peer or a receive from it was posted
     Status dead;              ///< success while the peer lives
     std::deque<Op*> waiting;  ///< sends that libfabric had no room for, in order
   };
@@ -81,7 +81,8 @@ class OfiMesh final : public Mesh {
   Op& take_op(Ticket::OpKind kind, Request& request, Channel& channel);
   void post_send(Request& request);
   void post_receive(Op& op);
-  /// Posts an Op in libfabric. False if libfabric has no room now; a failure finishes the Op.
+  /// Posts an Op in libfabric. Returns false if libfabric has no room now. A failure finishes the
+  /// Op, and the result is true.
   bool try_post(Op& op);
   Result<void*> descriptor(Op& op);
   bool post_waiting();
@@ -117,7 +118,7 @@ class OfiMesh final : public Mesh {
   SelfLink self_;
   std::vector<PeerState> peers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;
-  std::vector<std::unique_ptr<Op>> ops_;  ///< all that were ever needed at once
+  std::vector<std::unique_ptr<Op>> ops_;  ///< owns every Op, busy or free
   std::vector<Op*> free_;
   std::vector<Op*> busy_;
   std::deque<Op*> waiting_receives_;

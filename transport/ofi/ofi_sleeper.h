@@ -13,11 +13,12 @@ class OfiSleeper final : public Sleeper {
  public:
   static Result<std::unique_ptr<OfiSleeper>> create(const Endpoint& endpoint);
 
-  /// Says that a post waits for room. No event announces room, so the sleeper only naps. For the
-  /// mesh's thread.
+  /// Sets whether a post waits for room in libfabric. No event reports room, so the sleeper then
+  /// takes short naps. Only the mesh's thread may call.
   void set_waiting(bool waiting) { waiting_ = waiting; }
   void moved() { nap_.moved(); }
-  /// The endpoint is closed: from now on only ring() wakes the sleeper. For the mesh's thread.
+  /// Call before the endpoint closes: from then on only ring() wakes the sleeper. Only the mesh's
+  /// thread may call.
   void forget_endpoint();
   /// Any thread may call.
   void ring();

@@ -9,7 +9,7 @@ namespace hccl::transport::ofi {
 Result<std::unique_ptr<Mesh>> OfiMesh::open(const OpenArgs& args) {
   Result<Endpoint> endpoint =
       Endpoint::open(args.address, args.config == nullptr ? "" : args.config->ofi_provider);
-  // All steps that can fail here come before the only exchange.
+  // The steps of prepare() may fail on one rank alone, so they come before the only exchange.
   const auto prepare = [&]() -> Result<std::string> {
     if (!endpoint.ok()) return endpoint.status();
     if (args.size > 1 << Tags::kRankBits) {
@@ -67,7 +67,7 @@ OfiMesh::OfiMesh(Endpoint endpoint, std::unique_ptr<OfiSleeper> sleeper, int ran
 
 OfiMesh::~OfiMesh() {
   if (!closed_ && !aborted_.raised()) say_goodbye();
-  // The sleeper's set is destroyed first, because it watches a descriptor of the endpoint.
+  // The sleeper stops watching the endpoint's descriptor before the endpoint closes.
   sleeper_->forget_endpoint();
   endpoint_.endpoint.reset();  // from here on libfabric touches no buffer
 }

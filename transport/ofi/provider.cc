@@ -49,7 +49,7 @@ Info best_of(const Info& list, bool bound, bool any, std::size_t& limit) {
   const fi_info* best = nullptr;
   for (const fi_info* info = list.get(); info != nullptr; info = info->next) {
     const std::string_view name = info->fabric_attr->prov_name;
-    // Without the binding to this rank's address an IP provider would listen somewhere else.
+    // An IP provider that is not bound to this rank's address would listen on another address.
     if (!unfit(name).empty() || (!bound && has_ip_address(*info))) continue;
     const std::size_t place = preference(name);
     if (place == kUnknown && !any) continue;

@@ -1,4 +1,4 @@
-// The choice of a libfabric provider.
+// Chooses a libfabric provider.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -25,11 +25,12 @@ std::string_view unfit(std::string_view provider);
 
 /// Returns a provider of reliable datagrams with tagged, ordered messages. A provider with IP
 /// addresses is bound to `address`; fabrics with their own addresses are not. `wanted` is a
-/// provider's name ("tcp", "verbs;ofi_rxm"). If it is empty, the best provider here is taken: a
-/// fast fabric if there is one, else TCP. kNotSupport, with the reason: no provider fits.
+/// provider's name ("tcp", "verbs;ofi_rxm"). If it is empty, the best provider of this host is
+/// taken: a fast fabric if there is one, else TCP. Fails with kNotSupport and the reason if no
+/// provider fits.
 Result<Info> choose_provider(const std::string& address, const std::string& wanted);
 
-/// A status with the text "`what` (libfabric's error text)".
+/// Returns a status with the text "`what` (libfabric's error text)".
 Status fabric_error(Code code, std::string_view what, ssize_t error, int culprit = Status::kNobody);
 
 }  // namespace hccl::transport::ofi

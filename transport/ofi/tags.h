@@ -14,7 +14,7 @@ namespace hccl::transport::ofi {
 /// connection. The tag contains a hash of the size, so this happens in only 1 of 8,192 cases. The
 /// tag contains the number of the message, so the next message does not take the place of a message
 /// with a wrong size. The upper bits are a number that only the ranks of the mesh know, so a
-/// stranger's message matches no receive.
+/// message from outside the mesh matches no receive.
 class Tags {
  public:
   static constexpr int kLaneBits = 9;
@@ -22,7 +22,7 @@ class Tags {
   static constexpr int kNumberBits = 6;
   static constexpr int kSizeBits = 13;
   static constexpr int kLeastBits = kLaneBits + kRankBits + kNumberBits + kSizeBits;
-  /// The internal lane of the message that says that the sender closes its mesh.
+  /// The internal lane of the last message, which a rank sends when it closes its mesh.
   static constexpr std::uint32_t kGoodbye = 256;
 
   /// The number of bits that a provider leaves to its user: those up to the highest set bit of its
@@ -39,7 +39,7 @@ class Tags {
     const int room = bits - kLeastBits;
     mesh_ = room == 0 ? 0 : (secret & ((std::uint64_t{1} << room) - 1)) << kLeastBits;
   }
-  /// The tag of a lane's message with this number, counted from 0 on both sides.
+  /// Returns the tag of a message. `number` counts the messages of the lane from 0 on both sides.
   std::uint64_t tag(int sender, std::uint32_t lane, std::uint64_t number, std::size_t size) const {
     std::uint64_t tag = mix(size) >> (64 - kSizeBits);
     tag = tag << kNumberBits | (number & ((std::uint64_t{1} << kNumberBits) - 1));

@@ -28,14 +28,14 @@ namespace hccl::transport::shm {
 namespace {
 
 constexpr std::size_t kReasonCap = 1024;
-constexpr std::size_t kOfferCap = 64;  // the largest offer, without its bytes for each rank
+constexpr std::size_t kOfferCap = 64;  // the bytes of an offer that do not depend on the ranks
 // The hand-over happens inside one host between ranks that are all present. If it takes longer, a
 // rank is stuck, and the caller needs the rest of its time for another transport.
 constexpr std::chrono::seconds kHandOverLimit{10};
 constexpr std::chrono::seconds kGreetingLimit{5};
 
-/// A rank's message in a round: its part, or the reason why it has none. For agree() the message is
-/// a success, because ranks of other hosts must not fail for this reason.
+/// Encodes a rank's message in a round: its part, or the reason why it has none. For agree() the
+/// message is a success, because ranks of other hosts must not fail for this reason.
 std::string say(const Result<std::string>& part) {
   ByteWriter writer;
   writer.put(static_cast<std::int32_t>(part.status().code()));
@@ -48,9 +48,9 @@ std::string say(const Result<std::string>& part) {
 /// from such a lack in another process.
 bool is_lack(Code code) { return code == Code::kSyscall || code == Code::kOom; }
 
-/// Runs one round. Returns the first part that is not empty. If members failed, returns the failure
-/// of the first member with a lack, or without one the first failure. If the exchange fails,
-/// returns this rank's own failure or, without one, that of the exchange.
+/// Runs one round. Returns the first part that is not empty. If members failed, returns the first
+/// failure for which is_lack() holds, or else the first failure. If the exchange fails, returns
+/// this rank's own failure, or else that of the exchange.
 Result<std::string> round(const OpenArgs& args, const std::vector<int>& members,
                           const Result<std::string>& mine) {
   const Result<std::vector<std::string>> parts = agree(args, say(mine));
@@ -317,7 +317,7 @@ Result<HandedOver> hand_over(const OpenArgs& args, const std::vector<int>& membe
   const bool leader = members.front() == args.rank;
   const auto limit = [&] { return args.deadline.sooner(Deadline::after(kHandOverLimit)); };
 
-  // 1. The leader publishes the place of the meeting.
+  // 1. The leader publishes the path of its socket.
   Meeting meeting;
   Uuid id{};
   Result<std::string> mine = open_meeting(args, leader && !alone, meeting, id);

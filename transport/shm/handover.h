@@ -1,6 +1,6 @@
-// How the ranks of one host get a common segment: the lowest rank creates it and sends it, together
-// with the wake-up descriptors of all ranks, to one rank of each process over an authenticated UNIX
-// socket. The ranks of a process share the mapping and these descriptors.
+// Gives the ranks of one host a common segment. The lowest rank creates the segment. It sends the
+// segment and the wake-up descriptors of all ranks to one rank of each process, over an
+// authenticated UNIX socket. The ranks of a process share the mapping and these descriptors.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct HandedOver {
 using Prepare = std::function<Result<std::string>(const Segment*)>;
 
 /// Returns the segment that `members` share. `members` lists the ranks on this host, args.rank
-/// included, in ascending order; a rank has the same place in the segment as in the list. `wake` is
+/// included, in ascending order; a rank has the same index in the segment as in the list. `wake` is
 /// this rank's wake-up descriptor, or the reason why it has none. Calls args.exchange exactly
 /// kRounds times on every path, unless an exchange fails, and calls `prepare` before the last
 /// exchange. Either all members succeed, or all fail with the reason of one failure.

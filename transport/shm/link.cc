@@ -115,7 +115,7 @@ template <class Atomics>
 bool BasicLink<Atomics>::push() {
   bool moved = push_active();
   if (!active_.empty() && !waiting_) {
-    // Publishes the wait before the last look, because the reader may have freed room in between.
+    // Publishes the wait, then tries once more, because the reader may have freed room in between.
     waiting_ = true;
     out_.control().waiting.store(1, std::memory_order_seq_cst);
     moved |= push_active();

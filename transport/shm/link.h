@@ -1,7 +1,7 @@
 // The link to one peer: two rings (ring.h), and the queues of posted requests of each lane.
 //
-// All lanes of a pair share the ring, so no message may stop in it. A message enters the ring only
-// if it can leave the ring no matter how the receiver acts:
+// All lanes of a pair share the ring, so no message may block the ring. A message enters the ring
+// only if it can leave the ring no matter how the receiver acts:
 //   granted  The message's receive is posted. The receiver counts the receives that it posts on
 //            each lane in shared memory; message k of a lane is granted once that count exceeds k.
 //            The message passes through the ring in pieces, directly into the posted buffer.
@@ -37,7 +37,7 @@ struct Limits {
   std::uint64_t eager;    ///< largest eager message
   std::uint64_t staging;  ///< cost of eager messages that may wait for receives
   std::uint64_t piece;    ///< largest piece of a long message
-  std::uint64_t burst;    ///< bytes to move in one direction before a turn of the other
+  std::uint64_t burst;    ///< bytes to move in one direction before the other one's turn
 };
 
 /// Only the mesh's thread uses a link. `Atomics` is the policy for atomics, as for the rings.
@@ -59,7 +59,7 @@ class BasicLink {
   bool progress();
   /// Fails all present and later requests. The first failure stays.
   void fail(const Status& status);
-  /// Tells the peer that this rank leaves in good order.
+  /// Tells the peer that this rank closes its mesh.
   void close();
   int peer() const { return peer_; }
 
@@ -76,7 +76,7 @@ class BasicLink {
     bool listed = false;     // in active_
     RequestQueue receives;
     std::uint32_t posted = 0;   // receives ever posted
-    bool receiving = false;     // the first of `receives` has got pieces
+    bool receiving = false;     // the first of `receives` has some of its pieces
     std::uint64_t total = 0;    // size of the message that is arriving in pieces
     std::uint64_t discard = 0;  // bytes of that message to discard, after a mismatch
     std::deque<Staged> staged;

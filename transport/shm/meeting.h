@@ -1,4 +1,4 @@
-// The place where the ranks of one host meet while their mesh opens: a UNIX socket with a name.
+// The named UNIX socket to which the ranks of one host connect while their mesh opens.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace hccl::transport::shm {
 /// removes the directories and sockets of killed processes.
 class Meeting {
  public:
-  static constexpr std::size_t kPathCap = 107;  // bytes of a socket's longest name
+  static constexpr std::size_t kPathCap = 107;  // bytes of a UNIX socket's longest path
   static Result<Meeting> create(const OpenArgs& args);
 
   Meeting() = default;

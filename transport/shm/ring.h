@@ -32,7 +32,7 @@ struct BasicRingControl {
   using atomic = typename Atomics::template atomic<T>;
   // Written by the ring's writer.
   alignas(kLine) atomic<std::uint64_t> head{0};  ///< position behind the last whole frame
-  atomic<std::uint32_t> closed{0};               ///< 1: the writer has left, in good order
+  atomic<std::uint32_t> closed{0};               ///< 1: the writer has closed its mesh
   atomic<std::uint32_t> waiting{0};  ///< 1: the writer waits for room, credit or a receive
   // Written by the ring's reader.
   alignas(kLine) atomic<std::uint64_t> tail{0};  ///< position of the first unread frame
@@ -49,7 +49,7 @@ struct Frame {
   std::uint64_t total = 0;  ///< bytes of the whole message
   std::uint32_t piece = 0;  ///< bytes in this frame
   std::uint16_t lane = 0;
-  bool eager = false;  ///< sent without knowing of a posted receive
+  bool eager = false;  ///< sent without a check for a posted receive
 
   static constexpr std::size_t kHeader = 16;
   static constexpr std::size_t kInline = kLine - kHeader;
@@ -143,7 +143,7 @@ class BasicRingReader {
   BasicRingReader() = default;
   BasicRingReader(RingControl* control, RingBytes bytes) : control_(control), bytes_(bytes) {}
 
-  /// Reads the next frame's header. kCorrupt if positions or header are impossible.
+  /// Reads the next frame's header. Returns kCorrupt if the positions or the header are impossible.
   Peek peek(Frame& frame) {
     if (head_ == tail_) {
       const std::uint64_t head = control_->head.load(std::memory_order_seq_cst);
@@ -182,8 +182,8 @@ class BasicRingReader {
 
   std::uint64_t position() const { return tail_; }
   std::uint64_t size() const { return bytes_.size; }
-  /// Whether the writer has left. Frames may still lie in the ring. Call closed() before peek(): a
-  /// ring that is empty after that stays empty.
+  /// Returns whether the writer has left. Frames may still be in the ring. Call closed() before
+  /// peek(): if closed() is true and peek() then finds no frame, none will follow.
   bool closed() const { return control_->closed.load(std::memory_order_seq_cst) != 0; }
   RingControl& control() const { return *control_; }
 

@@ -40,8 +40,8 @@ Result<std::byte*> map(int memfd, std::uint64_t size) {
   void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
   if (base == MAP_FAILED) return failure("mmap");
   ::madvise(base, size, MADV_DONTFORK);  // a forked child is no rank of this mesh
-  // Touches the pages now, so that the first operations need not. With many ranks this does not
-  // happen, because most rings may never be used.
+  // Touches the pages now, so that the first operations cause no page faults. With many ranks the
+  // pages stay untouched, because most rings may never be used.
   if (size <= kPopulated) fault_in(base, size);
   return static_cast<std::byte*>(base);
 }

@@ -38,8 +38,8 @@ struct Layout {
 };
 
 /// A process's mapping of the shared memory; the ranks of the process share it (shared_ptr). The
-/// object does not change after set-up, so any thread may use it. The mapped data has the rules of
-/// ring.h.
+/// object does not change after set-up, so any thread may use it. The rules of ring.h apply to the
+/// mapped data.
 class Segment {
  public:
   /// Creates, seals and maps a memfd for this many ranks. Fails with kSyscall or kOom.

@@ -1,4 +1,4 @@
-// How a rank of a shared-memory mesh sleeps and is woken.
+// Puts a rank of a shared-memory mesh to sleep until a peer or an event wakes it.
 #pragma once
 
 #include <atomic>

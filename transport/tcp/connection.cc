@@ -22,7 +22,8 @@ constexpr std::size_t kLittle = 2048;
 // The bytes that TLS encrypts at a time; smaller writes are copied together.
 constexpr std::size_t kRecord = 16 * 1024;
 
-/// Copies the pieces to one place, which must have room for all of them.
+/// Copies the pieces to `to`, one after another. `to` must have room for all of them. Returns their
+/// size.
 std::size_t gather(std::span<const iovec> pieces, char* to) {
   std::size_t at = 0;
   for (const iovec& piece : pieces) {
@@ -132,7 +133,7 @@ void Connection::suit(bool near) {
 Result<std::size_t> Connection::read(std::span<const iovec> pieces) {
   if (tls_) return read_tls(*tls_, pieces);
   for (;;) {
-    // A read into one piece costs less.
+    // recv() into one piece costs less than recvmsg().
     const bool one = pieces[0].iov_len == 0;
     const ssize_t got = one ? ::recv(fd_.get(), pieces[1].iov_base, pieces[1].iov_len, MSG_DONTWAIT)
                             : receive(fd_.get(), pieces);

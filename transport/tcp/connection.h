@@ -14,9 +14,9 @@
 
 namespace hccl::transport::tcp {
 
-/// No call blocks. Failures: kRemote, bytes were altered on the way; kTimeout, the peer's host does
-/// not answer; kTcpTransfer, the connection has ended. The text has the reason, or is empty if the
-/// peer has closed the connection in good order.
+/// No call blocks. Calls fail with kRemote if bytes were altered on the way, kTimeout if the peer's
+/// host does not answer, and kTcpTransfer if the connection has ended. The text has the reason, or
+/// is empty if the peer closed the connection cleanly.
 class Connection {
  public:
   Connection() = default;

@@ -13,11 +13,11 @@ namespace {
 
 // Pause before a failed try is repeated. During the pause the peer's own connection is accepted.
 constexpr std::chrono::milliseconds kPause{20};
-// The first try waits this long for the peer's kernel. A try after one that got no answer waits
-// twice as long.
+// The first try waits this long for the peer's kernel. After a try without an answer, the next one
+// waits twice as long.
 constexpr std::chrono::seconds kPatience{1};
 // A peer that refuses for this long counts as ended. The wait leaves time for a failure report
-// about the peer, which says more.
+// about the peer, which explains more.
 constexpr std::chrono::seconds kRefusalTime{1};
 
 }  // namespace
@@ -159,8 +159,7 @@ void Dialer::greet(Calls::iterator at) {
   return ended(at);
 }
 
-/// Ends the call, because the peer's process says that the mesh, or the pair's connection, has
-/// ended.
+/// Ends the call, because the mesh or the pair's connection has ended at the peer.
 void Dialer::ended(Calls::iterator at, const std::string& reason) {
   const int peer = at->first;
   give_up(at, Status(Code::kRemote,
@@ -197,7 +196,7 @@ void Dialer::look() {
     }
     if (call.next.expired()) {
       if (call.pending && call.pending->connected()) {
-        call.next = call.end;  // only the peer's process is slow
+        call.next = call.end;  // only the peer's process is slow: no new try
       } else if (call.pending) {
         call.patience = std::min<std::chrono::nanoseconds>(2 * call.patience, time_);
         failed(peer, call, Status(Code::kTimeout, "it does not answer"));

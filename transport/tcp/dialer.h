@@ -39,9 +39,9 @@ class Dialer {
   void hang_up();
   /// Handles an event of `epoll` that has this tag.
   void event(std::uint64_t tag);
-  /// Repeats failed tries when their pause is over.
+  /// Repeats failed tries whose pause is over, and fails calls whose time is over.
   void look();
-  /// Why the last try of a running call failed; empty if no try has failed.
+  /// Returns why the last try of a running call failed, or an empty text if no try has failed.
   std::string reason(int peer) const;
 
   struct Outcome {

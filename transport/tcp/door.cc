@@ -143,7 +143,7 @@ void Door::accept_all() {
   }
 }
 
-/// Drops the oldest connection that probably belongs to a stranger. False if there is none.
+/// Drops the oldest connection that probably belongs to a stranger. Returns false if there is none.
 bool Door::make_room() {
   const auto stranger = std::find_if(visitors_.begin(), visitors_.end(), [](Visitor& each) {
     return !each.pending.has_spoken() && kProofTime - each.deadline.left() > kSilence;

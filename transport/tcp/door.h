@@ -33,7 +33,7 @@ class Door {
   Door& operator=(const Door&) = delete;
 
   std::uint16_t port() const { return listener_.port; }
-  /// From here on connections find this mesh. Peers may learn the port only after this call.
+  /// Lets connections find this mesh. Peers may learn the port only after this call.
   void admit(std::shared_ptr<Inbox> inbox);
   /// Closes the inbox. Later connections to this mesh are refused.
   void dismiss(Inbox& inbox);
@@ -74,7 +74,7 @@ class Door {
   std::shared_ptr<const TlsContext> tls_;
   bool listening_ = false;
   Deadline listen_again_ = Deadline::never();
-  std::optional<Deadline> lack_;  // from when on a lack of descriptors is a failure
+  std::optional<Deadline> lack_;  // when a lack of descriptors becomes a failure
   Thread thread_;
 };
 

@@ -57,13 +57,13 @@ inline std::uint32_t header_sum(const SummedHeader& frame, std::uint64_t number)
 
 /// A message longer than this waits until its receive is posted.
 inline constexpr std::size_t kEagerLimit = 64 * 1024;
-/// The most eager bytes that one direction of a link may have sent before the receiver has matched
-/// them. Each message costs its size plus kEagerCost. If there is no room, a small message is sent
-/// like a large one.
+/// The most eager bytes that a rank may send on a link before the receiver has matched them. Each
+/// message costs its size plus kEagerCost. If there is no room, a small message is sent like a
+/// large one.
 inline constexpr std::size_t kEagerWindow = 512 * 1024;
 inline constexpr std::size_t kEagerCost = 64;
-/// The most eager bytes that all peers together may have sent to a rank. With many peers, each has
-/// an equal share of at least kLeastEagerWindow.
+/// The most unmatched eager bytes that all peers together may send to a rank. With many peers, each
+/// has an equal share of at least kLeastEagerWindow.
 inline constexpr std::size_t kEagerTotal = 2 * 1024 * 1024;
 inline constexpr std::size_t kLeastEagerWindow = 8 * 1024;
 

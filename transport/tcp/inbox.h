@@ -44,10 +44,11 @@ class Inbox {
   };
 
   // ---- for the mesh ----
-  /// Call before this rank connects. False: this rank must wait for the peer's connection.
+  /// Call before this rank connects. Returns false if this rank must wait for the peer's
+  /// connection.
   bool begin(int peer);
   /// Call when this rank's try has ended. `welcome`: the peer accepted the connection. Returns
-  /// whether the peer's own connection comes in its place.
+  /// whether the peer's own connection comes instead.
   bool end(int peer, bool welcome);
   /// Whether take() would return anything. Cheap.
   bool rang() const { return rang_.load(std::memory_order_acquire); }

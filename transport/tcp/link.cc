@@ -125,8 +125,8 @@ void Link::deliver(Request& request, Arrived& message) {
   request.finish();
 }
 
-// Freed room is announced alone once it is half of the window. write() announces an eighth of the
-// window already, if other frames wait.
+// A credit frame is sent alone once half of the window is free. If other frames wait, write()
+// already sends a credit frame for an eighth of the window.
 void Link::give_back(std::size_t room) {
   to_give_ += room;
   if (to_give_ >= share_.eager.window / 2 && alive()) announce_room();
@@ -228,8 +228,8 @@ bool Link::write() {
   std::size_t moved = 0;
   const Status written = outbox_.write(connection_, moved);
   if (!written.ok()) {
-    // The peer has gone. Its earlier bytes still count. The read behind the last of them ends the
-    // link.
+    // The peer has closed. Reads the bytes that the peer sent before; the read after the last of
+    // them ends the link.
     while (alive() && read()) {
     }
     if (alive()) lost(written);

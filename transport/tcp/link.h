@@ -58,8 +58,8 @@ class Link {
   void recv(Request& request, std::uint32_t lane, std::span<std::byte> bytes);
 
   bool has_output() const { return connected() && !outbox_.empty(); }
-  /// Whether arriving bytes would be of use now: a request waits for them, or a frame has begun to
-  /// arrive. Other bytes may stay in the socket for a while.
+  /// Returns whether a request waits for bytes, or a frame has begun to arrive. Otherwise arriving
+  /// bytes may stay in the socket for a while.
   bool expects() const;
   /// Read the arrived bytes, or write the waiting ones, without blocking. True if bytes moved or
   /// the link died.
@@ -134,7 +134,7 @@ class Link {
   void announce_room();
   void deliver(Request& request, Arrived& message);
 
-  /// Handles the bytes that were read. False if that ended the link.
+  /// Handles the bytes that were read. Returns false if the link has ended.
   bool parse(std::span<const std::byte> bytes);
   bool on_frame(const FrameHeader& header);
   bool on_eager(const FrameHeader& header);

@@ -101,7 +101,7 @@ std::string Outbox::last_words(const FrameHeader& header) {
     add(front.payload, payload_size(front));
     bytes.erase(0, front_written_);
   }
-  number_ -= sealed_ - (front_written_ > 0 ? 1 : 0);  // without the frames that will not be sent
+  number_ -= sealed_ - (front_written_ > 0 ? 1 : 0);  // forgets the frames that will not be sent
   Frame last{{header, {}}, nullptr, nullptr, false};
   seal(last);
   add(&last.head, head_);

@@ -13,7 +13,8 @@
 namespace hccl::transport::tcp {
 namespace {
 
-/// The place of tcpi_snd_wnd in the kernel's answer. Older headers and older kernels lack it.
+/// The offset of tcpi_snd_wnd in the kernel's answer. Older headers and older kernels lack the
+/// field.
 constexpr std::size_t kWindowAt = 228;
 constexpr int kProbes = 3;
 /// One or two lost packets do not make a broken path.

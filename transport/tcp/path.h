@@ -1,5 +1,5 @@
-// Finds out whether the path to a peer's host still carries bytes. The kernel itself would repeat
-// packets for a quarter of an hour.
+// Finds out whether the path to a peer's host still carries bytes. Without this check the kernel
+// would repeat packets for a quarter of an hour.
 #pragma once
 
 #include <chrono>

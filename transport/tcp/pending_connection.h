@@ -21,8 +21,8 @@ namespace hccl::transport::tcp {
 inline constexpr std::chrono::milliseconds kLackPause{20};
 inline constexpr std::chrono::seconds kLackTime{1};
 
-/// The first bytes after the proof: first from the connecting end, then from the accepting end, as
-/// its answer. Nothing else is sent before the answer.
+/// The first bytes after the proof. The connecting end sends a Hello, and the accepting end answers
+/// with a Hello. Nothing else is sent before the answer.
 struct Hello {
   std::array<char, 4> magic;
   std::uint32_t version;
@@ -49,8 +49,9 @@ class PendingConnection {
   PendingConnection(Fd fd, Find find, Context context);
 
   int fd() const { return connection_.fd(); }
-  /// Advances as far as possible without blocking, until greeted(). kUnavail if nobody listens at
-  /// the other end; kNotFound if the other end's process has no mesh of this name any more.
+  /// Advances as far as possible without blocking, until greeted(). Fails with kUnavail if nobody
+  /// listens at the other end, and with kNotFound if the other end's process no longer has the
+  /// mesh.
   Status advance();
   /// Whether the whole hello of an authenticated peer has arrived.
   bool greeted() const { return stage_ == Stage::kGreeting && in_.size() == sizeof(Hello); }

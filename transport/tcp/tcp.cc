@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kAddressCap = 64;
 
-/// The place of a rank's door, as the rank publishes it.
+/// Encodes the address of this rank's door for the exchange.
 std::string encode(std::uint16_t port, const std::string& address) {
   return ByteWriter().put(port).put_text(address).take();
 }
@@ -55,7 +55,8 @@ Result<Entrance> enter(const OpenArgs& args, const Config& config) {
 
 Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
   const Config config = args.config != nullptr ? *args.config : Config{};
-  // A failure here must not keep this rank from the exchange: all other ranks wait in it.
+  // After a failure here this rank still takes part in the exchange, because all other ranks wait
+  // there.
   Result<Entrance> entrance = enter(args, config);
   HCCL_ASSIGN_OR_RETURN(
       const std::vector<std::string> parts,

@@ -19,9 +19,9 @@ constexpr std::chrono::seconds kLinger{2};
 // while this rank sleeps. This saves a system call for each arriving message, and work in the
 // kernel.
 constexpr std::size_t kFewLinks = 4;
-// Links without awaited bytes are read only once in this many looks.
+// Links without awaited bytes are read only in one of this many calls of progress().
 constexpr unsigned kLooksAtUnexpected = 16;
-// A rank that does not sleep reads the clock once in this many looks.
+// A rank that does not sleep reads the clock in one of this many calls of progress().
 constexpr unsigned kLooksAtClock = 1024;
 constexpr std::chrono::seconds kLookInterval{1};
 
@@ -240,8 +240,8 @@ bool TcpMesh::look_at_all() {
   return moved;
 }
 
-/// Reads the bytes that TLS has taken from the socket but not handed out. Such bytes would not wake
-/// a sleeper.
+/// Reads the bytes that TLS took from the socket and still buffers. Such bytes would not wake a
+/// sleeper.
 bool TcpMesh::look_at_decrypted() {
   bool moved = false;
   for (const std::size_t peer : connected_) {

@@ -24,7 +24,7 @@
 
 namespace hccl::transport::tcp {
 
-/// A link gets its connection when a message is sent on it for the first time, by either end.
+/// A link gets its connection when one of its two ranks sends the first message.
 class TcpMesh final : public Mesh {
  public:
   /// `peers`: the address of each rank's door. `tls` is null if connections are not encrypted.
@@ -32,7 +32,8 @@ class TcpMesh final : public Mesh {
           const std::shared_ptr<const TlsContext>& tls, const OpenArgs& args, const Config& config);
   ~TcpMesh() override;
 
-  /// Connects all links now, from the higher rank of each pair. kTimeout names the missing ranks.
+  /// Connects all links now, from the higher rank of each pair. Fails with kTimeout, whose text
+  /// names the missing ranks.
   Status connect_all(Deadline deadline, const AbortFlag* abort);
 
   std::string_view name() const override { return "tcp"; }
@@ -62,7 +63,7 @@ class TcpMesh final : public Mesh {
   struct Slot {
     std::unique_ptr<Link> link;  ///< null until the link is used
     bool dirty = false;          ///< is in dirty_, because it has unwritten output
-    bool blocked = false;        ///< the socket was full: epoll tells when there is room
+    bool blocked = false;        ///< the socket was full: epoll reports when it has room
     bool watches_write = false;
     bool awaited = false;      ///< look_at_links() last saw a receive without a connection
     std::optional<Path> path;  ///< only between hosts
