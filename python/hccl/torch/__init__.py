@@ -1,8 +1,8 @@
 """PyTorch on hccl: torch.distributed.init_process_group("hccl").
 
-Importing torch is enough for that. This module adds calls that PyTorch does not have: tensors in
-memory that the ranks of a host share, so that collectives do not copy the tensors; and the fusion
-planner, with or without DistributedDataParallel. The module imports torch at the first use.
+`import torch` is enough for init_process_group("hccl"). This module adds what PyTorch does not
+have: tensors in memory that the ranks of a host share, so that collectives do not copy them; and
+the fusion planner, with or without DistributedDataParallel. It imports torch at the first use.
 """
 
 import importlib.util

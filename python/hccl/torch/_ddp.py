@@ -29,10 +29,10 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
 
         model = hccl.torch.DistributedDataParallel(model)
 
-    The first two backward passes with communication show which gradients there are. After them,
+    The first two backward passes with communication find which gradients exist. After them,
     segments of gradients are reduced during backward. The gradients are cut
 
-    - by the strategy that hccl.split.api has set for `split_group`, by size or by index; else
+    - by the strategy that hccl.split.api set for `split_group`, by size or by index; if it set none,
     by HCCL's default at first, and then by the automatic plan, which is computed from times of the
     training and changes on all ranks at once. HCCL_SPLIT=trace only measures, and keeps the
     default; HCCL_SPLIT=default does not measure. HCCL_LOG=info logs the plan and the reason.
