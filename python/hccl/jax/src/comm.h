@@ -47,13 +47,13 @@ const std::string& last_failure();
 
 }  // namespace hccl::jax
 
-/// Joins the ranks that the launcher started, and returns their communicator. Python calls it before
-/// JAX begins, and may use the communicator until then. This library owns the communicator. After a
-/// failure, HcclGetLastErrorText() returns the text.
+/// Joins the ranks that the launcher started, and returns their communicator. Python calls it
+/// before JAX begins, and may use the communicator until then. This library owns the communicator.
+/// After a failure, HcclGetLastErrorText() returns the text.
 HCCL_JAX_EXPORT HcclResult HcclJaxWorld(HcclComm* comm);
 
-/// Ends all communicators on all ranks, with `reason`. Python calls it when the program of this rank
-/// fails.
+/// Ends all communicators on all ranks, with `reason`. Python calls it when the program of this
+/// rank fails.
 HCCL_JAX_EXPORT void HcclJaxAbort(const char* reason);
 
 #endif  // PYTHON_HCCL_JAX_SRC_COMM_H_
