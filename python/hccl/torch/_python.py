@@ -131,7 +131,7 @@ class ProcessGroup(dist.ProcessGroup):
         return parts
 
     def _pairs(self, call: str, large: list[Tensor], small: list[Tensor], outputs: Any) -> None:
-        """Checks that each large tensor has as many elements as all ranks' small tensors together."""
+        """Checks that each large tensor is as long as the small tensors of all ranks together."""
         if len(large) != len(small):
             self._refuse(call, "input and output tensor lists must have the same length")
         self._check(call, outputs, outputs)

@@ -52,7 +52,7 @@ class Waitable(dist.Work):
         self._mutex = threading.Lock()
 
     def wait_done(self, seconds: float) -> bool:
-        """Waits until the operation is done; 0 means no limit. Returns False if the time is over."""
+        """Waits for the end of the operation; 0 means no limit. Returns False if time is over."""
         return True
 
     def is_completed(self) -> bool:
