@@ -53,7 +53,7 @@ class Module:
     release: Callable[[], Optional[str]] = lambda: None
     # Returns a text if src/ does not compile for the framework, which is too old.
     too_old: Callable[[], Optional[str]] = lambda: None
-    abi: str = str(sysconfig.get_config_var("SOABI"))  # the module fits this Python or this machine
+    abi: str = str(sysconfig.get_config_var("SOABI"))  # Python's ABI or, if unused, the machine
 
     def build(self, force: bool = False) -> pathlib.Path:
         """Returns the path of the module for this environment's framework. Builds it if needed."""

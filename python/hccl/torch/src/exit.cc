@@ -94,7 +94,7 @@ bool python_ends() noexcept { return ended.load(std::memory_order_acquire); }
 
 void sleep_if_late() noexcept {
   if (!begun.load(std::memory_order_acquire) || ender == std::this_thread::get_id()) return;
-  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) return;  // this thread holds the lock, which others need
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) return;  // others need this thread's lock
   for (;;) ::pause();
 }
 
