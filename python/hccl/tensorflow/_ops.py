@@ -181,8 +181,8 @@ def fused_all_reduce(
     gradients: Sequence[Any], average: bool, names: Sequence[str], hcom_parallel: bool = True
 ) -> list[tf.Tensor]:
     """Only in graphs: returns the sums, or the means, of gradients of one type over all ranks. The
-    gradients are fused into segments; each segment is reduced when its gradients are ready. Segments
-    begin with the last gradient of the list, which backward computes first."""
+    gradients are fused into segments; each segment is reduced when its gradients are ready. The
+    first segment has the last gradients of the list, which backward computes first."""
     count = len(gradients)
     key = _list_key(gradients, average, names)
     handed_over = [

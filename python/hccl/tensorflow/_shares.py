@@ -10,8 +10,8 @@ from hccl.tensorflow import _names, _ops
 
 
 def owners(variables: Sequence[Any], ranks: int) -> list[int]:
-    """Returns the owner of each variable. Assigns variables from the largest to the smallest, each
-    to the rank with the fewest elements so far. ValueError: there are fewer variables than ranks."""
+    """Returns the owner of each variable. Assigns the variables from the largest to the smallest,
+    each to the rank with the fewest elements so far. ValueError: fewer variables than ranks."""
     if len(variables) < ranks:
         raise ValueError(f"{len(variables)} variables cannot be divided over {ranks} ranks")
     sizes = [tf.TensorShape(variable.shape).num_elements() for variable in variables]
