@@ -20,8 +20,8 @@ class CompilerConfig:
 
 
 def compiler() -> str:
-    """Returns the name of torch's default compiler, which needs a C++ compiler, or "eager" on a host
-    without one."""
+    """Returns the name of torch's default compiler, or "eager" on a host without a C++ compiler,
+    which the default compiler needs."""
     found = shutil.which(os.environ.get("CXX") or "g++") or shutil.which("clang++")
     return "inductor" if found else "eager"
 
