@@ -125,7 +125,8 @@ def _in_part(name: str) -> bool:
     return name.split(".")[2] in _contrib_parts.own()
 
 
-# For each part of tf.contrib, the module that replaces it. _modules() has the names that the replacement lacks.
+# For each part of tf.contrib, the module that replaces it. _modules() has the names that the
+# replacement lacks.
 _ELSEWHERE: dict[str, Callable[[], Any]] = {
     "layers": _slim,
     "framework": _slim,

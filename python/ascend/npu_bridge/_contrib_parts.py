@@ -1,6 +1,6 @@
-"""Five parts of tf.contrib: tpu, training, quantize, learn, seq2seq. There are three kinds of names:
-TensorFlow still has the name; this module defines the name; or the name is gone, and using it
-raises an error that names a replacement."""
+"""Five parts of tf.contrib: tpu, training, quantize, learn, seq2seq. Of their names, TensorFlow
+still has some, and this module defines some. The others are gone: using them raises an error that
+names a replacement."""
 
 from __future__ import annotations
 

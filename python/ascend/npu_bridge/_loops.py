@@ -16,10 +16,10 @@ from absl import logging
 from hccl.tensorflow import _log
 from tensorflow.core.framework import graph_pb2
 
-# With more ops, a step takes longer than the overhead of a run, so a loop saves little, and copying takes seconds.
+# With more ops, a step takes longer than the overhead of a run, and copying takes seconds.
 _MOST_OPS = 2000
-# Ops that cannot be copied: those of v1's control flow, whose outputs may be dead tensors, and memory that belongs
-# to an op's name.
+# Ops that cannot be copied: those of v1's control flow, whose outputs may be dead tensors, and
+# memory that belongs to an op's name.
 _KEPT = frozenset(
     "Enter RefEnter Exit RefExit NextIteration RefNextIteration Switch RefSwitch Merge RefMerge "
     "TemporaryVariable DestroyTemporaryVariable".split()
@@ -109,7 +109,7 @@ def _body(step: Any, fed: set[str]) -> Optional[tuple[Any, dict[str, Any]]]:
 
 
 def _owns_state(op: Any) -> bool:
-    """Returns whether the op is a variable, iterator, queue or table that depends on no other op."""
+    """Returns whether the op is a variable, iterator, queue or table without inputs."""
     return not op.inputs and not op.control_inputs and any(
         tensor.dtype._is_ref_dtype or tensor.dtype in (tf.resource, tf.variant) for tensor in op.outputs
     )

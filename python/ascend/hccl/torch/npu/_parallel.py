@@ -128,8 +128,8 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
 
 
 class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
-    """A torch.nn.SyncBatchNorm that works on the CPU, with any backend. torch's own class accepts no
-    tensors on the CPU, and DDP does not accept that class on the CPU."""
+    """A SyncBatchNorm that works on the CPU, with any backend. torch's own class accepts no tensors
+    on the CPU, and DDP does not accept that class on the CPU."""
 
     _check_input_dim = torch.nn.SyncBatchNorm._check_input_dim
     convert_sync_batchnorm: Any = classmethod(

@@ -1,5 +1,5 @@
-"""Streams, events and marks of torch.npu. A call has finished its work when it returns, unless it is
-a collective that the program issues without waiting. So a stream is only a name. Each thread has a
+"""Streams, events and marks of torch.npu. A call has finished its work when it returns, except for
+collectives that the program issues without waiting. So a stream is only a name. Each thread has a
 current stream."""
 
 import contextlib

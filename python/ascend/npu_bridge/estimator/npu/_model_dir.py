@@ -40,8 +40,8 @@ class _EndTogether(_Hook):
 
 def for_training(config: Any) -> tuple[Any, str, list[Any]]:
     """Returns this rank's settings for training: a RunConfig, the directory of this rank's
-    checkpoints, and hooks that must run after all others. All ranks must call it. If the optimizer's
-    state is divided over the ranks, each rank writes its own checkpoints, below rank 0's
+    checkpoints, and hooks that must run after all others. All ranks must call it. If the state of
+    the optimizer is divided over the ranks, each rank writes its own checkpoints, below rank 0's
     directory."""
     directory = config.model_dir
     if _is_rank_0s(pathlib.Path(directory)) and _ranks.rank() != 0:
