@@ -193,7 +193,7 @@ class Module:
             yield  # closing the file ends the lock
 
     def missing(self) -> Optional[str]:
-        """Returns a text that says why the module cannot be compiled here; None if it can be."""
+        """Returns the reason why the module cannot be compiled here, or None if it can be."""
         try:
             self._tools()
         except BuildError as error:

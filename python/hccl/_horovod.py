@@ -128,8 +128,8 @@ def check_groups(num_groups: Any, groups: Any) -> None:
 
 
 def absent(name: str, why: str) -> Callable[..., Any]:
-    """Returns a function that raises NotImplementedError, in place of a function that does not
-    exist here."""
+    """Returns a replacement, which raises NotImplementedError, for a function that does not exist
+    here."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"hccl: {name} is not there: {why}")

@@ -156,7 +156,8 @@ std::shared_ptr<PendingRequest> BlockingCalls::watch(HcclRequest request, const 
   return pending;
 }
 
-// The library's thread owns the call, which refers to no Python object. `pending` owns `owners`.
+// The library's thread owns the call, which refers to no Python object. The PendingRequest owns
+// the Python objects.
 std::shared_ptr<PendingRequest> BlockingCalls::begin_on(HcclComm comm, LibraryCall call,
                                                         const Owners& owners) {
   auto kept = std::make_unique<LibraryCall>(std::move(call));

@@ -1,6 +1,6 @@
 """Horovod's collectives. Arguments that several functions have:
 
-name: for errors and traces. It must be the same on all ranks, otherwise all ranks get an error.
+name: for errors and traces. It must be the same on all ranks; otherwise all ranks get an error.
 process_set, group: the ranks that take part, as a ProcessSet or as the name of a group. device,
 device_dense, device_sparse: NotImplementedError unless the device is a CPU. compression: a member
 of Compression. prescale_factor multiplies each rank's tensor, postscale_factor the result.

@@ -73,9 +73,9 @@ def _refuse_in_xla(graph: Any) -> None:
 
 
 def _order() -> Any:
-    """Returns the resource that all collectives use. It makes TensorFlow keep collectives in order
-    in functions, and shows which conditionals, loops and functions contain collectives. The
-    resource has no value."""
+    """Returns the resource that all collectives use. By this resource, TensorFlow keeps collectives
+    in order in functions, and knows which conditionals, loops and functions contain collectives.
+    The resource has no value."""
     _world.refuse_in_fork()
     inner = tf.compat.v1.get_default_graph() if not tf.executing_eagerly() else None
     _refuse_in_xla(inner)

@@ -394,7 +394,7 @@ def _abort_on_interrupt(reader: int) -> None:
             continue
         if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             continue
-        ran.clear()  # abort only if the main thread runs no Python code, nor Python's handler, soon
+        ran.clear()  # abort only if the main thread cannot run Python's handler soon
         ctypes.pythonapi.Py_AddPendingCall(note, None)
         if not ran.wait(_TIME_TO_RUN_PYTHON):
             for each in list(_queues):

@@ -77,8 +77,8 @@ std::int64_t FusedList::push(std::uint32_t index, const Tensor& tensor) {
   return handed ? gradient.step : 0;
 }
 
-// Passes copied gradients to the fusion object, in the order of the indices. So next_ tells which
-// were passed on if a step ends early. This costs no time, because segments begin in this order.
+// Passes copied gradients to the fusion object, in the order of the indices. So if a step ends
+// early, next_ shows which were passed. This costs no time, because segments begin in this order.
 Status FusedList::hand_over() {
   while (next_ < gradients_.size() && gradients_[next_].state == State::kCopied) {
     TF_RETURN_IF_ERROR(to_status(HcclFusionReady(fusion_, next_)));

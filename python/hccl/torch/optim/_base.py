@@ -365,8 +365,8 @@ class FusedOptimizer(torch.optim.Optimizer):
                 if torch.is_tensor(value) and name != "step":
                     self.state[parameter][name] = value.clone()
 
-    # Attributes that copies keep. As with torch's optimizers, a copy has no hooks, and not the
-    # step() that a learning-rate scheduler sets.
+    # Attributes that copies keep. As with torch's optimizers, copies lose the hooks and the step()
+    # that a learning-rate scheduler sets.
     _kept: tuple = ("master_weights", "grad_norm", "_pending", "_stepped")
 
     def __getstate__(self) -> dict:

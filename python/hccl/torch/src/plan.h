@@ -57,8 +57,8 @@ class GradientPlan {
   void set_messages(const Tensors& messages, const std::vector<std::string>& names);
   void end_backward();
   void wait_message(uint32_t message);
-  /// Called at the end of a program or of a model. If an iteration is under way, aborts its
-  /// reductions, because other ranks may not even have begun the iteration.
+  /// Called at the end of a program or of a model. Finishes reductions of complete backward passes.
+  /// If a backward pass is under way, aborts it, because other ranks may not even have begun it.
   void end();
 
   /// Takes a bucket whose gradient is ready, and returns its future. reduce() of the last bucket

@@ -38,7 +38,7 @@ class NPUBroadcastGlobalVariablesHook(_Hook):
 
 
 class SetIterationsVarHook(_Hook):
-    """Makes each run of IterationOp make iterations_per_loop steps. The train op must be
+    """Sets the number of steps that each run of IterationOp makes. The train op must be
     tf.group(train_op, name="IterationOp")."""
 
     def __init__(self, iterations_per_loop: Optional[int] = None) -> None:
