@@ -72,7 +72,7 @@ class Module:
         begin = time.time()
         with self._lock(folder):
             if force or not target.exists():  # another process may have built it meanwhile
-                if failure.exists() and failure.stat().st_mtime > begin:  # or it may have failed
+                if failure.exists() and failure.stat().st_mtime > begin:  # or have failed
                     raise BuildError(failure.read_text(errors="replace"))
                 if force or not self._unpack(target):
                     try:

@@ -4,7 +4,7 @@
 
 makes horovod.torch, horovod.tensorflow, horovod.tensorflow.keras and horovod.keras importable in
 this process and in processes that multiprocessing starts. The modules lie in a folder at the end of
-Python's path, so an installed horovod takes precedence. To import one of these modules imports its
+Python's path, so an installed horovod takes precedence. Importing one of these modules imports its
 framework.
 """
 

@@ -45,7 +45,7 @@ def of(variables: Sequence[Any]) -> list[str]:
 
 
 def _parts(name: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Returns, for each part of a name, the path up to it without numbers, and its numbers."""
+    """Returns, for each part of a name, the path to the part without numbers, and its numbers."""
     place, found = "", []
     for part in re.sub(r":\d+$", "", name).split("/"):
         place += "/" + re.sub(r"_?\d+", "", part)

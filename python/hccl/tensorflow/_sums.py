@@ -20,8 +20,8 @@ class Sums:
     @tf.autograph.experimental.do_not_convert
     def add(self, gradients: list, variables: list, step: Callable[[list], Any]) -> None:
         """Adds the gradients, and makes the step if it is due. ValueError: a gradient is sparse
-        without sparse_as_dense, or other gradients are None than before. NotImplementedError: there
-        are several replicas."""
+        without sparse_as_dense, or a gradient is None in some calls only. NotImplementedError:
+        there are several replicas."""
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise NotImplementedError("hccl: backward_passes_per_step adds up for one replica only")
         if any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):

@@ -31,10 +31,10 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
 
     The first two backward passes with communication find which gradients exist. After them,
     segments of gradients are reduced during backward. If hccl.split.api set a strategy by size or
-    by index for `split_group`, it cuts the gradients into segments. Otherwise HCCL's default cuts
-    them at first, and later the automatic plan, which is computed from times of the training and
-    changes on all ranks at once. HCCL_SPLIT=trace only measures, and keeps the default;
-    HCCL_SPLIT=default does not measure. HCCL_LOG=info logs the plan and the reason.
+    by index for `split_group`, that strategy cuts the gradients into segments. Otherwise HCCL's
+    default cuts the gradients at first, and then the automatic plan, which is computed from times
+    of the training and changes on all ranks at once. HCCL_SPLIT=trace only measures, and keeps the
+    default; HCCL_SPLIT=default does not measure. HCCL_LOG=info logs the plan and the reason.
 
     Takes torch's arguments, except those that set how gradients are cut or cast.
     gradient_as_bucket_view is True by default, so that gradients are not copied. All parameters

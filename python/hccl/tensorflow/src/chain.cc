@@ -6,7 +6,7 @@
 //
 // Loops: the chain becomes one more variable of the loop. It enters when the links before the loop
 // are done, passes through the links of each iteration, and leaves after the last iteration.
-// Without it, iterations, which TensorFlow may run at the same time, would have no order.
+// Without the variable, iterations, which TensorFlow may run at the same time, would have no order.
 //
 // There are no cycles. A collective comes after all links on which it depends, and a loop after all
 // links on which one of its inputs depends. Every control input leads from an earlier to a later

@@ -171,7 +171,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         """Makes one step and returns the result of `closure`.
 
         max_norm: if the norm of the gradients is greater, scales them down to this norm, like
-            torch.nn.utils.clip_grad_norm_. Sets `self.grad_norm` to the norm before.
+            torch.nn.utils.clip_grad_norm_. Sets `self.grad_norm` to the norm before the clipping.
         scaler: unscales the gradients, and skips the step if a gradient is not finite. Call
             scaler.update() after the step; scaler.unscale_() and scaler.step() are not needed.
         zero_grad: sets gradients to 0 in the same pass.

@@ -151,7 +151,7 @@ class ProcessGroupHccl final : public c10d::Backend {
   WorkPtr issue(Call call, std::function<void(HcclComm)> run);
   WorkPtr begin_message(c10d::OpType type, const char* title, const at::Tensor& tensor,
                         uint32_t peer, int tag);
-  /// Returns the object with which the arguments of a collective are rejected. It also reports the
+  /// Returns the object that rejects arguments of a collective. The object also reports the
   /// rejection to the ranks that wait in the collective.
   Refusal refusal(const char* operation);
   void end(std::chrono::milliseconds patience);

@@ -83,7 +83,7 @@ class Communicator {
 
   const char* const missing_ = "the process group has been shut down or aborted";
   std::timed_mutex ending_;  // one thread at a time ends the group
-  std::mutex leaving_;       // prevents that a thread aborts a destroyed communicator
+  std::mutex leaving_;       // so that no thread aborts a destroyed communicator
   std::atomic<bool> left_ = false;
   std::shared_ptr<Shared> shared_;          // null: the group has left
   std::atomic<HcclComm> handle_ = nullptr;  // null: the group has left

@@ -28,8 +28,8 @@ class Refusal {
   Report report_;
 };
 
-/// Detects that this process is a forked child and the guard was made before the fork. check()
-/// throws in such a child.
+/// A member of objects that a forked child must not use. If the guard was made before the fork,
+/// in_child() is true in the child, and check() throws there.
 class ForkGuard {
  public:
   ForkGuard();

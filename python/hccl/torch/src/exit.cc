@@ -55,7 +55,7 @@ void add_living(std::vector<std::shared_ptr<Communicator>>& living) {
 void end_before_python(const std::shared_ptr<Communicator>& communicator) {
   const std::lock_guard lock(members().mutex);
   std::erase_if(members().all, [](const Member& each) { return each.communicator.expired(); });
-  if (!begun) members().ending.reserve(members().all.size() + 1);  // end_groups() may not allocate
+  if (!begun) members().ending.reserve(members().all.size() + 1);  // end_groups() must not allocate
   members().all.push_back({communicator, {}});
 }
 

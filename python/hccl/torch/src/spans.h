@@ -13,8 +13,8 @@
 
 namespace hccl::pytorch {
 
-// Functions that run for every tensor of every step are inline and read as little as possible. With
-// thousands of small tensors, they take most of a step's time.
+// Functions that run for every tensor of every step are inline and read as little as possible,
+// because they take most of a step's time if there are thousands of small tensors.
 
 /// Returns the gradient of a leaf or of any other tensor; undefined if there is none.
 inline const at::Tensor& gradient_of(const at::Tensor& parameter) {

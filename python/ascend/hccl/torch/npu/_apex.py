@@ -254,7 +254,7 @@ def scale_loss(
     stashes = [(each, _stash_of(each)) for each in _list(optimizers)]
     for optimizer, stash in stashes:
         grads = _own_gradients(optimizer, stash)
-        if stash.skip and grads:  # another loss has overflowed: drop its gradients
+        if stash.skip and grads:  # an earlier loss overflowed: drop its gradients
             torch._foreach_zero_(grads)
         elif not stash.delayed and scale != 1 and grads:  # backward adds scaled gradients to these
             torch._foreach_mul_(grads, scale)

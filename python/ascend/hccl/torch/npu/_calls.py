@@ -140,7 +140,7 @@ def memory() -> dict:
 
 
 def get_soc_version() -> int:
-    """Returns -1, which is the number of no chip of Ascend's."""
+    """Returns -1. No chip of Ascend's has this number."""
     return -1
 
 

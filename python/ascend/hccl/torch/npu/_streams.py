@@ -19,7 +19,7 @@ class _Current(threading.local):
 
 
 class Stream:
-    """A stream never waits, not for collectives either, which run in their own streams on NPUs."""
+    """A stream has nothing to wait for. Collectives run in streams of their own, as on NPUs."""
 
     _numbers = itertools.count()
 
@@ -29,7 +29,7 @@ class Stream:
         self.device = torch.device("cpu")
         self.priority = priority
         self.stream_id = next(self._numbers) if stream_id is None else stream_id
-        self.npu_stream = self.cuda_stream = 0  # no address: no library has a stream
+        self.npu_stream = self.cuda_stream = 0  # the null address, because no library has a stream
 
     @staticmethod
     def priority_range() -> tuple:

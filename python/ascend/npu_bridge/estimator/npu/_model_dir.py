@@ -55,7 +55,7 @@ def for_training(config: Any) -> tuple[Any, str, list[Any]]:
 def give_places(estimator: Any) -> None:
     """Makes tf.estimator.Estimator and the classes derived from it write to a directory below
     model_dir on all ranks but 0, if npu_config_proto made the config of their sessions. Such
-    estimators may never call a collective, so each rank decides alone. NPUEstimator calls
+    estimators might never call a collective, so each rank decides alone. NPUEstimator calls
     for_training() instead."""
     begin = estimator.__init__
 
