@@ -9,7 +9,7 @@ with hccl.init() as comm:           # the ranks that mpirun, torchrun or Slurm s
 
 Communicator has the operations. A non-blocking operation returns a Handle. Fusion reduces gradients
 while backward computes others. hccl.manage.api and hccl.split.api are HCCL's own modules. `import
-torch` finds the backend of hccl.torch by itself. `python -m hccl.info` prints the installed parts.
+torch` registers the backend of hccl.torch. `python -m hccl.info` prints the installed parts.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _version() -> str:
 
     try:
         return metadata.version("hccl")
-    except metadata.PackageNotFoundError:  # programs ask for the version by hasattr() or a default
+    except metadata.PackageNotFoundError:  # hasattr() and getattr() need an AttributeError
         raise AttributeError("hccl is not installed, so it has no version") from None
 
 

@@ -35,7 +35,7 @@ _temporaries: dict[str, pathlib.Path] = {}  # for each folder of the package
 
 
 class BuildError(RuntimeError):
-    """The module cannot be built; the text names the missing part."""
+    """The module cannot be built; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,14 @@ class Module:
     folder: str  # a folder of the package; it contains src/
     file: str  # the name of the result
     framework: Callable[[], str]  # "torch 2.13.0"; imports the framework
-    options: Callable[[], list[str]]  # CMake options with the place of the framework
+    options: Callable[[], list[str]]  # CMake options with the path of the framework
     takes: str  # in messages: "a minute or two"
-    # The versions that one ready module fits, "torch-2.13-cxx11abi1"; None: no ready module fits.
+    # Returns the versions that one ready module fits ("torch-2.13-cxx11abi1"), or None if no ready
+    # module can fit.
     release: Callable[[], Optional[str]] = lambda: None
     # Returns a text if src/ does not compile for the framework, which is too old.
     too_old: Callable[[], Optional[str]] = lambda: None
-    abi: str = str(sysconfig.get_config_var("SOABI"))  # the module fits this Python or this machine
+    abi: str = str(sysconfig.get_config_var("SOABI"))  # Python's ABI or, if unused, the machine
 
     def build(self, force: bool = False) -> pathlib.Path:
         """Returns the path of the module for this environment's framework. Builds it if needed."""
@@ -71,7 +72,7 @@ class Module:
         begin = time.time()
         with self._lock(folder):
             if force or not target.exists():  # another process may have built it meanwhile
-                if failure.exists() and failure.stat().st_mtime > begin:  # or have failed to
+                if failure.exists() and failure.stat().st_mtime > begin:  # or have failed
                     raise BuildError(failure.read_text(errors="replace"))
                 if force or not self._unpack(target):
                     try:
@@ -119,7 +120,7 @@ class Module:
         return []
 
     def _unpack(self, target: pathlib.Path) -> bool:
-        """Takes the module out of the package's archive, if one fits."""
+        """Unpacks the module from the package's archive. Returns False if none fits."""
         name = self.ready()
         if name is None:
             return False
@@ -132,7 +133,7 @@ class Module:
         return True
 
     def _with_ready(self) -> str:
-        """Returns a half sentence on the versions for which the package has a module."""
+        """Returns the end of an error text: the versions for which the package has a module."""
         keys = [name.split("/")[0].split("-") for name in self._archived()]
         keys = [words for words in keys if words[0] == self.folder]
         versions = ", ".join(dict.fromkeys(f"{words[0]} {words[1]}" for words in keys))
@@ -166,8 +167,8 @@ class Module:
         return None
 
     def _temporary(self) -> pathlib.Path:
-        """Unpacks a ready module into a folder of this process. To compile a module for each process
-        would take too long."""
+        """Unpacks a ready module into a folder of this process. BuildError if none fits, because
+        compiling in each process would take too long."""
         if self.ready() is None:
             names = ", ".join(map(str, self._folders()))
             raise BuildError(
@@ -186,13 +187,13 @@ class Module:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if self.ready() is None:  # unpacking takes no time
+                if self.ready() is None:  # unpacking is quick
                     _say(f"waiting for another process, which builds the {self.title}")
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield  # closing the file ends the lock
 
     def missing(self) -> Optional[str]:
-        """Returns a text that says why the module cannot be compiled here; None if it can be."""
+        """Returns the reason why the module cannot be compiled here, or None if it can be."""
         try:
             self._tools()
         except BuildError as error:
@@ -263,8 +264,8 @@ class Module:
 
 
 def remove_temporary(folder: str) -> None:
-    """Removes the temporary copy of a module that has been loaded, because a process that a signal
-    ends removes nothing."""
+    """Removes the temporary copy of a module after loading, not at exit, because a process that a
+    signal ends cannot remove it."""
     if folder in _temporaries:
         shutil.rmtree(_temporaries.pop(folder), ignore_errors=True)
 
@@ -278,7 +279,7 @@ def library(name: str) -> pathlib.Path:
 
 
 def digest(sources: pathlib.Path, headers: pathlib.Path) -> str:
-    """Returns a hash of a module's sources and hccl's headers, wherever they lie."""
+    """Returns a hash of the file names and contents of a module's sources and hccl's headers."""
     total = hashlib.sha256()
     for path in [*sorted(sources.iterdir()), *sorted(headers.rglob("*.h"))]:
         total.update(path.name.encode() + path.read_bytes())

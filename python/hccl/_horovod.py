@@ -27,13 +27,14 @@ class ProcessSet:
 
     @property
     def group(self) -> str:
-        """ValueError: neither init nor add_process_set has made a group of the process set."""
+        """The name of the group. ValueError: neither init nor add_process_set made the set a
+        group."""
         if self.process_set_id is None:
             raise ValueError(f"hccl: {self} is not yet a group: call add_process_set on all ranks")
         return f"hccl_process_set_{self.process_set_id}" if self.process_set_id else hccl.WORLD
 
     def included(self) -> bool:
-        """Whether this process is a rank of the set."""
+        """Returns whether this process is a rank of the set."""
         return self.process_set_id == 0 or _manage.get_rank_id() in self._ranks
 
     def size(self) -> Optional[int]:
@@ -127,8 +128,8 @@ def check_groups(num_groups: Any, groups: Any) -> None:
 
 
 def absent(name: str, why: str) -> Callable[..., Any]:
-    """Returns a function that raises NotImplementedError, in place of a function that does not
-    exist here."""
+    """Returns a replacement, which raises NotImplementedError, for a function that does not exist
+    here."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"hccl: {name} is not there: {why}")
@@ -175,5 +176,5 @@ def local_size() -> int:
 
 
 def no() -> bool:
-    """False: the library is built on neither MPI, Gloo nor a library for accelerators."""
+    """Returns False: the library uses no MPI, no Gloo and no library for accelerators."""
     return False

@@ -1,4 +1,4 @@
-"""The programs of the library, which wheels contain: hccl_perf and hccl-plan."""
+"""Starts hccl_perf and hccl-plan, the library's programs, which wheels contain."""
 
 from __future__ import annotations
 

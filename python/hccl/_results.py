@@ -29,7 +29,8 @@ def part_of(array: Any, size: int) -> tuple[int, ...]:
 
 
 def empty_like(array: Array, shape: tuple[int, ...]) -> Array:
-    """Returns a new array of the same kind and element type; for plain memory, a numpy array."""
+    """Returns a new array of the same element type: a tensor for a tensor of torch, otherwise a
+    numpy array."""
     if hasattr(array, "new_empty"):  # torch
         return cast(Array, array.new_empty(shape))
     import numpy as np  # only here: programs with other arrays need no numpy

@@ -11,7 +11,7 @@ def value(name: str, default: str = "") -> str:
 
 
 def switch(name: str, default: bool) -> bool:
-    """Returns the value of a variable that is 0 or 1. ValueError: it is something else."""
+    """Returns whether a variable is 1. ValueError: the variable is neither 0 nor 1."""
     given = value(name, str(int(default)))
     if given not in ("0", "1"):
         raise ValueError(f'{name} is "{given}"; it may be 0 or 1')

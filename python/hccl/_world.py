@@ -29,7 +29,7 @@ _process = os.getpid()
 
 
 def refuse_in_fork() -> None:
-    """RuntimeError if this process was forked from a rank, and has joined no world of its own."""
+    """Raises RuntimeError if this process was forked from a rank and joined no world of its own."""
     if os.getpid() != _process and _joined_before_fork and not joined():
         raise RuntimeError(
             f"hccl: process {os.getpid()} was forked from a rank, process {os.getppid()}, and is no "
@@ -38,7 +38,7 @@ def refuse_in_fork() -> None:
 
 
 def joined() -> bool:
-    """Whether this process is in a world, also if other code has joined it."""
+    """Returns whether this process is in a world, even if other code joined the world."""
     try:
         _hccl.get_rank_size(_hccl.WORLD)
     except hccl.HcclError:
@@ -47,13 +47,13 @@ def joined() -> bool:
 
 
 def ranks(group: str) -> int:
-    """Returns the number of ranks of a group, for a collective."""
+    """Returns the number of ranks of a collective's group. RuntimeError: see refuse_in_fork()."""
     refuse_in_fork()
     return _manage.get_rank_size(group)
 
 
 def size() -> int:
-    """The number of ranks; 1 before this process is in a world."""
+    """Returns the number of ranks of the world, or 1 if this process is in no world."""
     return _hccl.get_rank_size(_hccl.WORLD) if joined() else 1
 
 
@@ -65,8 +65,8 @@ def join() -> None:
 
 
 def join_as_told() -> None:
-    """Joins as scripts for Ascend do. RuntimeError: RANK_SIZE or CM_WORKER_SIZE says that there are
-    other ranks, but no variable describes how the ranks join, so this rank would train alone."""
+    """Joins the world for a script for Ascend. RuntimeError: RANK_SIZE or CM_WORKER_SIZE is above
+    1, but no variable describes how the ranks join, so this rank would train alone."""
     join()
     told = os.environ.get("RANK_SIZE") or os.environ.get("CM_WORKER_SIZE") or "1"
     if told.isdecimal() and int(told) > 1 and _hccl.get_rank_size(_hccl.WORLD) == 1:
@@ -88,9 +88,9 @@ def leave() -> None:
 
 
 def join_living() -> bool:
-    """Puts the ranks that live into a new world, in their order, after others have died. All living
-    ranks call it, and their groups end. Returns False, without any change, if no rank has died, if
-    the ranks are on several hosts, or if other code has joined the world."""
+    """Replaces the world by a new world of the living ranks, in their old order, after other ranks
+    died. All living ranks must call it. All groups end. Returns False, without any change, if no
+    rank died, if the ranks are on several hosts, or if other code joined the world."""
     global _world
     old = _world
     if old is None or _manage.get_local_rank_size() != old.size:
@@ -111,7 +111,7 @@ def join_living() -> bool:
             path = os.fsdecode(place.tobytes().rstrip(b"\0"))
             _world = hccl.init_from_rank_table(path, rank)
             atexit.register(leave)
-            _world.barrier()  # all ranks have read the table
+            _world.barrier()  # waits until all ranks have read the table
     living.destroy()
     return _world is not old
 

@@ -15,8 +15,8 @@ Array = TypeVar("Array")
 
 
 class Collectives:
-    """The operations that all ranks of a communicator call together. They are a part of
-    hccl.Communicator, whose documentation lists the reductions."""
+    """The operations that all ranks of a communicator call together. hccl.Communicator inherits
+    them, and its documentation lists the reductions."""
 
     _native: _hccl.Communicator
 
@@ -39,8 +39,8 @@ class Collectives:
         prescale: float = 1.0,
         postscale: float = 1.0,
     ) -> Array:
-        """Reduces the arrays of all ranks. The result goes to `out`, which must have the same
-        number of elements, or without `out` to `array`. Returns the array with the result."""
+        """Reduces the arrays of all ranks. Stores the result in `out`, which must have the same
+        number of elements, or without `out` in `array`. Returns the array with the result."""
         factors = _factors(prescale, postscale)
         self._native.all_reduce(array, check_op(op), out, *factors, True)
         return array if out is None else out
@@ -69,9 +69,9 @@ class Collectives:
         prescale: float = 1.0,
         postscale: float = 1.0,
     ) -> Optional[Array]:
-        """Reduces the arrays of all ranks. On the root the result goes to `out`, or without `out`
-        to `array`, and is returned. On other ranks the array does not change, and the result is
-        None."""
+        """Reduces the arrays of all ranks. On the root, stores the result in `out`, or without
+        `out` in `array`, and returns that array. On other ranks, `array` does not change, and
+        reduce() returns None."""
         factors, root = _factors(prescale, postscale), check_number("root", root)
         self._native.reduce(array, check_op(op), root, out, *factors, True)
         return self._on(root, array if out is None else out)
@@ -100,8 +100,8 @@ class Collectives:
         prescale: float = 1.0,
         postscale: float = 1.0,
     ) -> Array:
-        """Reduces the arrays of all ranks. Returns this rank's part along the first dimension:
-        (size * n, ...) gives (n, ...)."""
+        """Reduces the arrays of all ranks. Returns this rank's part of the result along the first
+        dimension: (size * n, ...) gives (n, ...)."""
         out = self._reduced_part(array, out)
         factors = _factors(prescale, postscale)
         self._native.reduce_scatter(array, check_op(op), out, *factors, True)
@@ -194,7 +194,7 @@ class Collectives:
             self._native.all_to_all(arrays.array("Q", sent), told, True)
             try:
                 return self._alltoallv(array, sent, told, out, True)[0]
-            except ValueError as error:  # only now the length of `out` can be checked
+            except ValueError as error:  # the length of `out` can be checked only now
                 self._native.refuse(f"alltoallv: {error}")
                 raise
         return self._alltoallv(array, sent, recv_counts, out, True)[0]

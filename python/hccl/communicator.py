@@ -1,9 +1,9 @@
 """Communicators: joining, operations, leaving.
 
 An array is any contiguous object with the buffer protocol, DLPack (CPU) or `__array_interface__`:
-numpy, torch, bytearray, memoryview, … The library works on its memory and never copies it. Elements
-are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64 or, from ml_dtypes,
-float8_e4m3fn, float8_e5m2 and float8_e8m0fnu. Arrays of hccl.empty() are the fastest.
+numpy, torch, bytearray, memoryview, … Operations work on the array's own memory, not on a copy.
+Elements are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64 or, from
+ml_dtypes, float8_e4m3fn, float8_e5m2 and float8_e8m0fnu. Arrays of hccl.empty() are the fastest.
 
 A method without `i` returns when its operation is done. Its twin with `i` (iallreduce, irecv, …)
 returns an hccl.Handle at once; the handle's wait() returns the result of the blocking method.
@@ -33,7 +33,7 @@ from hccl.handle import Handle
 
 Array = TypeVar("Array")
 
-_next_sub_id = 0  # the next unused number; in split() ranks agree on a number that no rank has used
+_next_sub_id = 0  # the next number unused here; split() takes the largest such number of all ranks
 
 
 class Communicator(Collectives):
@@ -80,8 +80,8 @@ class Communicator(Collectives):
 
     @classmethod
     def from_group(cls, group: str) -> Communicator:
-        """Returns the communicator of a group that hccl.manage.api.create_group made. It ends with
-        the group."""
+        """Returns the communicator of a group that hccl.manage.api.create_group made. The
+        communicator ends with the group."""
         native = _hccl.Communicator.from_group(group)
         ranks = [_hccl.get_world_rank_from_group_rank(group, rank) for rank in range(native.size)]
         return cls(native, _hccl.Communicator.from_group(_hccl.WORLD), ranks)
@@ -131,8 +131,8 @@ class Communicator(Collectives):
 
     def recv(self, array: Array, src: int, tag: int = 0) -> Array:
         """Fills the array with the oldest message with this tag from rank `src`, or from any rank
-        (hccl.ANY_RANK). Returns the array. HcclError on both ranks: the array and the message
-        differ in length. The handle of irecv() gives the sender's rank."""
+        (hccl.ANY_RANK). Returns the array. If the array and the message differ in length, both
+        ranks get an HcclError. To learn the sender's rank, use irecv()."""
         messages = self._messages_of_group()
         self._wait(self.irecv(array, src, tag), messages)
         return array
@@ -167,7 +167,7 @@ class Communicator(Collectives):
 
     @contextlib.contextmanager
     def igroup(self) -> Iterator[Handle[None]]:
-        """As group(), but only for collectives, and without waiting at the end of the block:
+        """Like group(), but for collectives only, and the end of the block does not wait:
 
             with comm.igroup() as handle:
                 comm.allreduce(a)
@@ -211,10 +211,10 @@ class Communicator(Collectives):
         return sub
 
     def shrink(self, exclude: Iterable[int] = ()) -> Communicator:
-        """Returns a communicator of the ranks that live, in their order, after others have died.
-        All living ranks call it, except those in `exclude`, which are left out. This communicator
-        may have failed. The new communicator is independent of this one, which may be destroyed at
-        any time.
+        """Returns a communicator of the living ranks, in their old order, after other ranks died.
+        All living ranks must call it, except those in `exclude`, which the new communicator leaves
+        out. Works on a failed communicator, too. The old communicator may be destroyed at any time
+        without effect on the new one.
 
             try:
                 comm.allreduce(array)
@@ -238,9 +238,9 @@ class Communicator(Collectives):
         self._native.abort(str(reason).encode("utf-8", "backslashreplace").decode())
 
     def destroy(self) -> None:
-        """Leaves after the collectives that are under way; messages under way fail. A second call
+        """Waits for collectives under way, lets messages under way fail, and leaves. A second call
         does nothing. Leaving the world also ends all groups and all communicators that split() made
-        from it, and removes all split strategies."""
+        from the world, and removes all split strategies."""
         if self._native is self._world:
             for sub in list(self._subs):
                 sub.destroy()
@@ -274,7 +274,7 @@ class Communicator(Collectives):
             self._group = None
 
     def _messages_of_group(self) -> Optional[list[Handle[Any]]]:
-        """Returns the list of messages of the group that this thread has open; None without such a
+        """Returns the messages of the group that this thread has open, or None if it has no open
         group."""
         group = self._group
         if group is None or group.thread != threading.get_ident():
@@ -301,8 +301,8 @@ class _Group:
 
 def init() -> Communicator:
     """Joins the world that a launcher started: mpirun, torchrun, Slurm, or the rank table that
-    RANK_TABLE_FILE names. A program that was started alone is a world of one rank. Call it once in
-    a program."""
+    RANK_TABLE_FILE names. A program that was started alone is a world of one rank. A program calls
+    init() once."""
     return Communicator(_hccl.Communicator.join_by_launcher())
 
 

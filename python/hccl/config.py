@@ -34,7 +34,7 @@ def main() -> None:
         library = next(PACKAGE.glob("libhccl.so.*"))
         words += [f"-L{PACKAGE}", f"-l:{library.name}", f"-Wl,-rpath,{PACKAGE}"]
     words = [shlex.quote(word) for word in words]
-    if chosen.cmake_prefix:  # not quoted, because it is one word, which "$(...)" keeps whole
+    if chosen.cmake_prefix:  # not quoted: "$(...)" passes it as one word
         words += [str(PACKAGE / "development")]
     if not words:
         parser.error("nothing is asked for")

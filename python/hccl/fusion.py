@@ -21,11 +21,11 @@ class Fusion:
 
     With hcom_parallel=True segments are reduced in the background, otherwise in wait(). Either
     split_by_size (percentages of the bytes) or split_by_index (the last gradient of each segment)
-    cuts the gradients. Without both, the strategy that hccl.split.api has set for `group` cuts
-    them; without a strategy, the shares are 96.54 % and 3.46 %. The arrays must have one type and
-    be contiguous and writable. Fusion keeps the arrays alive until it is closed. Do not touch the
-    memory of gradient i between ready(i) and wait(). Close a Fusion before its communicator, or use
-    it in a `with` statement.
+    cuts the gradients into segments. If both are None, the strategy that hccl.split.api set for
+    `group` applies; without a strategy, two segments have 96.54 % and 3.46 % of the bytes. The
+    arrays must have one type and be contiguous and writable. Fusion keeps the arrays alive until
+    close(). Do not touch the memory of gradient i between ready(i) and wait(). Close a Fusion
+    before its communicator, or use a `with` statement.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class Handle(Generic[Result]):
     """
 
     def __init__(self, pending: Optional[_hccl.PendingRequest], result: Result, name: str) -> None:
-        """Called by hccl.Communicator. The handle of a group has no `pending` before the group
+        """Called by hccl.Communicator. For igroup(), `pending` is None until the `with` block
         ends."""
         self._pending = pending
         self._result = result
@@ -28,21 +28,21 @@ class Handle(Generic[Result]):
     def wait(self, timeout: Optional[float] = None) -> Result:
         """Waits until the operation is done. Returns the result of the blocking method.
 
-        Raises HcclError if the operation failed; a second call returns or raises the same again.
-        TimeoutError: the operation is not done after `timeout` seconds. After TimeoutError and
-        after Ctrl-C the operation goes on, and wait() may be called again."""
+        Raises HcclError if the operation failed, and TimeoutError if it is not done after `timeout`
+        seconds. After TimeoutError and after Ctrl-C the operation continues, and wait() may be
+        called again. When the operation is done, every call returns or raises the same."""
         if not self._begun().wait(check_timeout("timeout", timeout)):
             raise TimeoutError(f"{self._name}: not done after {timeout} s; the operation goes on")
         return self._result
 
     def done(self) -> bool:
-        """Whether the operation has ended, with success or failure. Never waits."""
+        """Returns whether the operation has ended, with success or failure. Never waits."""
         return self._begun().done()
 
     @property
     def source(self) -> int:
-        """The rank that sent the message which irecv() received. ValueError: the receive is not
-        done, or the operation is no receive."""
+        """The rank whose message irecv() received. ValueError: the receive is not done, or the
+        operation is not irecv()."""
         if self._name != "irecv":
             raise ValueError(f"source: only messages that are received have one, not {self._name}")
         return self._begun().source()

@@ -20,11 +20,11 @@ def empty(shape: Union[int, Sequence[int]], dtype: DTypeLike = float) -> NDArray
     ranks of a host do not copy. The arguments are those of numpy.empty. `dtype` may also be the
     name of a type of the package ml_dtypes, such as "bfloat16", if that is installed.
 
-    The memory lives as long as the array and its views; the next array of a similar size reuses it.
+    The memory lives as long as the array and its views; a later array of a similar size reuses it.
     The array needs no communicator and outlives all of them. A child of fork() has a copy of the
-    array: its writes do not reach the parent. Elements that the child has not written may still
-    change when the parent writes them. Any thread may call it. HcclError: the device heap has no
-    room (HCCL_DEVICE_MEMORY sets its size).
+    array: the child's writes do not reach the parent. Elements that the child has not written may
+    still change when the parent writes them. Any thread may call empty(). HcclError: the device
+    heap is full (HCCL_DEVICE_MEMORY sets its size).
     """
     import numpy as np
 
@@ -57,7 +57,7 @@ class MemoryInfo(NamedTuple):
 
 
 def memory_info() -> MemoryInfo:
-    """Returns how much memory hccl.empty() uses, and how much the heap has."""
+    """Returns how much memory hccl.empty() uses, and how large the heap is."""
     return MemoryInfo(*_hccl.memory_info())
 
 

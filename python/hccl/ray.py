@@ -4,12 +4,12 @@
 
     init_collective_group(world_size, rank, "HCCL", group_name)
 
-The import registers the backend in its process. Ray does it in every process of a job by
+The import registers the backend in the importing process. To register it in every process of a job:
 ray.init(runtime_env={"worker_process_setup_hook": "hccl.ray.register"}).
 
-A group's arrays are numpy arrays and PyTorch tensors in contiguous CPU memory. The ranks meet by
-root info in Ray's key-value store. The store holds the root info, and so the secret of the group,
-until all have joined.
+A group's arrays are numpy arrays and PyTorch tensors in contiguous CPU memory. Rank 0 puts the root
+info into Ray's key-value store, where the other ranks read it. The root info contains the secret of
+the group. Rank 0 deletes it when all ranks have joined.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ def register() -> None:
 
 
 class HcclGroup(BaseGroup):
-    """One actor's membership of a group. Ray makes it and calls it; programs call
+    """One actor's membership of a group. Ray makes and calls the object; programs call
     ray.util.collective.
 
     Ray passes each array as a list of one array, and each list of arrays as a list of one list.
-    Results go into the arrays of the caller. ValueError or TypeError: an array does not fit;
-    nothing was sent. HcclError: the operation failed; its text names the ranks."""
+    The methods store results in the caller's arrays. ValueError or TypeError: an array does not
+    fit; nothing was sent. HcclError: the operation failed; the text names the ranks."""
 
     def __init__(self, world_size: int, rank: int, group_name: str) -> None:
         """Joins, and returns when all ranks have joined. HcclError: some rank did not join within
-        HCCL_CONNECT_TIMEOUT. TimeoutError: rank 0 did not come within that time."""
+        HCCL_CONNECT_TIMEOUT. TimeoutError: rank 0 did not begin to join within that time."""
         super().__init__(world_size, rank, group_name)
         self._communicator = _join(world_size, rank, group_name)
 
@@ -97,8 +97,8 @@ class HcclGroup(BaseGroup):
         tensor_list: Any,
         reducescatter_options: Any = types.ReduceScatterOptions(),
     ) -> None:
-        """Reduces the lists of all ranks, and fills the array with the result at this rank's place
-        in the list."""
+        """Reduces the lists of all ranks, element by element. Rank i's array gets the result of
+        element i."""
         output, inputs = _only(tensor), _parts(tensor_list, tensor)
         joined = empty_like(output, (self.world_size, *output.shape))
         for i, each in enumerate(inputs):
@@ -116,7 +116,7 @@ class HcclGroup(BaseGroup):
 
 
 def _join(size: int, rank: int, group: str) -> Communicator:
-    # Two jobs may use one name for their groups; only jobs in one namespace share a group.
+    # Jobs in different namespaces may use the same group name for different groups.
     key = f"hccl_root_info/{ray.get_runtime_context().namespace}/{group}"
     if rank != 0:
         return Communicator.from_root_info(_root_info_of(key, group), size, rank)

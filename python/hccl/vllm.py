@@ -15,16 +15,16 @@ NAME = "hccl"
 
 
 def platform() -> str | None:
-    """Returns the class of the platform, or None unless VLLM_PLUGINS has the name hccl. vLLM calls
-    this entry point (group vllm.platform_plugins). If VLLM_PLUGINS is not set, vLLM loads every
-    plugin, and an installed package alone must not change vLLM."""
+    """Returns the name of the platform's class if VLLM_PLUGINS contains "hccl", otherwise None.
+    vLLM calls this entry point (group vllm.platform_plugins). If VLLM_PLUGINS is not set, vLLM
+    loads every plugin, but hccl must not change vLLM merely because it is installed."""
     names = os.environ.get("VLLM_PLUGINS", "").split(",")
     return f"{__name__}.Platform" if NAME in map(str.strip, names) else None
 
 
 def __getattr__(name: str) -> Any:
-    # vLLM asks for the classes by name. Until then nothing of vLLM is imported, because vLLM calls
-    # platform() before it has a platform.
+    # vLLM gets the classes by name. This module does not import vLLM before, because vLLM calls
+    # platform() when it has no platform yet.
     made = {"Platform": _platform, "Communicator": _communicator}.get(name)
     if made is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -42,8 +42,8 @@ def _platform() -> type:
     from hccl.torch import _register
 
     _register.register()
-    # A rank with a core of its own waits for other ranks without sleep, because a wake-up costs
-    # more than a collective. Ranks that share a core still yield it.
+    # A rank with a core of its own polls and does not sleep while it waits, because a wake-up costs
+    # more than a collective. Ranks that share a core still yield the core.
     os.environ.setdefault("HCCL_SPIN_US", "3000")
 
     class Platform(resolve_obj_by_qualname(cpu)):  # type: ignore[misc]
@@ -66,17 +66,17 @@ def _communicator() -> type:
     from hccl.torch import _module
 
     class Communicator(CpuCommunicator):  # type: ignore[misc]
-        """The collectives of one group of vLLM's ranks; called by one thread of a rank.
+        """The collectives of one group of vLLM's ranks. Only one thread of a rank calls them.
 
-        vLLM's own communicator uses shared memory for groups named tp and pp, even if their ranks are on several
-        hosts. Here torch.distributed is hccl, which knows where the ranks are."""
+        vLLM's own communicator uses shared memory for groups named tp and pp, even if their ranks
+        are on several hosts. This one uses the hccl backend, which knows each rank's host."""
 
         def __init__(self, *arguments: Any, unique_name: str = "", **named: Any) -> None:
             own_memory = unique_name.startswith(("tp", "pp"))
             super().__init__(*arguments, unique_name="" if own_memory else unique_name, **named)
             self.unique_name = unique_name
-            # This call avoids torch.distributed: between two calls a model's weights displace the
-            # caches, and torch's way to a backend would then take longer than the collective.
+            # Calls the backend without torch.distributed: a model's weights evict torch's code from
+            # the caches between two calls, and its dispatch would take longer than the collective.
             backend = _module.backend_of(self.device_group)
             here = AllgatherOptions()
             here.asyncOp = False

@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-// An array before it is checked.
+// A description of an array that has not been checked yet.
 struct Found {
   nb::object owner;
   void* data = nullptr;
@@ -22,7 +22,7 @@ struct Found {
   char kind = 0;  // 'i' signed, 'u' unsigned, 'f' float, 't' bool, others in kTypes; 0: unknown
   bool contiguous = true;
   bool read_only = false;
-  std::string type;  // as the protocol calls it
+  std::string type;  // the protocol's name of the type
 };
 
 struct Type {
@@ -57,13 +57,13 @@ constexpr Type kTypes[] = {
 
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
-// Returns the object's own name of its element type, if it has one.
+// Returns the name of the object's dtype, or `otherwise` if the object has no dtype.
 std::string name_of_type(nb::handle object, const std::string& otherwise) {
   return nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : otherwise;
 }
 
-// Whether an array is in C order: the last index moves fastest, without gaps. `strides` may be in
-// any unit; null means C order.
+// Returns whether an array is in C order: the last index moves fastest, without gaps. `unit` is the
+// size of an element in the unit of `strides`. Null strides mean C order.
 bool in_c_order(const std::int64_t* shape, const std::int64_t* strides, int dimensions,
                 std::int64_t unit) {
   if (strides == nullptr) return true;
@@ -104,7 +104,7 @@ std::optional<Found> by_buffer(nb::handle object) {
   }
   Found found;
   found.owner = nb::steal(made);
-  Py_buffer buffer;  // the memory stays where it is as long as the view lives
+  Py_buffer buffer;  // the memory does not move as long as the view `made` lives
   if (PyObject_GetBuffer(made, &buffer, PyBUF_FULL_RO) != 0) nb::raise_python_error();
   found.data = buffer.buf;
   found.item_bytes = static_cast<std::size_t>(buffer.itemsize);
@@ -149,12 +149,12 @@ nb::object dlpack_capsule(nb::handle object) {
     return method(**arguments);
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_TypeError)) throw;
-    return method();  // written before version 1
+    return method();  // the object's code is older than version 1
   }
 }
 
-// Whether the program can assign to the array's items. Before DLPack's version 1 a capsule does not
-// say whether its memory is read-only. JAX's arrays have __setitem__, which only raises.
+// Returns whether the program can assign to the array's items. A capsule older than DLPack's
+// version 1 has no flag for read-only memory. JAX's arrays have a __setitem__ that only raises.
 bool takes_items(nb::handle object) {
   const std::string module = text_of(object.type().attr("__module__"));
   return nb::hasattr(object, "__setitem__") && !module.starts_with("jax");
@@ -173,8 +173,8 @@ std::optional<Found> by_dlpack(nb::handle object, const std::string& argument) {
   try {
     found.owner = dlpack_capsule(object);
   } catch (nb::python_error& error) {
-    // numpy refuses its extension types and read-only arrays here; for those the array interface
-    // works.
+    // numpy rejects its extension types and read-only arrays here; the array interface works for
+    // them.
     if (nb::hasattr(object, "__array_interface__")) return std::nullopt;
     raise(PyExc_ValueError, argument + ": " + text_of(error.value()));
   }

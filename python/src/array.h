@@ -16,7 +16,7 @@ namespace nb = nanobind;
 
 enum class Access { kRead, kWrite };
 
-/// Contiguous elements in the memory of a Python object. Valid while `owner` is held.
+/// Contiguous elements in the memory of a Python object. The memory is valid while `owner` lives.
 struct Array {
   nb::object owner;
   void* data = nullptr;

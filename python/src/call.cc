@@ -14,8 +14,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Short calls end before the first check for signals. Later checks follow at shorter intervals, so
-// that Ctrl-C acts quickly.
+// The first check for signals comes late, so that short calls end without any. Later checks follow
+// at shorter intervals, so that Ctrl-C acts quickly.
 constexpr milliseconds kFirstLook(100);
 constexpr milliseconds kNextLook(50);
 
@@ -23,7 +23,7 @@ void check(const Outcome& outcome) {
   if (outcome.code != HCCL_SUCCESS) raise_error(outcome.code, outcome.text);
 }
 
-// The list is searched for ended calls only if it has at least this many calls.
+// watch() searches the list for ended calls only if it has at least this many calls.
 constexpr std::size_t kFewCalls = 16;
 
 void run_here(const LibraryCall& call) {
@@ -64,8 +64,8 @@ PendingRequest::PendingRequest(HcclRequest request, Owners owners)
 
 PendingRequest::~PendingRequest() { static_cast<void>(HcclRequestFree(request_)); }
 
-// Returns the outcome, if the call ends within `patience`. The caller must not hold the GIL, unless
-// `patience` is 0: then the function only checks.
+// Returns the outcome if the call ends within `patience`. If `patience` is 0, does not wait.
+// Otherwise the caller must not hold the GIL.
 std::optional<Outcome> PendingRequest::outcome_within(milliseconds patience) const {
   if (patience.count() > 0) static_cast<void>(HcclRequestWait(request_, patience.count(), nullptr));
   bool over = false;
@@ -133,7 +133,7 @@ BlockingCalls::~BlockingCalls() {
 }
 
 // Freeing a PendingRequest may run Python code, and the GIL may pass to threads that change the
-// list. So no iterator is kept.
+// list. So the loop uses an index, not an iterator.
 bool BlockingCalls::under_way() {
   for (std::size_t i = 0; i < under_way_.size();) {
     const std::shared_ptr<PendingRequest> each = under_way_[i];
@@ -156,7 +156,8 @@ std::shared_ptr<PendingRequest> BlockingCalls::watch(HcclRequest request, const 
   return pending;
 }
 
-// The library's thread owns only the call. The call refers to no Python object.
+// The library's thread owns the call, which refers to no Python object. The PendingRequest owns
+// the Python objects.
 std::shared_ptr<PendingRequest> BlockingCalls::begin_on(HcclComm comm, LibraryCall call,
                                                         const Owners& owners) {
   auto kept = std::make_unique<LibraryCall>(std::move(call));

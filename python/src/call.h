@@ -26,8 +26,8 @@ using Owners = std::vector<nb::object>;
 /// Raises hccl.HcclError with this code.
 [[noreturn]] void raise_error(HcclResult code, const std::string& text);
 
-/// Raises hccl.HcclError with the last error text unless `code` is success. The call must have been
-/// made on this thread.
+/// Raises hccl.HcclError with this thread's last error text if `code` is not success. So this
+/// thread must have made the call.
 void check(HcclResult code);
 
 struct Outcome {
@@ -40,8 +40,8 @@ struct Outcome {
 Outcome call_now(const LibraryCall& call);
 
 /// A running operation that a program can wait for. Callers hold the GIL. The object keeps the
-/// memory of the call alive until the operation is done. Until then BlockingCalls keeps the object,
-/// even if Python drops its handle.
+/// memory of the call alive until the operation is done. Until then BlockingCalls keeps the object
+/// alive, even if Python drops the handle.
 class PendingRequest {
  public:
   PendingRequest(HcclRequest request, Owners owners);
@@ -49,16 +49,17 @@ class PendingRequest {
   PendingRequest(const PendingRequest&) = delete;
   PendingRequest& operator=(const PendingRequest&) = delete;
 
-  /// Waits without the GIL. Returns false after `limit` seconds. If the operation failed, every
-  /// call raises its failure. If a signal handler raises (Ctrl-C), raises the same exception, and
-  /// the operation goes on.
+  /// Waits without the GIL. Returns true when the operation is done, and false after `limit`
+  /// seconds. If the operation failed, every call raises its failure. If a signal handler raises
+  /// (Ctrl-C), raises the same exception, and the operation continues.
   bool wait(std::optional<double> limit);
-  /// Whether the operation has ended, with success or failure. Never waits.
+  /// Returns whether the operation has ended, with success or failure. Never waits.
   bool done();
-  /// The rank of the message's sender. Raises unless done.
+  /// Returns the rank of the message's sender. ValueError: the operation is not done.
   std::uint32_t source();
 
-  /// Keeps the memory for ever, because nobody will learn when the call ends.
+  /// Keeps the call's memory until the process ends, because nothing checks any more whether the
+  /// call has ended.
   void abandon();
 
  private:
@@ -71,41 +72,42 @@ class PendingRequest {
   pid_t process_;
 };
 
-/// Runs the calls of a communicator that may block, one at a time, in order, without the GIL. The
-/// library cannot be interrupted in a collective, and Python runs signal handlers on the main
-/// thread only. So a thread of the library makes the calls, and the main thread checks for signals
-/// while it waits. Callers of the members hold the GIL.
+/// Runs the blocking calls of a communicator one at a time, in order, without the GIL. Python runs
+/// signal handlers on the main thread only, and a signal does not interrupt a collective. So a
+/// thread of the library makes the calls of the main thread, which waits and checks for signals.
+/// Callers of the members hold the GIL.
 class BlockingCalls {
  public:
-  /// `comm` is null for calls without a communicator; these have no order.
+  /// `comm` is null for calls without a communicator; they run in no particular order.
   explicit BlockingCalls(HcclComm comm = nullptr);
-  /// Never waits. If calls are running, their memory is kept for ever.
+  /// Never waits. The memory of calls that still run is kept until the process ends.
   ~BlockingCalls();
   BlockingCalls(const BlockingCalls&) = delete;
   BlockingCalls& operator=(const BlockingCalls&) = delete;
 
-  /// Runs the call after the earlier ones, and returns when it is done. Raises HcclError if the
-  /// call failed. If a signal handler raises (Ctrl-C), raises the same exception at once. Then the
-  /// call goes on in its thread, so it must own its arguments, and no other call can run.
+  /// Runs the call after the earlier ones, and returns when the call is done. Raises HcclError if
+  /// the call failed. If a signal handler raises (Ctrl-C), raises the same exception at once, and
+  /// the call continues in its thread. So the call must own its arguments. After an interrupted
+  /// call no other call can run.
   void run(LibraryCall call, const Owners& owners = {});
-  /// From here on run() makes calls of the main thread on the main thread. The program itself must
-  /// then end a call on Ctrl-C, with HcclCommAbort.
+  /// After this, run() on the main thread makes calls on the main thread itself. To end a call on
+  /// Ctrl-C, the program must then call HcclCommAbort.
   void run_on_main_thread() { direct_ = true; }
-  /// As run(), for a call that ends the communicator.
+  /// Like run(), for a call that ends the communicator.
   void run_last(LibraryCall call);
-  /// Queues the call.
+  /// Queues the call and returns at once.
   std::shared_ptr<PendingRequest> begin(LibraryCall call, const Owners& owners) {
     return begin_on(comm_, std::move(call), owners);
   }
   /// Keeps the memory of a request that the library runs by itself, until the request is done.
   std::shared_ptr<PendingRequest> watch(HcclRequest request, const Owners& owners);
-  /// Returns when all queued calls have ended, with success or failure. On Ctrl-C raises as run()
-  /// does.
+  /// Returns when all queued calls have ended, with success or failure. Raises on Ctrl-C, like
+  /// run().
   void finish();
 
-  /// Whether some call has begun and not ended.
+  /// Returns whether some call has begun and not ended.
   bool under_way();
-  /// Whether a signal ended the wait for a call.
+  /// Returns whether a signal ended the wait for a call.
   bool interrupted() const { return interrupted_; }
 
  private:

@@ -25,7 +25,7 @@ std::uint64_t share_of(const Array& array, std::uint32_t size) {
 struct Reduction {
   const char* name;
   HcclReduceOp op;
-  bool of_bool;  // bools are allowed: the result of 0 and 1 is 0 or 1
+  bool of_bool;  // bools are allowed, because the reduction of 0s and 1s is 0 or 1
 };
 constexpr Reduction kReductions[] = {
     {"sum", HCCL_REDUCE_SUM, false},  {"prod", HCCL_REDUCE_PROD, true},
@@ -36,7 +36,7 @@ constexpr Reduction kReductions[] = {
     {"lxor", HCCL_REDUCE_LXOR, true},
 };
 
-// Returns the places where blocks with these counts begin, one after another.
+// Returns the offsets of blocks with these counts that lie one after another.
 Counts begins(const Counts& counts) {
   Counts at(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), at.begin(), std::uint64_t{0});
@@ -61,7 +61,7 @@ HcclReduceOp reduce_op(const std::string& name, const Array& array) {
   refuse("op: expected one of " + names + ", not \"" + name + "\"");
 }
 
-// Returns the array for a result of `count` elements; its type is that of `like`.
+// Returns the array of `out`, which must have `count` elements of the type of `like`.
 Array Communicator::block(nb::handle out, const Array& like, std::uint64_t count) const {
   Array result = array_of(out, "out", Access::kWrite);
   if (result.type_name != like.type_name) {
@@ -172,7 +172,7 @@ Array sent_of(nb::handle array, const Counts& send_counts) {
 
 }  // namespace
 
-// The checks of all_to_all_v that need no numbers of the other ranks.
+// Makes those checks of all_to_all_v that do not need the counts of other ranks.
 void Communicator::check_sent(nb::handle array, const Counts& send_counts, nb::handle out) const {
   const Array in = sent_of(array, send_counts);
   if (!out.is_none()) static_cast<void>(block(out, in, array_of(out, "out", Access::kWrite).count));
@@ -197,7 +197,7 @@ Communicator::Begun Communicator::barrier(bool blocking) {
 
 void bind_collectives(nb::class_<Communicator>& type) {
   using nb::arg;
-  const auto array = arg("array").none();  // None is refused by array_of, with a better text
+  const auto array = arg("array").none();  // array_of rejects None with a better text
   const auto out = arg("out").none();
   const auto blocking = arg("blocking");
   const auto prescale = arg("prescale");

@@ -18,7 +18,8 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& text) { throw nb::value_error(text.c_str()); }
 
-// Returns the communicator that the call makes. After Ctrl-C the call may go on.
+// Returns the communicator that `make` makes. `comm` is shared, because `make` may continue after
+// Ctrl-C ended the wait.
 template <typename Make>
 Communicator* made(Make make) {
   const auto comm = std::make_shared<HcclComm>();
@@ -121,7 +122,7 @@ void Communicator::destroy() {
     calls_.run_last([=] { return HcclCommDestroy(handle); });
   }
   handle_ = nullptr;
-  static_cast<void>(calls_.under_way());  // frees the memory of messages that have ended
+  static_cast<void>(calls_.under_way());  // releases the memory of ended messages
 }
 
 HcclComm Communicator::handle() const {
@@ -168,7 +169,7 @@ Communicator::Begun Communicator::end_group(bool blocking) {
     for (const LibraryCall& call : calls) {
       if (result == HCCL_SUCCESS) result = call();
     }
-    const HcclResult end = HcclGroupEnd();  // gives the error of a refused call
+    const HcclResult end = HcclGroupEnd();  // reports the error of a rejected call
     return end != HCCL_SUCCESS ? end : result;
   };
   return launch(run, group.owners, blocking);

@@ -1,4 +1,4 @@
-// A communicator for Python: the handle, and the calls.
+// Makes the library's communicators available to Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,11 +19,12 @@ namespace hccl::python {
 
 using Counts = std::vector<std::uint64_t>;
 
-/// The arguments come from Python; errors name them as hccl/communicator.py does.
+/// A communicator: the library's handle and the calls that use it. Arguments come from Python;
+/// errors use the argument names of hccl/communicator.py.
 class Communicator {
  public:
-  /// Tells which object ends the communicator. kHandle: this object. kWorld: this object, with the
-  /// world and all groups. kGroup: none; the program ends the group.
+  /// Which object ends the library's communicator. kHandle: this object. kWorld: this object, with
+  /// the world and all groups. kGroup: no object, because the program ends the group.
   enum class Lifetime { kHandle, kWorld, kGroup };
 
   static Communicator* from_root_info(const nb::bytes& info, std::uint32_t size,
@@ -37,17 +38,18 @@ class Communicator {
   /// Makes the next group of these ranks of this world; `timeout` is in milliseconds.
   Communicator* next_group(std::vector<std::uint32_t> ranks, const std::string& name,
                            std::uint64_t timeout);
-  /// Makes a communicator of the ranks that live, without the excluded ones.
+  /// Makes a communicator of the living ranks that are not excluded.
   Communicator* shrink(std::vector<std::uint32_t> excluded);
 
   Communicator(HcclComm handle, Lifetime lifetime);
-  /// Never raises and hardly waits. A program that wants to leave in good order calls destroy().
+  /// Never raises. Destroys only a communicator of kHandle without running calls. To leave a
+  /// communicator cleanly, call destroy().
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   /// The operations. A blocking operation returns null when it is done, or when an open group has
-  /// collected it. Another operation returns at once.
+  /// collected it. A non-blocking operation returns at once.
   using Begun = std::shared_ptr<PendingRequest>;
   Begun all_reduce(nb::handle array, const std::string& op, nb::handle out, double before,
                    double after, bool blocking);
@@ -68,21 +70,21 @@ class Communicator {
   Begun send(nb::handle array, std::uint32_t dest, std::int32_t tag);
   Begun recv(nb::handle array, std::uint32_t src, std::int32_t tag);
 
-  /// From here on blocking operations are collected; at the end of the group they are run together
-  /// or dropped.
+  /// From begin_group() on, blocking operations are collected. end_group() runs them together;
+  /// drop_group() drops them.
   void begin_group();
   void drop_group();
   Begun end_group(bool blocking);
 
   /// Ends the communicator on all ranks. May be called from any thread.
   void abort(const std::string& reason);
-  /// Tells the ranks that wait in the next collective why this rank does not call it.
+  /// Reports to the other ranks, in the next collective, why this rank does not call it.
   void report_refusal(const std::string& reason);
   /// The limit in milliseconds; 0 means no limit.
   std::uint64_t timeout() const;
   void set_timeout(std::uint64_t milliseconds);
-  /// Leaves. A second call does nothing. After an interrupted call the library's communicator is
-  /// left as it is.
+  /// Leaves. A second call does nothing. If an interrupted call still runs, the library's
+  /// communicator is not destroyed.
   void destroy();
 
   std::uint32_t rank() const { return rank_; }
@@ -91,7 +93,7 @@ class Communicator {
   bool interrupted() const { return calls_.interrupted(); }
   bool usable() const { return handle_ != nullptr && !interrupted(); }
   bool in_group() const { return group_.has_value(); }
-  /// Whether operations or messages have begun and not ended.
+  /// Returns whether some operation or message has begun and not ended.
   bool under_way() { return calls_.under_way(); }
 
   /// Returns the handle. Raises HcclError if the communicator was destroyed, was interrupted, or
@@ -119,8 +121,8 @@ class Communicator {
   std::string name_;
 };
 
-/// Returns the reduction with this name. ValueError: there is no such reduction, or bool does not
-/// allow it.
+/// Returns the reduction with this name. ValueError: there is no such reduction, or the array is of
+/// bools and the reduction does not apply to bools.
 HcclReduceOp reduce_op(const std::string& name, const Array& array);
 
 void bind_pending(nb::module_& module);

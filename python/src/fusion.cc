@@ -91,7 +91,7 @@ Fusion::Fusion(nb::object communicator_object, const Gradients& gradients, bool 
                          static_cast<std::uint32_t>(list.size()), &options, &fusion_));
 }
 
-// Never waits: running segments keep their memory until the process ends.
+// Never waits. If segments may be running, their memory is kept until the process ends.
 Fusion::~Fusion() {
   if (fusion_ == nullptr) return;
   if (under_way_ || communicator().interrupted()) {

@@ -7,9 +7,9 @@
 
 namespace hccl::python {
 
-/// The thread has no GIL while this object lives. If the thread's call ends after Python has ended,
-/// the thread sleeps until the process has ended. Python up to 3.13 would unwind the thread. Frames
-/// that must not be unwound would then abort the process.
+/// Releases the GIL while this object lives. If the thread's call ends after Python has shut down,
+/// the thread sleeps until the process ends. Otherwise Python up to 3.13 would unwind the thread's
+/// stack, and a frame that cannot be unwound would abort the process.
 class WithoutGil {
  public:
   WithoutGil() : state_(PyEval_SaveThread()) {}

@@ -11,8 +11,8 @@ namespace {
 
 using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
 
-// The memory is freed with the last array that uses it, also while the process exits, and in a
-// forked child.
+// The last array that uses the memory frees it, possibly while the process exits or in a forked
+// child.
 Bytes allocate(std::size_t bytes) {
   void* memory = nullptr;
   check(HcclMemAlloc(&memory, bytes));

@@ -1,7 +1,7 @@
 #include "communicator.h"
 
 NB_MODULE(_hccl, module) {
-  // Programs keep communicators until the end of the process: no leak warnings for them.
+  // No warnings, because programs may keep communicators until the end of the process.
   nanobind::set_leak_warnings(false);
   hccl::python::bind_pending(module);
   hccl::python::bind_memory(module);

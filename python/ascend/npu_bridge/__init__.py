@@ -2,8 +2,8 @@
 
     from npu_bridge.npu_init import *
 
-The import enables TensorFlow 1's behaviour and adds its names to the module tensorflow, for the
-whole process, because such scripts use tf.placeholder and tf.Session.
+Scripts use names of TensorFlow 1, such as tf.placeholder and tf.Session. So the import enables
+TensorFlow 1's behaviour and adds its names to the module tensorflow, for the whole process.
 """
 
 from hccl.tensorflow import _launcher

@@ -1,4 +1,4 @@
-"""tf.contrib, which TensorFlow has removed: the parts that scripts use most."""
+"""The parts of tf.contrib that scripts use most. TensorFlow 2 has no tf.contrib."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _gone(name: str) -> str:
 
 
 class _Part(types.ModuleType):
-    """A module of tf.contrib. A name that the module lacks comes from its replacement, or raises an
-    error that names a replacement."""
+    """A module of tf.contrib. A name that the module lacks is taken from `elsewhere`, or raises an
+    ImportError that names a replacement."""
 
     def __init__(self, name: str, elsewhere: Callable[[], Any] = lambda: None) -> None:
         super().__init__(name)
@@ -43,9 +43,9 @@ class _Part(types.ModuleType):
 
 
 class _Inner(_Part):
-    """A module within a part, such as tf.contrib.tpu.python.tpu. It has the part's names, and
-    modules of any name within it: such modules only say in which file the upstream project keeps a
-    name."""
+    """A module within a part, such as tf.contrib.tpu.python.tpu. It has the names of the part, and
+    contains modules of any name, because such names are only those of the upstream project's
+    files."""
 
     def __init__(self, name: str) -> None:
         part = ".".join(name.split(".")[:3])
@@ -90,7 +90,7 @@ _OF_SLIM = {"tensorflow.contrib.slim": "tf_slim", "tensorflow.contrib.layers.pyt
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds tf_slim's modules for `import tensorflow.contrib.x`, or raises an error with a
+    """Finds tf_slim's modules for `import tensorflow.contrib.x`, or raises an error that names a
     replacement."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -125,7 +125,8 @@ def _in_part(name: str) -> bool:
     return name.split(".")[2] in _contrib_parts.own()
 
 
-# For each part of tf.contrib, the module that replaces the part. _modules() has the names that this module lacks.
+# For each part of tf.contrib, the module that replaces it. _modules() has the names that the
+# replacement lacks.
 _ELSEWHERE: dict[str, Callable[[], Any]] = {
     "layers": _slim,
     "framework": _slim,

@@ -1,6 +1,6 @@
-"""Five parts of tf.contrib: tpu, training, quantize, learn, seq2seq. Their names are of three
-kinds: TensorFlow still has the name, or this module makes it, or it is gone, and its use raises an
-error that names a replacement."""
+"""Five parts of tf.contrib: tpu, training, quantize, learn, seq2seq. Of their names, TensorFlow
+still has some, and this module defines some. The others are gone: using them raises an error that
+names a replacement."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import tensorflow as tf
 
 
 class _Gone(type):
-    """The type of classes that TensorFlow has removed. Scripts can import such classes and derive
-    from them; but making an object or reading an attribute raises an error."""
+    """The metaclass of classes that TensorFlow has removed. Scripts can import such classes and
+    derive from them. Making an object or reading an attribute raises NotImplementedError."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(cls.why)  # type: ignore[attr-defined]
@@ -66,8 +66,8 @@ _INSTEAD = {
 
 
 class Part:
-    """Finds names of a part that this package does not make. AttributeError: the part has no such
-    name."""
+    """Finds those names of a part that this package does not define. AttributeError: the part has
+    no such name."""
 
     def __init__(self, name: str, slim: Callable[[], Any]) -> None:
         self._name, self._slim = name, slim
@@ -101,7 +101,7 @@ def _attribute(path: str) -> Any:
 
 
 def own() -> dict[str, dict[str, Any]]:
-    """Returns the parts, with the names that are made here."""
+    """Returns the parts, with the names that this module defines."""
     keys = types.SimpleNamespace(TRAIN="train", EVAL="eval", INFER="infer")
     run_config = _attribute("estimator.RunConfig")
     return {
@@ -125,9 +125,9 @@ def sequence_loss(
     name: Optional[str] = None,
 ) -> Any:
     """Returns the weighted cross entropy of sequences: logits (batch, time, classes), targets
-    (batch, time) of int, weights (batch, time) of float. The sum over averaged axes is divided by
-    the sum of their weights; the sum over summed axes is divided by the number of weights that are
-    not 0. ValueError: one axis is averaged and one summed."""
+    (batch, time) of int, weights (batch, time) of float. Averages divide the sum over the axes by
+    the sum of the weights; sums divide it by the number of weights that are not 0. ValueError: one
+    axis is averaged and one is summed."""
     averaged = [average_across_batch, average_across_timesteps]
     summed = [sum_over_batch, sum_over_timesteps]
     if any(averaged) and any(summed):
@@ -145,8 +145,8 @@ def sequence_loss(
 
 
 class HParams:
-    """Hyperparameters as attributes. Each keeps the type of its first value. ValueError: a value
-    of another type, an unknown name, or a text other than "name=value,name=[value,value]"."""
+    """Hyperparameters as attributes. Each has the type of its first value. ValueError: a value has
+    another type, a name is unknown, or a text is not "name=value,name=[value,value]"."""
 
     def __init__(self, **values: Any) -> None:
         self._types: dict[str, tuple[type, bool]] = {}

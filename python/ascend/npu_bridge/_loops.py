@@ -1,9 +1,9 @@
-"""A loop of training steps as a While in the graph: one session.run makes all of them.
+"""Makes a loop of training steps a While in the graph, so that one session.run makes all of them.
 
 The ops that the step needs are copied into the While's body. Ops with a state (variables,
-iterators, queues, tables) and fed tensors stay outside. An iteration begins when the previous one
-is complete, so n iterations give the same bits as n runs. If a copy of a step would behave
-differently, `made` returns None, and the session runs the op n times.
+iterators, queues, tables) and fed tensors stay outside. An iteration begins when the previous
+iteration is complete, so n iterations give the same bits as n runs. If a copy of the step would
+behave differently, `made` returns None, and the session runs the op n times.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from absl import logging
 from hccl.tensorflow import _log
 from tensorflow.core.framework import graph_pb2
 
-# With more ops a step takes longer than the overhead of a run, and copying takes seconds.
+# With more ops, a step takes longer than the overhead of a run, and copying takes seconds.
 _MOST_OPS = 2000
-# Not copied: ops of v1's control flow, whose outputs may be dead tensors, and memory that belongs to an op's name.
+# Ops that cannot be copied: those of v1's control flow, whose outputs may be dead tensors, and
+# memory that belongs to an op's name.
 _KEPT = frozenset(
     "Enter RefEnter Exit RefExit NextIteration RefNextIteration Switch RefSwitch Merge RefMerge "
     "TemporaryVariable DestroyTemporaryVariable".split()
@@ -32,8 +33,8 @@ class Loop(NamedTuple):
 
 @contextlib.contextmanager
 def logged(graph: Any) -> Iterator[None]:
-    """Logs the ops that the block adds to the graph. The words are those that Ascend's documents
-    tell users to look for."""
+    """Logs the ops that the block adds to the graph. Ascend's documents tell users to look for
+    exactly this text."""
     before = len(graph.get_operations())
     yield
     for op in graph.get_operations()[before:]:
@@ -41,8 +42,8 @@ def logged(graph: Any) -> Iterator[None]:
 
 
 def made(graph: Any, step: Any, fed: Iterable[Any]) -> Optional[Loop]:
-    """Returns the loop for the step's op. It serves runs in which the program feeds exactly these
-    tensors."""
+    """Returns the loop for the step's op, for runs in which the program feeds exactly the tensors
+    `fed`, or None if a loop would behave differently."""
     if tf.compat.v1.control_flow_v2_enabled():
         return None
     body = _body(step, {tensor.name for tensor in fed})
@@ -108,7 +109,7 @@ def _body(step: Any, fed: set[str]) -> Optional[tuple[Any, dict[str, Any]]]:
 
 
 def _owns_state(op: Any) -> bool:
-    """Whether the op is a variable, iterator, queue or table, and running it runs no other ops."""
+    """Returns whether the op is a variable, iterator, queue or table without inputs."""
     return not op.inputs and not op.control_inputs and any(
         tensor.dtype._is_ref_dtype or tensor.dtype in (tf.resource, tf.variant) for tensor in op.outputs
     )

@@ -1,4 +1,4 @@
-"""The rank of this process, and the number of ranks."""
+"""Returns the rank of this process and the number of ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def rank() -> int:
 
 
 def size() -> int:
-    """Returns the number of ranks. Joins the ranks of the environment if this process has not
-    joined."""
+    """Returns the number of ranks. Joins the world that the environment describes if this process
+    has not joined."""
     _world.join_as_told()
     return manage.get_rank_size()

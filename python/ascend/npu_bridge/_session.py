@@ -1,5 +1,5 @@
-"""Changes sessions: they enable the graph optimizer that orders collectives, and a run of
-IterationOp makes all steps of the loop."""
+"""Changes sessions. They enable the graph optimizer that orders collectives, and a run of
+IterationOp makes all steps of a loop."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _callables: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def complete(config: Any) -> config_pb2.ConfigProto:
-    """Adds the settings that a session needs on an NPU to the config, in place, and returns the
-    config. None gives a new config."""
+    """Adds to the config, in place, the settings that a session needs on an NPU, and returns the
+    config. Makes a new config if it is None."""
     if not isinstance(config, config_pb2.ConfigProto):
         config = config_pb2.ConfigProto()
     config.allow_soft_placement = True
@@ -47,14 +47,14 @@ def npu_parameters(config: config_pb2.ConfigProto) -> Any:
 
 
 def load_loop(session: Any, iterations_per_loop: int) -> None:
-    """Sets the number of steps of later runs of IterationOp in this session."""
+    """Sets the number of steps that each later run of IterationOp makes in this session."""
     _repeats[_base_of(session)] = iterations_per_loop - 1
     if iterations_per_loop == 1:
         say_one(ITERATION_OP)
 
 
 def say_one(name: str) -> None:
-    """Logs that a loop of 1 has no effect."""
+    """Logs once that `name` makes only one step in each session.run."""
     _log.once(f"{name} makes 1 step a session.run")
 
 
@@ -92,7 +92,7 @@ def _complete_configs(kind: Any) -> None:
 
 
 def _base_of(session: Any) -> Any:
-    """Returns the plain session inside a MonitoredSession or that of a Supervisor."""
+    """Returns the plain session inside the session of a MonitoredSession or a Supervisor."""
     while hasattr(session, "_sess") and session._sess is not None:
         session = session._sess
     return session
@@ -115,8 +115,8 @@ def _is_iteration_op(fetch: Any) -> bool:
 
 
 def _repeat(session: Any, run: Any, step: Any, feeds: dict, times: int) -> None:
-    """Makes all steps but the last, on the same feed. Uses a While if possible, else a callable;
-    each is made once."""
+    """Makes `times` steps, all but the last, on the same feed. Uses a While if possible, otherwise
+    a callable. The While or callable is made once."""
     graph = session.graph
     step = graph.as_graph_element(step, allow_tensor=False)
     tensors = [

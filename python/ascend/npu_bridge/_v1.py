@@ -13,7 +13,7 @@ from npu_bridge import _contrib, _session
 
 def enable() -> Any:
     """Enables TensorFlow 1's behaviour and copies its public names to the module tensorflow. So a
-    script may import either module, in any order. Returns the module."""
+    script may import tensorflow and npu_bridge in any order. Returns the module tensorflow."""
     v1 = tensorflow.compat.v1
     with deprecation.silence():  # hides warnings about TensorFlow's own calls
         v1.disable_v2_behavior()
@@ -32,9 +32,8 @@ def enable() -> Any:
 
 
 def _keras_of_sessions(tensorflow: Any) -> None:
-    """Sets tensorflow.keras to the Keras of TensorFlow 1. Otherwise `from tensorflow.keras import
-    ...` would load TensorFlow 2's Keras, whose optimizers do not work in sessions. With Keras 3
-    there is no Keras of TensorFlow 1."""
+    """Makes tensorflow.keras the Keras of TensorFlow 1, because the optimizers of TensorFlow 2's
+    Keras do not work in sessions. Does nothing with Keras 3, which has no part for TensorFlow 1."""
     keras = tensorflow.compat.v1.keras
     if not hasattr(keras.backend, "set_session"):
         return

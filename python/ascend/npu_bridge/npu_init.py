@@ -1,5 +1,5 @@
-"""from npu_bridge.npu_init import *: the names that scripts for Ascend's TensorFlow 1 use, and
-tf."""
+"""from npu_bridge.npu_init import *: imports tf and the names that scripts for Ascend's TensorFlow
+1 use."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""tf_adapter, which npu_plugin calls on an NPU to start and end it. Scripts that contain a copy of
-npu_plugin use it."""
+"""tf_adapter: on an NPU, npu_plugin calls it to start and end the NPU. Scripts that contain a copy
+of npu_plugin also call it."""
 
 from __future__ import annotations
 

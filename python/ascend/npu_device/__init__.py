@@ -4,7 +4,7 @@
     npu.open().as_default()
 
 The device is the CPU, and hccl runs the collectives. Names that have a meaning only on an NPU are
-accepted, checked and stored; the log says so once, at info level.
+accepted, checked and stored. That they have no effect is logged once, at info level.
 """
 
 from hccl.tensorflow import _launcher

@@ -1,4 +1,4 @@
-"""open(): the device of this process and its number among the workers."""
+"""open(): opens the device of this process and joins the workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _default: Optional[Device] = None
 
 
 class Device:
-    """The result of open(): the device and its worker."""
+    """The result of open(): the device, and this process's number among the workers."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -40,7 +40,7 @@ class Device:
 
     def as_default(self) -> Device:
         """Makes npu.distribute reduce over the workers, and makes tf.function ignore jit_compile,
-        which does not support collectives."""
+        because compiled functions do not support collectives."""
         global _default
         _default = self
         tf.function = _function.npu_compat_function
@@ -51,8 +51,8 @@ def open(device_id: Optional[int] = None) -> Device:  # noqa: A001  Ascend's nam
     """Opens the device and joins the workers that the environment describes: RANK_TABLE_FILE and
     RANK_ID, RANK_SIZE, mpirun, torchrun or Slurm. Without any of them there is one worker.
 
-    ValueError: both RANK_SIZE and CM_WORKER_SIZE are set. RuntimeError: a setting is missing;
-    another device is open; joining the workers failed."""
+    ValueError: both RANK_SIZE and CM_WORKER_SIZE are set. RuntimeError: a setting is missing,
+    another device is open, or joining the workers failed."""
     number = int(os.environ.get("ASCEND_DEVICE_ID", "0")) if device_id is None else device_id
     with _lock:
         if number in _opened:
@@ -80,7 +80,7 @@ def _apply(options: configs.GlobalOptions) -> None:
 
 
 def cluster_worker() -> Optional[Device]:
-    """Returns the default device, if it is one of several workers."""
+    """Returns the default device if there are several workers, otherwise None."""
     return _default if _default is not None and _default.is_cluster_worker() else None
 
 
@@ -94,6 +94,6 @@ def _check_environment() -> None:
         return
     if "CM_CHIEF_IP" in os.environ and "RANK_TABLE_FILE" in os.environ:
         raise RuntimeError("CM_CHIEF_IP and RANK_TABLE_FILE cannot be configured at the same time")
-    # The library itself refuses CM_CHIEF_IP alone, and names the other ways to join.
+    # The library rejects CM_CHIEF_IP alone, and its error names the other ways to join.
     if "RANK_TABLE_FILE" in os.environ and not os.environ.get("RANK_ID"):
         raise RuntimeError(f"RANK_ID is not set, but there are {size} workers")

@@ -15,7 +15,7 @@ _tf_function = tf.function
 
 
 def npu_compat_function(func: Optional[Callable] = None, *args: Any, **kwargs: Any) -> Any:
-    """tf.function without jit_compile, because XLA does not support the collectives."""
+    """tf.function, but ignores jit_compile, because XLA does not support the collectives."""
     for name in ("jit_compile", "experimental_compile"):
         if kwargs.pop(name, None):
             _log.once(f"{name} is dropped: XLA has no collectives")

@@ -10,8 +10,8 @@ from hccl.tensorflow import _log
 
 
 def absent(name: str, why: str) -> Callable[..., Any]:
-    """Makes a function that raises an error: the error says why the function does not exist. The
-    import raises nothing, because scripts import more names than they use."""
+    """Returns a function that raises NotImplementedError with the reason `why`. Importing the name
+    raises nothing, because scripts import more names than they use."""
 
     def raise_why(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{name}: not on a CPU: {why}")
@@ -21,7 +21,7 @@ def absent(name: str, why: str) -> Callable[..., Any]:
 
 
 def scope(name: str, *required: str, **optional: Any) -> Callable[..., ContextManager[None]]:
-    """Makes a function with these parameters that returns a context without effect."""
+    """Returns a function with these parameters that returns a context without effect."""
     parameters = {**dict.fromkeys(required, inspect.Parameter.empty), **optional}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature(

@@ -1,7 +1,7 @@
 """The loop size: the number of steps that one call of a training loop makes on an NPU.
 
-TensorFlow itself runs the While of a loop function, with the While's own number of steps. An NPU
-would run as many steps as the loop size. If the two numbers differ, this is logged once.
+Here TensorFlow runs the While of a loop function, with the While's own number of steps. An NPU
+would run as many steps as the loop size. If the two numbers differ, a warning is logged once.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _size: Optional[int] = _of_environment()  # None: not set
 
 
 def set_npu_loop_size(loop_size: int) -> None:
-    """Sets the loop size, from the next call of a training loop on. A size that is not above 0 is
-    logged as an error and changes nothing. TypeError: the size is not an integer."""
+    """Sets the loop size for later calls of training loops. A size that is not above 0 is logged as
+    an error and changes nothing. TypeError: the size is not an integer."""
     global _size
     if isinstance(loop_size, bool) or not hasattr(loop_size, "__index__"):
         raise TypeError(f"loop_size: expected an int, not {type(loop_size).__name__}")
@@ -55,8 +55,8 @@ _Function: Any = type(tf.function(lambda: None))  # a class that TensorFlow save
 
 
 class _Watched(_Function):
-    """A tf.function that compares its number of steps with the loop size. If it is bound to an
-    object as a method, it keeps this class."""
+    """A tf.function that compares its number of steps with the loop size. A method bound to an
+    object also has this class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _size is not None:
@@ -65,8 +65,8 @@ class _Watched(_Function):
 
 
 def watched(function: Any) -> Any:
-    """Changes the tf.function so that it compares its number of steps with the loop size, and
-    returns it."""
+    """Changes a tf.function so that it compares its number of steps with the loop size. Returns the
+    function."""
     if type(function) is _Function:
         function.__class__ = _Watched
     return function

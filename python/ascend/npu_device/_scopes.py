@@ -10,8 +10,8 @@ _saturation_mode = 1  # CPUs compute with infinities and NaN
 
 
 def set_device_sat_mode(mode: int) -> None:
-    """Stores the mode: 0 means saturation, 1 means infinities and NaN, as on CPUs. ValueError for
-    other modes."""
+    """Stores the mode: 0 means saturation, 1 means infinities and NaN, as on CPUs. ValueError: the
+    mode is neither 0 nor 1."""
     global _saturation_mode
     if mode not in (0, 1):
         raise ValueError(f"mode: is {mode}, not 0 or 1")

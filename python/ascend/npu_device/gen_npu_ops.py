@@ -24,7 +24,7 @@ def fast_gelu_grad(dy: Any, x: Any, name: Optional[str] = None) -> tf.Tensor:
 def drop_out_gen_mask_v3(
     shape: Any, prob: Any, seed: int = 0, seed2: int = 0, name: Optional[str] = None
 ) -> tf.Tensor:
-    """Returns one byte for each element: 1 (keep) with the probability `prob`, else 0."""
+    """Returns one byte for each element: 1 (keep) with probability `prob`, otherwise 0."""
     seeds = {} if seed == 0 and seed2 == 0 else {"seed": seed or seed2}
     kept = tf.random.uniform(shape, **seeds) < tf.cast(prob, tf.float32)
     return tf.cast(kept, tf.uint8, name=name)
@@ -38,7 +38,7 @@ def drop_out_do_mask_v3(x: Any, mask: Any, keep_prob: Any, name: Optional[str] =
 
 
 def npu_get_float_status_v2(name: Optional[str] = None) -> tf.Tensor:
-    """Always reports no overflow: on CPUs the gradients themselves contain infinities and NaN."""
+    """Always reports no overflow, because on CPUs the gradients contain infinities and NaN."""
     return tf.zeros([8], tf.int32, name=name)
 
 

@@ -11,5 +11,5 @@ __all__ = [*_of_package, "global_npu_ctx"]
 
 
 def global_npu_ctx() -> Optional[_device.Device]:
-    """Returns the device whose as_default() was called; None before that call."""
+    """Returns the device whose as_default() was called, or None before that call."""
     return _device._default

@@ -4,8 +4,8 @@
 
 makes horovod.torch, horovod.tensorflow, horovod.tensorflow.keras and horovod.keras importable in
 this process and in processes that multiprocessing starts. The modules lie in a folder at the end of
-Python's path, so an installed horovod takes precedence. The import of one of these modules imports
-its framework.
+Python's path, so an installed horovod takes precedence. Importing one of these modules imports its
+framework.
 """
 
 import importlib.util
@@ -22,8 +22,8 @@ _told = False
 
 
 def install() -> None:
-    """Makes horovod importable. If a horovod is installed, only logs that once. A second call does
-    nothing."""
+    """Makes horovod importable. If a horovod is already installed, only logs a warning, once. A
+    second call does nothing."""
     global _told
     if _FOLDER in sys.path:
         return
@@ -37,8 +37,8 @@ def install() -> None:
 
 
 def alias(package: str, *names: str, **modules: ModuleType) -> None:
-    """Makes submodules of `package` importable: each of `names` means the package itself, and
-    `modules` are modules of hccl."""
+    """Makes submodules of `package` importable. Each of `names` becomes another name of the package
+    itself; `modules` are modules of hccl by name."""
     parent = sys.modules[package]
     for name, module in {**dict.fromkeys(names, parent), **modules}.items():
         sys.modules[f"{package}.{name}"] = module

@@ -76,7 +76,7 @@ def runner(
     *failures: type[BaseException], go_on: Callable[[], bool] = lambda: False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Returns the decorator `run` of a framework. failures: the exceptions of its collectives.
-    go_on: a function that joins the living ranks, and returns whether others have died."""
+    go_on: joins a world of the living ranks, and returns whether training can continue there."""
 
     def run(function: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps a function whose first argument is the state. The function begins with rank 0's

@@ -12,7 +12,7 @@ from hccl import tensorflow as _hccl
 from hccl._horovod import absent
 from hccl.horovod.elastic import ObjectState, runner
 from hccl.tensorflow import *  # noqa: F403
-from hccl.tensorflow import (  # noqa: F401  beside those that * imports
+from hccl.tensorflow import (  # noqa: F401  names that * does not import
     ccl_built, cuda_built, ddl_built, gloo_built, gloo_enabled, local_rank_op, local_size_op,
     mpi_built, mpi_enabled, mpi_threads_supported, nccl_built, rank_op, rocm_built, size_op,
 )
@@ -23,8 +23,8 @@ _DEVICES = "device_dense device_sparse compression sparse_as_dense"
 
 
 def in_order(function: Callable[..., Any], names: str) -> Callable[..., Any]:
-    """Returns a function that takes its arguments in the order of `names`. The first of them is
-    Horovod's name of the function's first argument."""
+    """Returns `function` with its positional arguments in the order of `names`. The first name is
+    Horovod's name of the first argument."""
     first, *rest = order = names.split()
 
     @functools.wraps(function)

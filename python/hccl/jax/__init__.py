@@ -1,4 +1,4 @@
-"""JAX on CPUs: its collectives between processes run on hccl. docs/jax.md explains it.
+"""Runs JAX's collectives between CPU processes on hccl. docs/jax.md is the user's page.
 
 `python -m hccl.jax program.py` runs a program unchanged. Without this command, the program itself
 must call initialize(), or use() and jax.distributed.initialize(), before it imports jax."""
@@ -23,8 +23,9 @@ _library: Optional[ctypes.CDLL] = None
 def use() -> None:
     """Makes JAX run its collectives on CPUs by hccl: sets JAX_CPU_COLLECTIVES_IMPLEMENTATION and
     MPITRAMPOLINE_LIB, sets JAX_PLATFORMS to cpu unless it is set, and imports jax. Opens no
-    connection. From then on jax.distributed.initialize joins the launcher's ranks; ValueError if
-    JAX's processes are numbered otherwise. RuntimeError if jaxlib was imported before."""
+    connection. After use(), jax.distributed.initialize also joins the launcher's ranks, and raises
+    ValueError if JAX numbers the processes differently. RuntimeError: jaxlib was imported before
+    use()."""
     path = str(_build.library("libhccl_jax.so"))
     if os.environ.get("MPITRAMPOLINE_LIB") != path and "jaxlib" in sys.modules:
         raise RuntimeError("hccl.jax.use() comes too late: call it before jax is imported")
@@ -40,8 +41,8 @@ def use() -> None:
 def initialize() -> tuple[int, int]:
     """Joins the ranks that the launcher started, and makes them JAX's processes by
     jax.distributed.initialize: rank i is process i. Returns this rank and the number of ranks. The
-    main thread must call it, once, before JAX computes. In a world of one rank, JAX is not changed.
-    Raises HcclError if the ranks cannot join."""
+    main thread must call it, once, before JAX computes. In a world of one rank, it does not call
+    jax.distributed.initialize. Raises HcclError if the ranks cannot join."""
     use()
     import jax
 
@@ -125,8 +126,8 @@ def _free(address: str) -> str:
 
 
 def _compared(original: Callable[..., None]) -> Callable[..., None]:
-    """Wraps jax.distributed.initialize for ranks that hccl numbers. If `python -m hccl.jax` has
-    called it already, the program's own call is only compared with the first call."""
+    """Wraps jax.distributed.initialize: it raises ValueError if JAX and hccl number the ranks
+    differently. If `python -m hccl.jax` has called it already, the program's call only compares."""
 
     @functools.wraps(original)
     def initialize(*args: Any, **options: Any) -> None:

@@ -16,8 +16,8 @@ Answer = TypeVar("Answer")
 
 
 def create_group(group: str, rank_num: int, rank_ids: list[int]) -> None:
-    """Makes a group of the given world ranks, each of which must call this. Before the world
-    exists, the request is stored, and the group is made when the world joins."""
+    """Makes a group of the given world ranks. Each of them must call this. If this process is in no
+    world yet, the request is stored, and the group is made when the process joins the world."""
     check_group(group)
     if not isinstance(rank_num, int):
         raise ValueError(f"rank_num: expected an int, not {describe(rank_num)}")
@@ -62,7 +62,7 @@ def get_local_rank_id(group: str = _hccl.WORLD) -> int:
 
 
 def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
-    """The rank in the world of a rank of the group."""
+    """Returns the world rank of the rank `group_rank_id` of the group."""
     check_group(group)
     check_number("group_rank_id", group_rank_id)
     return _call(
@@ -74,7 +74,7 @@ def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
 
 
 def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
-    """The rank in the group of a rank of the world, which must be a member."""
+    """Returns the rank in the group of a world rank, which must be a member of the group."""
     check_group(group)
     check_number("world_rank_id", world_rank_id)
     return _call(

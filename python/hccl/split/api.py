@@ -17,7 +17,8 @@ _SUM_TOLERANCE = 1e-3  # seven times 14.2857 counts as 100
 
 
 def set_split_strategy_by_idx(idxList: list[int], group: str = _hccl.WORLD) -> None:
-    """Cuts after each of these gradients; the last index must be the index of the last gradient."""
+    """Ends a segment at each of these indices of gradients, in ascending order. The last index must
+    be that of the last gradient."""
     check_group(group)
     check_list("idxList", idxList)
     if not idxList:
@@ -33,8 +34,8 @@ def set_split_strategy_by_idx(idxList: list[int], group: str = _hccl.WORLD) -> N
 def set_split_strategy_by_size(
     dataSizeList: list[Union[int, float]], group: str = _hccl.WORLD
 ) -> None:
-    """Cuts at these percentages of the bytes of all gradients; their sum must be 100 within
-    0.001."""
+    """Sets the size of each segment as a percentage of the bytes of all gradients. The sum must be
+    100 within 0.001."""
     check_group(group)
     check_list("dataSizeList", dataSizeList)
     if not dataSizeList:
@@ -54,14 +55,14 @@ def set_split_strategy_by_size(
 
 
 def set_split_strategy_auto(group: str = _hccl.WORLD) -> None:
-    """Cuts by a plan that is computed from measured times of the training, for all ranks at once,
-    if the group has no setting by index or size. All ranks must call it."""
+    """Cuts by a plan that is computed from measured times of the training, the same for all ranks.
+    Has no effect if the group has a setting by index or size. All ranks must call it."""
     check_group(group)
     _call(_hccl.set_split_auto, group)
 
 
 def _is_set(group: str = _hccl.WORLD) -> bool:
-    """Whether the program has set a strategy for the group."""
+    """Returns whether the program has set a strategy for the group."""
     return group in _set
 
 

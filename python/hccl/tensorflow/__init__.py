@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 Average, Sum, Max, Min, Product = _horovod.REDUCTIONS
-Adasum = "adasum"  # refused, with the reason
+Adasum = "adasum"  # the collectives reject it and give the reason
 
 
 def _op(number: Callable[[], int]) -> Callable[..., tf.Tensor]:
@@ -87,16 +87,16 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
 ) -> Any:
     """Changes an optimizer so that it reduces gradients over the ranks before it applies them, in
     `fit` and in custom loops, and returns the same object. optimizer: an optimizer of Keras 2 or 3,
-    the name of such an optimizer, or an optimizer of tf.compat.v1.train, whose compute_gradients
-    then reduces.
+    the name of such an optimizer, or an optimizer of tf.compat.v1.train. The last kind reduces in
+    compute_gradients.
 
-    Sparse gradients, as of embeddings, stay sparse and get the rows of all ranks. sparse_as_dense:
-    they become dense, which is faster if the ranks' rows are most of the table.
+    Sparse gradients, such as those of embeddings, stay sparse and get the rows of all ranks.
+    sparse_as_dense: makes them dense, which is faster if the ranks' rows are most of the table.
     backward_passes_per_step (for Keras): the optimizer makes one step for this many calls, with the
     sums of their gradients, or with the means if average_aggregated_gradients is set. options:
     name, device_dense, device_sparse, compression, gradient_predivide_factor, num_groups, groups
     (all gradients are one group), process_set, scale_local_gradients. An unsupported value raises
-    NotImplementedError or ValueError; the text has its keyword."""
+    NotImplementedError or ValueError; the text names the keyword."""
     reduce = gradient_reducer(op, group, sparse_as_dense=sparse_as_dense, **options)
     place = (options.get("process_set", global_process_set), group)
     if use_locking:
@@ -128,10 +128,10 @@ def load_model(
     compression: Any = Compression.none, legacy_opts: bool = False, group: str = hccl.WORLD,
     **options: Any,
 ) -> Any:
-    """Loads a Keras model and lets its optimizer reduce gradients, as DistributedOptimizer does.
-    legacy_opts has no effect. options: the options of Keras's load_model. A model that was saved
-    with a DistributedOptimizer does not reduce if Keras's own load_model loads it; on several ranks
-    its first step then raises a RuntimeError."""
+    """Loads a Keras model and makes its optimizer a DistributedOptimizer. legacy_opts has no
+    effect. options: the options of Keras's load_model. If Keras's own load_model loads a model that
+    was saved with a DistributedOptimizer, the model does not reduce, and on several ranks its first
+    step raises a RuntimeError."""
     known = {**{each.__name__: each for each in custom_optimizers or ()}, **(custom_objects or {})}
     model = tf.keras.models.load_model(filepath, custom_objects=known, **options)
     if getattr(model, "optimizer", None) is not None:
@@ -141,8 +141,8 @@ def load_model(
 
 class DistributedGradientTape:
     """A tf.GradientTape whose gradient() reduces gradients over the ranks. A DistributedOptimizer
-    of the same ranks does not reduce them again, unless the program has computed new tensors from
-    them. options: as for DistributedOptimizer."""
+    of the same ranks does not reduce these gradients again, but it does reduce new tensors that the
+    program computes from them. options: as for DistributedOptimizer."""
 
     def __init__(
         self,
@@ -169,8 +169,8 @@ class DistributedGradientTape:
         self, target: Any, sources: Any, output_gradients: Any = None,
         unconnected_gradients: Any = tf.UnconnectedGradients.NONE, use_generic_names: bool = False,
     ) -> Any:
-        """As gradient() of tf.GradientTape. use_generic_names has no effect: ranks compare names without
-        TensorFlow's numbers, which may differ between processes."""
+        """Like gradient() of tf.GradientTape. use_generic_names has no effect, because ranks
+        compare names without TensorFlow's numbers, which may differ between processes."""
         gradients = self._tape.gradient(target, sources, output_gradients, unconnected_gradients)
         names = _names.of(tf.nest.flatten(sources))
         reduced = self._reduce(tf.nest.flatten(gradients), names)

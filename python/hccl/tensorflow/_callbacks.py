@@ -66,8 +66,8 @@ class BroadcastGlobalVariablesCallback(Callback):
 
 
 class MetricAverageCallback(Callback):
-    """Replaces the metrics of an epoch, numbers or arrays, by their mean over the ranks. Callbacks
-    after this one see the mean."""
+    """Replaces the metrics of an epoch, numbers or arrays, by their means over the ranks. Callbacks
+    that run after this one get the means."""
 
     def __init__(self, device: str = "", *, group: str = hccl.WORLD) -> None:
         super().__init__()
@@ -86,11 +86,11 @@ class MetricAverageCallback(Callback):
 
 class LearningRateScheduleCallback(Callback):
     """Sets the learning rate to initial_lr * multiplier(epoch) in the epochs from start_epoch to
-    end_epoch - 1: at the beginning of each epoch or, with staircase=False, before each batch, whose
-    epoch is a fraction. As in Horovod, a number m as multiplier means m ** (epoch - start_epoch).
+    end_epoch - 1: at the beginning of each epoch or, with staircase=False, before each batch, with
+    a fractional epoch. As in Horovod, a number m as multiplier means m ** (epoch - start_epoch).
     With momentum_correction, the momentum of SGD or RMSprop changes by the same factor as the
-    learning rate. steps_per_epoch: the number of batches in an epoch, for staircase=False. By
-    default `fit` gives this number; ValueError if `fit` does not know it. The logs of an epoch
+    learning rate. steps_per_epoch: the number of batches in an epoch, for staircase=False. The
+    default is the number that `fit` knows; ValueError: `fit` knows none. The logs of an epoch
     contain the rate as "lr"."""
 
     def __init__(
@@ -146,7 +146,7 @@ class LearningRateScheduleCallback(Callback):
 
 
 def _gathered_momentum(model: Any) -> list[Any]:
-    """Returns the sums of past steps of an optimizer that has a momentum."""
+    """Returns the variables in which an optimizer with momentum sums past steps."""
     optimizer = _optimizers.with_inner(model.optimizer)[-1]
     if not hasattr(optimizer, "momentum"):
         return []
@@ -173,7 +173,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     ) -> None:
         def multiplier(epoch: float) -> float:
             ranks = _world.size()
-            done = (epoch + 1 / self._steps) / warmup_epochs  # the whole rate at an epoch's end
+            done = (epoch + 1 / self._steps) / warmup_epochs  # 1 at the end of the last epoch
             return (done * (ranks - 1) + 1) / ranks
 
         super().__init__(

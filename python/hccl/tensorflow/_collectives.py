@@ -1,6 +1,6 @@
-"""Horovod's collectives. Arguments that several of them have:
+"""Horovod's collectives. Arguments that several functions have:
 
-name: the same on all ranks, for errors and traces; ranks that give different names get an error.
+name: for errors and traces. It must be the same on all ranks; otherwise all ranks get an error.
 process_set, group: the ranks that take part, as a ProcessSet or as the name of a group. device,
 device_dense, device_sparse: NotImplementedError unless the device is a CPU. compression: a member
 of Compression. prescale_factor multiplies each rank's tensor, postscale_factor the result.
@@ -24,8 +24,8 @@ from hccl.tensorflow._compression import Compression
 def allreduce(tensor: Any, op: Optional[str] = None, **options: Any) -> Any:
     """Reduces over all ranks of the group, element by element. op: Average (also if None), Sum,
     Max, Min or Product. A mean of integers is a float. The sum or mean of IndexedSlices has the
-    rows of all ranks. Backward reduces the incoming gradient to its mean if op is Average, else to
-    its sum. options: as for grouped_allreduce."""
+    rows of all ranks. Backward gives each rank the mean of all ranks' gradients if op is Average,
+    otherwise their sum. options: as for grouped_allreduce."""
     return grouped_allreduce([tensor], op, **options)[0]
 
 
@@ -36,7 +36,7 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set, ignore_name_scope: bool = False,
     name: Optional[str] = None, group: str = hccl.WORLD,
 ) -> list[Any]:
-    """Reduces a list of tensors at once, each as allreduce does; None stays None. average: True is
+    """Reduces a list of tensors at once, each like allreduce(); None stays None. average: True is
     Average, False is Sum."""
     _horovod.check_devices(device_dense=device_dense, device_sparse=device_sparse)
     return _reductions.reduce_packed(
@@ -61,8 +61,8 @@ def allgather(
     tensor: Any, name: Optional[str] = None, ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
 ) -> tf.Tensor:
-    """Returns the tensors of all ranks, concatenated along the first dimension, whose length may
-    differ between ranks. All other dimensions must be equal."""
+    """Returns the tensors of all ranks, concatenated along the first dimension. The length of the
+    first dimension may differ between ranks. All other dimensions must be equal."""
     group = _horovod.group_of(process_set, group)
     return _reductions.gathered(tf.convert_to_tensor(tensor), group, _names.of_program(name))
 
@@ -71,7 +71,7 @@ def allgather(
 def grouped_allgather(
     tensors: Sequence[Any], name: Optional[str] = None, *options: Any, **keywords: Any
 ) -> list[tf.Tensor]:
-    """Gathers each tensor of a list as allgather does, with its arguments."""
+    """Gathers each tensor of a list like allgather(), and has the same arguments."""
     names = _numbered(name, len(tensors)) or [None] * len(tensors)
     return [allgather(t, own, *options, **keywords) for t, own in zip(tensors, names)]
 
@@ -103,11 +103,10 @@ def broadcast_variables(
     variables: Sequence[Any], root_rank: int = 0, process_set: ProcessSet = global_process_set,
     inplace: bool = False, *, group: str = hccl.WORLD,
 ) -> Any:
-    """Sets the variables to their values on the root. Call it after the variables were made: a
-    Keras model has variables after it is built. For a model of Keras 3 pass model.weights:
-    model.variables includes the seeds of dropout, and ranks with the same seeds would draw the same
-    masks. In a graph of TensorFlow 1, returns the operation that sets the variables. inplace has no
-    effect."""
+    """Sets the variables to their values on the root. The variables must exist: a Keras model makes
+    them when it is built. For a model of Keras 3 pass model.weights, because model.variables
+    includes the seeds of dropout, and ranks with the same seeds would draw the same masks. In a
+    graph of TensorFlow 1, returns the operation that sets the variables. inplace has no effect."""
     group, root = _horovod.group_of(process_set, group), _horovod.root_of(process_set, root_rank)
     variables = list(variables)
     values = _ops.broadcast(variables, root, group)
@@ -120,10 +119,10 @@ def alltoall(
     process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
 ) -> Any:
     """Sends splits[i] rows of the tensor, in order, to rank i. Returns the received rows in the
-    order of the ranks, and the number of rows from each rank (int32). Without splits: sends the
+    order of the ranks, and the number of rows from each rank (int32). Without splits, sends the
     same number of rows to each rank, and returns only the received rows. Ranks may have different
-    numbers of rows. InvalidArgumentError: the tensor has fewer rows, or cannot be divided
-    evenly."""
+    numbers of rows. InvalidArgumentError: the tensor has fewer rows than the sum of splits or,
+    without splits, its rows cannot be divided evenly."""
     group = _horovod.group_of(process_set, group)
     tensor, ranks = tf.convert_to_tensor(tensor), _world.ranks(group)
     rows, rank = tf.shape(tensor, out_type=tf.int64)[0], _manage.get_rank_id(group)
@@ -160,8 +159,8 @@ def reducescatter(
     prescale_factor: float = 1.0, postscale_factor: float = 1.0, group: str = hccl.WORLD,
 ) -> tf.Tensor:
     """Returns this rank's rows of the reduced tensor. If the rows cannot be divided evenly, the
-    first ranks have one row more. As in Horovod, backward gathers the gradients of the rows; for
-    sums it also multiplies them by the number of ranks."""
+    first ranks get one row more. As in Horovod, backward gathers the gradients of the rows. For
+    sums, backward also multiplies the gradients by the number of ranks."""
     _horovod.check_devices(device_dense=device_dense)
     group, reduction = _horovod.group_of(process_set, group), _horovod.reduction(op)
     ranks, rank = _world.ranks(group), _manage.get_rank_id(group)
@@ -169,7 +168,7 @@ def reducescatter(
         _reductions.scaled(tf.convert_to_tensor(tensor), prescale_factor)
     )
     rows = tf.shape(packed)[0]
-    least, more = rows // ranks, rows % ranks  # the first `more` ranks have a row more
+    least, more = rows // ranks, rows % ranks  # the first `more` ranks get one row more
     most = -(-rows // ranks)
     row = tf.shape(packed)[1:]
     rest = tf.reshape(packed[more * most :], tf.concat([[ranks - more, least], row], 0))
@@ -190,5 +189,5 @@ def reducescatter(
 def grouped_reducescatter(
     tensors: Sequence[Any], op: Optional[str] = None, **options: Any
 ) -> list[tf.Tensor]:
-    """Reduces each tensor of a list as reducescatter does, with its arguments."""
+    """Reduces each tensor of a list like reducescatter(), and has the same arguments."""
     return [reducescatter(tensor, op, **options) for tensor in tensors]

@@ -1,4 +1,4 @@
-"""Decides which lists of gradients are fused into segments, and holds the users' settings."""
+"""Decides which lists of gradients are fused into segments, and stores the program's settings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hccl.split import api as _split
 from hccl import _variables, _world
 from hccl.tensorflow import _log, _ops
 
-# Within a host, a list below either limit is faster as one grouped operation: that makes fewer
-# copies, and no thread takes time from backward (benchmarks/tensorflow).
+# A list below either limit is faster as one grouped operation, which makes fewer copies and takes
+# no time from backward (benchmarks/tensorflow).
 LEAST_BYTES, LEAST_TENSORS = 1 << 20, 8
 _FUSED = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
@@ -28,8 +28,8 @@ hcom_parallel = True  # segments are reduced while backward runs
 
 
 def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
-    """Whether the list is fused. The answer depends only on the list and on settings that are the
-    same on all ranks."""
+    """Returns whether to fuse the list. The result depends only on the list and on settings that
+    are the same on all ranks."""
     if group != hccl.WORLD or reduction not in ("mean", "sum") or tf.executing_eagerly():
         return False
     if _manage.get_rank_size() == 1:
@@ -44,7 +44,7 @@ def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
     if len(values) < LEAST_TENSORS or size < LEAST_BYTES:
         return False
     if not _variables.is_set("HCCL_SPLIT"):
-        _hccl.set_split_auto(hccl.WORLD)  # the program set no strategy
+        _hccl.set_split_auto(hccl.WORLD)  # because the program set no strategy
     return True
 
 
@@ -65,9 +65,9 @@ def trace_at_exit(directory: str | os.PathLike[str]) -> None:
 
 
 def profile(options: str) -> None:
-    """Applies Ascend's profiling_options, a JSON text. With training_trace on, traces are written
-    when the world is left, to the directory "output" or by default to the current one. ValueError:
-    the text does not have this form."""
+    """Applies Ascend's profiling_options, a JSON object. If its "training_trace" is "on", traces
+    are written when the world is left, to the directory "output", by default the current one.
+    ValueError: the text is not a JSON object."""
     try:
         given = json.loads(options) if options else {}
         directory, trace = given.get("output", "."), given.get("training_trace", "on")
@@ -78,8 +78,8 @@ def profile(options: str) -> None:
 
 
 def end() -> None:
-    """Writes the traces and ends the lists, before the world is left. If a trace cannot be written,
-    only a warning is logged, because the training is done."""
+    """Writes the traces and ends the fused lists. Called before the world is left. If a trace
+    cannot be written, only logs a warning, because the training is done."""
     for directory in _directories:
         try:
             directory.mkdir(parents=True, exist_ok=True)

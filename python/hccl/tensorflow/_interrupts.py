@@ -1,8 +1,8 @@
-"""Handles Ctrl-C while an op waits for other ranks. Python's handler runs only on the main thread.
-That thread is inside TensorFlow, which does not check for signals. So another thread reads signals
-from Python's wake-up descriptor. If after a second the main thread is still at the same place and
-the same op still waits, the thread ends the op on all ranks. The main thread then returns to Python
-and raises KeyboardInterrupt."""
+"""Handles Ctrl-C while an op waits for other ranks. Python's handler runs only on the main thread,
+which is inside TensorFlow and does not check for signals. So another thread reads signals from
+Python's wake-up descriptor. If, after a second, the main thread is still at the same instruction
+and the same op still waits, that other thread ends the op on all ranks. The main thread then
+returns to Python and raises KeyboardInterrupt."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _REASON = "Ctrl-C while TensorFlow waited for other ranks"
 def watch(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
     """Starts the thread, once in a process. waits() returns 0 if no op waits; otherwise it returns
     a number that stays the same while the same ops wait. abort(reason) ends these ops. Does nothing
-    if another library has set the descriptor. Also does nothing on any thread but the main thread,
-    because only the main thread can set the descriptor."""
+    if another library has set the descriptor, or if the caller is not the main thread, which alone
+    can set the descriptor."""
     if threading.current_thread() is not threading.main_thread():
         return
     reader, writer = socket.socketpair()
@@ -50,7 +50,7 @@ def _let_go(descriptor: int) -> None:
 
 def _serve(reader: socket.socket, waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
     while signals := reader.recv(64):
-        # If the program has its own handler, nothing ends: this handler may let the program continue.
+        # A handler of the program may let the program continue, so no op is ended then.
         if signal.SIGINT in signals and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             _end_waits(waits, abort)
 
@@ -58,7 +58,7 @@ def _serve(reader: socket.socket, waits: Callable[[], int], abort: Callable[[byt
 def _end_waits(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
     place = _place_of_main()
     waiting, since = waits(), time.monotonic()
-    while _place_of_main() == place:  # at another place it has raised KeyboardInterrupt
+    while _place_of_main() == place:  # else the main thread has raised KeyboardInterrupt
         time.sleep(_LOOK)
         now = waits()
         if now != waiting:
@@ -73,12 +73,11 @@ def _end_waits(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
 
 @contextlib.contextmanager
 def _no_python_in(error: Any) -> Iterator[None]:
-    """While this context lasts, TensorFlow makes the error without Python code. Such code would
-    raise KeyboardInterrupt too early, and pybind11 would turn the error and the KeyboardInterrupt
-    into a RuntimeError."""
+    """In this context TensorFlow makes the error without Python code. Python code would raise
+    KeyboardInterrupt too early, and pybind11 would turn both exceptions into a RuntimeError."""
     made = error.__init__
-    # If the signal comes after the program has caught KeyboardInterrupt, the program sees these
-    # values.
+    # The program gets an error with these values if the signal comes after the program has caught
+    # KeyboardInterrupt.
     error._node_def = error._op = None
     error._message, error._error_code, error._experimental_payloads = _REASON, error_codes.INTERNAL, {}
     error.__init__ = Exception.__init__

@@ -1,4 +1,4 @@
-"""RANK_SIZE and RANK_ID, which scripts for Ascend read before the ranks join."""
+"""Sets RANK_SIZE and RANK_ID, which scripts for Ascend read before the ranks join."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Iterator, NamedTuple, Optional
 class _Launcher(NamedTuple):
     present: tuple[str, ...]  # variables that show the launcher; the first has the rank
     sizes: tuple[str, ...]
-    given: tuple[str, ...]  # variables; the nearest ancestor with other values is the launcher
+    given: tuple[str, ...]  # variables; the launcher is the nearest ancestor with other values
 
 
-# mpirun (PMIx), torchrun, Slurm and hydra, as hccl/join/launcher.cc reads them. PMIx without Open
-# MPI does not give the number of ranks. A batch script of Slurm also has SLURM_PROCID, but no step.
+# mpirun (PMIx), torchrun, Slurm and hydra, as in hccl/join/launcher.cc. PMIx without Open MPI does
+# not give the number of ranks. A batch script of Slurm has SLURM_PROCID, too, but no SLURM_STEP_ID.
 _LAUNCHERS = (
     _Launcher(("PMIX_RANK",), ("OMPI_COMM_WORLD_SIZE",), ("PMIX_RANK", "PMIX_NAMESPACE")),
     _Launcher(("RANK",), ("WORLD_SIZE",), ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")),
@@ -27,8 +27,8 @@ _LAUNCHERS = (
 
 
 def tell_scripts() -> None:
-    """Sets RANK_SIZE and RANK_ID to the numbers of the innermost launcher. Keeps a variable that is
-    set. Sets none if a rank table or CM_WORKER_SIZE describes the ranks."""
+    """Sets RANK_SIZE and RANK_ID to the numbers of the innermost launcher. Sets neither if one of
+    them has another value already, or if a rank table or CM_WORKER_SIZE describes the ranks."""
     place = None if _value("RANK_TABLE_FILE") or "CM_WORKER_SIZE" in os.environ else _place()
     if place is None:
         return
@@ -38,8 +38,8 @@ def tell_scripts() -> None:
 
 
 def _place() -> Optional[tuple[str, str]]:
-    """Returns the rank and the number of ranks, if all launchers of one process give the same
-    values."""
+    """Returns the rank and the number of ranks that the innermost launcher set, or None if its
+    variables contradict each other or have no number of ranks."""
     present = [each for each in _LAUNCHERS if all(map(_value, each.present))]
     line = list(_environments()) if len(present) > 1 else []
     depths = [_depth(each, line) for each in present]
@@ -54,15 +54,15 @@ def _place() -> Optional[tuple[str, str]]:
 
 
 def _depth(launcher: _Launcher, line: list[dict[str, str]]) -> int:
-    """Returns the index in the line of the process that gave the launcher's variables: the nearest
-    process with other values. If there is none, returns the length of the line."""
+    """Returns the index, in the line of ancestors, of the process that set the launcher's
+    variables: the nearest with other values. Returns the length of the line if there is none."""
     own = [os.environ.get(name) for name in launcher.given]
     other = ([each.get(name) for name in launcher.given] != own for each in line)
     return next((depth for depth, differs in enumerate(other) if differs), len(line))
 
 
 def _environments() -> Iterator[dict[str, str]]:
-    """Returns the variables that this process and its ancestors had when they began."""
+    """Yields the variables with which this process and then each ancestor were started."""
     process = os.getpid()
     while process > 0:
         try:

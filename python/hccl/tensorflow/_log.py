@@ -1,5 +1,5 @@
-"""The log, in absl's form, like Ascend's. If HCCL_LOG is not set, ASCEND_GLOBAL_LOG_LEVEL and
-ASCEND_SLOG_PRINT_TO_STDOUT act on this log as they do on the library's."""
+"""The log, which uses absl like Ascend's packages. If HCCL_LOG is not set,
+ASCEND_GLOBAL_LOG_LEVEL and ASCEND_SLOG_PRINT_TO_STDOUT control this log and the library's log."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _said: set[str] = set()
 
 
 def _of_ascend() -> Optional[standard.Logger]:
-    """Returns the logger that Ascend's variables describe; None without these variables."""
+    """Returns the logger that Ascend's variables describe, or None without these variables."""
     number = os.environ.get("ASCEND_GLOBAL_LOG_LEVEL", "")
-    known = number in ("0", "1", "2", "3", "4")  # the library refuses others
+    known = number in ("0", "1", "2", "3", "4")  # the library rejects others
     to_output = os.environ.get("ASCEND_SLOG_PRINT_TO_STDOUT") == "1"
     if _variables.is_set("HCCL_LOG") or not (known or to_output):
         return None

@@ -1,9 +1,9 @@
-"""The names by which ranks compare their collectives. With names, a swap of two collectives of
-equal size is an error.
+"""The names by which ranks compare their collectives. Names make it an error if a rank swaps two
+collectives of equal size.
 
 A name must be the same on all ranks. TensorFlow and Keras number layers, scopes and variables in
-each process (dense_7/kernel_1:0), and a rank may have made more of them than other ranks. So such
-numbers are left out, or only their order within a list counts.
+each process (dense_7/kernel_1:0), and a rank may have made more of them than other ranks. So names
+are compared without such numbers, or only by the order of the numbers within a list.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _COMPARED = _variables.switch("HCCL_COMPARE_NAMES", default=True)
 
 
 class Name(str):
-    """A name that ranks compare, by its digest. Ranks do not compare names that are plain
-    strings."""
+    """A name that ranks compare, by its digest. Names that are plain strings are not compared."""
 
     digest = 0
 
 
 def of(variables: Sequence[Any]) -> list[str]:
-    """Returns the names of variables, with their layers' names. Returns none if some tensor is not
-    a variable. Only the order of numbers in the list counts: [fc_7, fc_9] equals [fc_1, fc_2]."""
+    """Returns the names of variables, with their layers' names, or an empty list if some tensor is
+    not a variable. Of the numbers in names, only their order is compared: [fc_7, fc_9] equals
+    [fc_1, fc_2]."""
     if not all(hasattr(variable, "assign") for variable in variables):
         return []
-    # Keras 3 has the layer in the path only.
+    # In Keras 3 only the path contains the layer.
     names = [str(getattr(variable, "path", None) or variable.name) for variable in variables]
     paths = [_parts(name) for name in names]
     seen: dict[str, set] = {}
@@ -45,7 +45,7 @@ def of(variables: Sequence[Any]) -> list[str]:
 
 
 def _parts(name: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Returns the path up to each part of a name without numbers, and the part's numbers."""
+    """Returns, for each part of a name, the path to the part without numbers, and its numbers."""
     place, found = "", []
     for part in re.sub(r":\d+$", "", name).split("/"):
         place += "/" + re.sub(r"_?\d+", "", part)
@@ -54,7 +54,7 @@ def _parts(name: str) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def of_program(name: str | None) -> list[str]:
-    """Returns the name that the program gives, if any. The name may be a variable's."""
+    """Returns a list with the name that the program gives, if any. It may be a variable's name."""
     if name is None:
         return []
     path = "/" in name or ":" in name
@@ -71,7 +71,7 @@ def of_gradient(op: Any) -> list[str]:
 
 
 def attributes(names: Sequence[str]) -> dict[str, list]:
-    """Returns the attributes of an op."""
+    """Returns the attributes of an op for these names."""
     digests = [name.digest for name in names if isinstance(name, Name)]
     return {"names": list(names), "name_digests": digests}
 

@@ -1,5 +1,5 @@
-"""Exchanges pickled Python objects with all ranks. No session is needed: the bytes are sent at
-once, also while the program builds a graph of TensorFlow 1."""
+"""Exchanges pickled Python objects with all ranks. This needs no session, because the bytes are
+sent at once, even while the program builds a graph of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def broadcast_object(
     process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
 ) -> Any:
     """Returns the root's object: the root gets the object itself, other ranks get a copy. session
-    is not needed."""
+    has no effect."""
     chosen = _horovod.group_of(process_set, group)
     is_root = _manage.get_rank_id(chosen) == _horovod.root_of(process_set, root_rank)
     data = np.frombuffer(pickle.dumps(obj) if is_root else b"", np.uint8)
@@ -38,7 +38,7 @@ def allgather_object(
     obj: Any, session: Any = None, name: Optional[str] = None,
     process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
 ) -> list[Any]:
-    """Returns the objects of all ranks, in the order of the ranks. session is not needed."""
+    """Returns the objects of all ranks, in the order of the ranks. session has no effect."""
     data = np.frombuffer(pickle.dumps(obj), np.uint8)
     common: dict[str, Any] = {"name": name, "process_set": process_set, "group": group}
     with context.eager_mode():

@@ -1,8 +1,8 @@
-"""The ops on TensorFlow's tensors, on which hccl.tensorflow, npu_device and npu_bridge are built.
+"""The ops on TensorFlow's tensors, which hccl.tensorflow, npu_device and npu_bridge use.
 
-In a tf.function ops run one after another in the order of the program, which must be the same on
-all ranks. In a graph of TensorFlow 1 ops have a number, by which the graph optimizer "NpuOptimizer"
-(src/chain.cc) chains the ops of a run; npu_bridge enables it in sessions.
+In a tf.function, ops run one after another in the order of the program, which must be the same on
+all ranks. In a graph of TensorFlow 1, ops have numbers. The graph optimizer "NpuOptimizer"
+(src/chain.cc) chains the ops of a run by these numbers; npu_bridge enables it in sessions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _UNSAVEABLE = (
 
 
 def _refuse_in_xla(graph: Any) -> None:
-    """ValueError: the graph belongs to a function with jit_compile, or to a function inside one."""
+    """Raises ValueError if the graph is, or is inside, a function with jit_compile."""
     if graph is None or not control_flow_util.GraphOrParentsInXlaContext(graph):
         return
     while isinstance(graph, FuncGraph) and not control_flow_util.InXlaContext(graph.outer_graph):
@@ -73,9 +73,9 @@ def _refuse_in_xla(graph: Any) -> None:
 
 
 def _order() -> Any:
-    """Returns the resource that all collectives use. It keeps them in order in functions, and shows
-    TensorFlow which conditionals, loops and functions contain collectives. The resource has no
-    value."""
+    """Returns the resource that all collectives use. By this resource, TensorFlow keeps collectives
+    in order in functions, and knows which conditionals, loops and functions contain collectives.
+    The resource has no value."""
     _world.refuse_in_fork()
     inner = tf.compat.v1.get_default_graph() if not tf.executing_eagerly() else None
     _refuse_in_xla(inner)
@@ -101,14 +101,14 @@ def _made_order() -> Any:
 _numbers = itertools.count(1)
 
 
-_sequence = threading.local()  # last: the last op of the list that the thread reduces
+_sequence = threading.local()  # .last: the last op of the list that this thread reduces
 
 
 @contextlib.contextmanager
 def in_sequence() -> Iterator[None]:
-    """In a graph, each op made in this context waits for the one before it. So a list that needs
-    several ops has an order in plain sessions of TensorFlow 1, too. A nested context continues the
-    outer one."""
+    """In a graph, each op made in this context waits for the op before. So the ops of a list have
+    an order in plain sessions of TensorFlow 1, too. A nested context continues the outer
+    context."""
     if hasattr(_sequence, "last"):
         yield
         return
@@ -136,8 +136,8 @@ def _called(name: str, **inputs: Any) -> Any:
 
 
 def by_type(values: Sequence[Any], reduce: Callable[[list[int]], Sequence[Any]]) -> list[Any]:
-    """Reduces a list with one op for each type: reduce(places) gets the places of a type's values,
-    and returns their results."""
+    """Reduces a list with one op for each type. `reduce` gets the indices of the values of one
+    type, and returns their results."""
     results: list[Any] = [None] * len(values)
     with in_sequence():
         for dtype in dict.fromkeys(value.dtype for value in values):
@@ -181,8 +181,8 @@ def fused_all_reduce(
     gradients: Sequence[Any], average: bool, names: Sequence[str], hcom_parallel: bool = True
 ) -> list[tf.Tensor]:
     """Only in graphs: returns the sums, or the means, of gradients of one type over all ranks. The
-    gradients are fused into segments; each segment is reduced when its gradients are ready.
-    Backward makes the last gradient of the list first."""
+    gradients are fused into segments; each segment is reduced when its gradients are ready. The
+    first segment has the last gradients of the list, which backward computes first."""
     count = len(gradients)
     key = _list_key(gradients, average, names)
     handed_over = [
@@ -200,7 +200,7 @@ _met: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def _list_key(gradients: Sequence[Any], average: bool, names: Sequence[str]) -> str:
-    """Returns a key for the list. The key is the same whenever the list's function is traced again,
+    """Returns a key for the list. The key stays the same if the list's function is traced again,
     because retracing must not make new communicators. Two lists in one graph have different
     keys."""
     signature = repr((average, [(n, g.shape, g.dtype) for n, g in zip(names, gradients)]))
@@ -216,7 +216,7 @@ def _list_key(gradients: Sequence[Any], average: bool, names: Sequence[str]) -> 
 
 
 def forget_lists() -> None:
-    """Ends the fused lists, before the world is left."""
+    """Ends the fused lists. Called before the world is left."""
     if library.cache_info().currsize:
         library().hccl_functions.hccl_tf_forget_lists()
 
@@ -239,14 +239,14 @@ def broadcast(
 
 
 def reduce(tensor: Any, reduction: str, root: int, group: str = hccl.WORLD) -> tf.Tensor:
-    """Returns the reduction on the root, and on other ranks the rank's own tensor."""
+    """Returns the reduced tensor on the root, and the rank's own tensor on other ranks."""
     return _called("reduce", tensor=tensor, reduction=reduction, root_rank=root, group=group)
 
 
 def all_gather(
     tensor: Any, ranks: int, group: str = hccl.WORLD, names: Sequence[str] = ()
 ) -> tf.Tensor:
-    """Concatenates along the first dimension, whose length must be equal on all ranks."""
+    """Concatenates along the first dimension. Its length must be equal on all ranks."""
     named = _names.attributes(names)
     return _called("all_gather", tensor=tensor, rank_size=ranks, group=group, **named)
 

@@ -1,10 +1,10 @@
-"""Keras optimizers, of Keras 2 and 3, whose gradients are reduced first.
+"""Makes optimizers of Keras 2 and 3 reduce gradients before they apply them.
 
 With the policy mixed_float16, `compile` puts Keras's LossScaleOptimizer around an optimizer. The
 LossScaleOptimizer makes a step only if the gradients are finite. If gradients were reduced within
 that step, a rank with an overflow would omit its collective. So this module also changes
-LossScaleOptimizer: the inner optimizer reduces before the test. Then either all ranks make the step
-or none.
+LossScaleOptimizer: gradients are reduced before the test. Then either all ranks make the step or
+none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WORLD = (global_process_set, hccl.WORLD)
 
 
 class Reduction:
-    """Reduces an optimizer's gradients: once for each step of each replica."""
+    """Reduces an optimizer's gradients, once for each step of each replica."""
 
     def __init__(
         self, reduce: Callable[[list, list], list], sums: Optional[Sums] = None, place: Any = _WORLD
@@ -37,7 +37,7 @@ class Reduction:
         self._done: set[Any] = set()  # the replicas whose gradients are reduced
 
     def before(self, apply: Callable[[list], Any], gradients: list, variables: list) -> Any:
-        """Applies the reduced gradients. Gradients of nested calls are already reduced."""
+        """Reduces the gradients and applies them. In a nested call they are already reduced."""
         if _replica() in self._done:
             return apply(gradients)
         open_ = [not _reductions.is_reduced(gradient, self._place) for gradient in gradients]
@@ -72,17 +72,17 @@ def reducing(
     optimizer: Any, reduce: Callable[[list, list], list], sums: Optional[Sums] = None,
     place: Any = _WORLD,
 ) -> Any:
-    """Changes the optimizer so that it applies the result of `reduce`. The arguments of `reduce`
-    are the gradients and the names of their variables. With `sums`, the gradients are the sums of
-    several calls. place: the ranks that take part, for _reductions.is_reduced. Returns the same
-    optimizer."""
+    """Changes the optimizer so that it applies the result of reduce(gradients, names of their
+    variables). With `sums`, the gradients are the sums of several calls. place: the ranks that take
+    part, for _reductions.is_reduced. Returns the same optimizer."""
     reduction = Reduction(reduce, sums, place)
     kind = type(optimizer)
     watch(kind)
     within = with_inner(optimizer)
     for each in within:
         each._hccl_reduction = reduction
-    # The innermost optimizer gets the mark: the configuration of a LossScaleOptimizer has no name.
+    # The innermost optimizer gets the mark, because a LossScaleOptimizer's configuration has no
+    # name.
     within[-1].get_config = functools.partial(marked, within[-1].get_config)
     name = step_of(kind)
     setattr(optimizer, name, reduced(name, reduction, optimizer, getattr(optimizer, name)))
@@ -97,8 +97,8 @@ def step_of(kind: type) -> str:
 
 
 def reduce_before_tests(kind: type) -> None:
-    """Changes the LossScaleOptimizer classes that an optimizer class is used with, once: an inner
-    optimizer with a reduction reduces before the test."""
+    """Changes, once, the LossScaleOptimizer classes of an optimizer class's Keras: if the inner
+    optimizer has a reduction, gradients are reduced before the test."""
     name = step_of(kind)
     for scaler in loss_scalers(kind):
         if name in vars(scaler) and not hasattr(vars(scaler)[name], "_hccl_reduces"):
@@ -106,9 +106,9 @@ def reduce_before_tests(kind: type) -> None:
 
 
 def made(optimizer: Any) -> Any:
-    """Returns the Keras optimizer that a name or a configuration describes, or the one around an
-    optimizer of tf.compat.v1.train. Other optimizers, also of the package tf_keras, are returned as
-    they are."""
+    """Returns the Keras optimizer for a name, a configuration, or an optimizer of
+    tf.compat.v1.train, which Keras wraps. Returns other optimizers, also those of the package
+    tf_keras, unchanged."""
     if hasattr(optimizer, "apply_gradients"):
         if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
             return optimizer
@@ -122,17 +122,17 @@ def with_inner(optimizer: Any) -> list[Any]:
 
 
 def marked(get_config: Callable[[], dict]) -> dict:
-    """Returns the configuration of an optimizer that reduces, with the mark in its name. Keras
-    saves the configuration, and makes a loaded optimizer or a copy from it. Such a copy has Keras's
-    class, so it does not reduce; the mark shows that it should."""
+    """Returns the configuration of a reducing optimizer, with the mark in its name. Keras saves the
+    configuration, and makes loaded optimizers and copies from it. Such an optimizer does not
+    reduce, because it has Keras's class; the mark shows that it should."""
     config = get_config()
     name = config.get("name", _MARK)  # a user's class may have no name
     return config if name.startswith(_MARK) else {**config, "name": _MARK + name}
 
 
 def watch(kind: type) -> None:
-    """Changes the Keras class from which an optimizer class is derived, once. After that, a step is
-    an error if the optimizer has the mark but no reduction."""
+    """Changes, once, the Keras class from which an optimizer class is derived. After that, a step
+    of an optimizer that has the mark but no reduction raises RuntimeError on several ranks."""
     name = step_of(kind)
     base = next((each for each in reversed(kind.__mro__) if name in vars(each)), None)
     if base is not None and not hasattr(vars(base)[name], "_hccl_watches"):
@@ -193,13 +193,13 @@ def _reduced_before_the_test(name: str, method: Apply) -> Apply:
 
 
 def loss_scalers(kind: type) -> list[type]:
-    """Returns the LossScaleOptimizer classes of the Keras that an optimizer class belongs to."""
+    """Returns the LossScaleOptimizer classes of the Keras packages of an optimizer class."""
     packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
     scalers = [
         sys.modules[package].mixed_precision.LossScaleOptimizer
         for package in packages & {"keras", "tf_keras"}
     ]
-    # In Keras 2 two subclasses implement it.
+    # In Keras 2, two subclasses implement LossScaleOptimizer.
     return [each for scaler in scalers for each in (scaler, *scaler.__subclasses__())]
 
 

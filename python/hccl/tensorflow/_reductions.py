@@ -56,7 +56,7 @@ def reduce_gradients(
     names: Sequence[str] = (),
     sparse_as_dense: bool = False,
 ) -> list[Any]:
-    """As reduce_list, but sums and means of IndexedSlices stay sparse: they have the rows of all
+    """Like reduce_list(), but the sum or mean of IndexedSlices stays sparse, with the rows of all
     ranks. Ranks may have different numbers of rows."""
     if sparse_as_dense or reduction not in ("mean", "sum"):
         return reduce_list(gradients, reduction, group, names)
@@ -76,7 +76,8 @@ def reduce_gradients(
 
 
 def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
-    """Concatenates the ranks' tensors, whose first dimension may differ in length."""
+    """Concatenates the ranks' tensors along the first dimension. Its length may differ between
+    ranks."""
     ranks = _world.ranks(group)
     rows = tf.shape(tensor, out_type=tf.int64)[:1]
     counts = _ops.all_gather(rows, ranks, group, names)
@@ -92,7 +93,7 @@ def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
 
 
 def with_gradient(collective: Any, gradient: Any, tensor: Any) -> Any:
-    """Adds a gradient to a collective: as in Ascend's hccl_ops, the op itself has no gradient."""
+    """Adds a gradient to a collective, because the op, as in Ascend's hccl_ops, has none."""
     return tf.custom_gradient(lambda own: (collective(own), gradient))(tensor)
 
 
@@ -101,8 +102,8 @@ def reduce_packed(
     compression: Any = Compression.none, prescale: float = 1.0, postscale: float = 1.0,
     sparse_as_dense: bool = False,
 ) -> list[Any]:
-    """As reduce_gradients. Before the reduction the tensors are multiplied by a factor and
-    compressed; after it they are decompressed and multiplied."""
+    """Like reduce_gradients(), but multiplies the tensors by `prescale` and compresses them before
+    the reduction, and decompresses the results and multiplies them by `postscale`."""
     packed, contexts = [scaled(tensor, prescale) for tensor in tensors], {}
     for i, tensor in enumerate(packed):
         if tensor is not None and (sparse_as_dense or not isinstance(tensor, tf.IndexedSlices)):
@@ -114,7 +115,8 @@ def reduce_packed(
 
 
 def scaled(tensor: Any, factor: float) -> Any:
-    """Multiplies a tensor and keeps its type. Computes 16-bit types in fp32, integers in fp64."""
+    """Returns the product in the tensor's type. Computes 16-bit floats in fp32, integers in
+    fp64."""
     if factor == 1.0 or tensor is None:
         return tensor
     if isinstance(tensor, tf.IndexedSlices):
@@ -127,7 +129,7 @@ def scaled(tensor: Any, factor: float) -> Any:
 
 
 def mark_reduced(gradients: Sequence[Any], place: Any) -> None:
-    """Marks gradients as reduced over the ranks of a place: a process set and a group."""
+    """Marks gradients as reduced over the ranks of `place`, a pair of process set and group."""
     for gradient in gradients:
         if gradient is not None:
             gradient._hccl_reduced = place
@@ -140,7 +142,7 @@ def is_reduced(gradient: Any, place: Any) -> bool:
 def reduce_those(
     reduce: Callable[[list, list], list], chosen: Sequence[bool], gradients: list, names: list
 ) -> list:
-    """Reduces the chosen gradients; the others stay as they are."""
+    """Reduces the chosen gradients. Returns the other gradients unchanged."""
     if all(chosen):
         return reduce(gradients, names)
     results = reduce([g if own else None for own, g in zip(chosen, gradients)], names)
@@ -153,9 +155,9 @@ def gradient_reducer(
     gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Any = None,
     process_set: ProcessSet = global_process_set, scale_local_gradients: bool = True,
 ) -> Callable[[list, list], list]:
-    """Returns the function that reduces the gradients of a DistributedOptimizer or
-    DistributedGradientTape. Its arguments are the gradients and the names of their variables. Ranks
-    outside the process set keep their own gradients."""
+    """Returns the function with which a DistributedOptimizer or DistributedGradientTape reduces.
+    The arguments of that function are the gradients and the names of their variables. On ranks
+    outside the process set, it returns the gradients unchanged."""
     reduction = _horovod.reduction(op)
     _horovod.check_devices(device_dense=device_dense, device_sparse=device_sparse)
     _horovod.check_groups(num_groups, groups)

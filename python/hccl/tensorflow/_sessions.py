@@ -13,12 +13,12 @@ from hccl.tensorflow._collectives import broadcast_variables
 
 
 def reducing(optimizer: Any, reduce: Callable[[list, list], list], place: Any) -> Any:
-    """Changes an optimizer of tf.compat.v1.train so that its compute_gradients reduces gradients;
-    minimize then does, too. Its apply_gradients reduces gradients of variables for which
-    compute_gradients was not called, as in `fit` or with a tf.GradientTape. place: as for
-    _optimizers.reducing. Returns the same optimizer."""
+    """Changes an optimizer of tf.compat.v1.train so that compute_gradients, and so minimize,
+    reduces gradients. apply_gradients reduces those of variables for which compute_gradients was
+    not called, as in `fit` or with a tf.GradientTape. place: as for _optimizers.reducing. Returns
+    the same optimizer."""
     compute, apply = optimizer.compute_gradients, optimizer.apply_gradients
-    computed: set[Any] = set()  # the variables whose gradients are reduced, and not yet applied
+    computed: set[Any] = set()  # variables whose gradients are reduced but not yet applied
 
     @functools.wraps(compute)
     def compute_gradients(*args: Any, **kwargs: Any) -> list:
@@ -52,8 +52,8 @@ def broadcast_global_variables(root_rank: int) -> Any:
 
 
 def evaluated(result: Any) -> Any:
-    """Returns None and the result of eager code as they are. In a graph of TensorFlow 1, runs the
-    result, an operation, a tensor or a variable, in Keras's session."""
+    """In a graph of TensorFlow 1, runs the result (an operation, a tensor or a variable) in Keras's
+    session and returns its value. Returns None and results of eager code unchanged."""
     if result is None or tf.compat.v1.executing_eagerly_outside_functions():
         return result
     return tf.compat.v1.keras.backend.get_session().run(result)
@@ -67,7 +67,7 @@ def values_of(variables: Sequence[Any]) -> list[Any]:
 
 
 def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
-    """Sets the variables to the values. In a graph, makes the operations for this only once."""
+    """Sets the variables to the values. In a graph, makes the operations only at the first call."""
     if tf.compat.v1.executing_eagerly_outside_functions():
         for variable, value in zip(variables, values):
             variable.assign(value)

@@ -1,4 +1,4 @@
-"""Variables divided over the ranks: each rank updates its share and sends it to all ranks."""
+"""Divides variables over the ranks. Each rank updates its share and sends it to all ranks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hccl.tensorflow import _names, _ops
 
 
 def owners(variables: Sequence[Any], ranks: int) -> list[int]:
-    """Returns the owner of each variable. The largest variable is assigned first; each goes to the
-    rank with the least bytes so far. ValueError: a rank would have no variable."""
+    """Returns the owner of each variable. Assigns the variables from the largest to the smallest,
+    each to the rank with the fewest elements so far. ValueError: fewer variables than ranks."""
     if len(variables) < ranks:
         raise ValueError(f"{len(variables)} variables cannot be divided over {ranks} ranks")
     sizes = [tf.TensorShape(variable.shape).num_elements() for variable in variables]
@@ -23,8 +23,7 @@ def owners(variables: Sequence[Any], ranks: int) -> list[int]:
 
 
 def give(variables: Sequence[Any], owned: Sequence[int]) -> list[Any]:
-    """Sets every variable to the value that its owner has. In a graph, returns the operations that
-    do this."""
+    """Sets every variable to its owner's value. Returns the assignments, which a graph must run."""
     assigned = []
     for owner in sorted(set(owned)):
         own = [variable for variable, of in zip(variables, owned) if of == owner]
@@ -35,7 +34,7 @@ def give(variables: Sequence[Any], owned: Sequence[int]) -> list[Any]:
 
 
 def _value(variable: Any) -> tf.Tensor:
-    """Returns the value that the variable has when the graph runs. Keras 3's variables, which
-    graphs of TensorFlow 1 do not contain, are read again each time."""
+    """Returns the variable's value at the time when the graph runs. For Keras 3's variables, which
+    graphs of TensorFlow 1 do not contain, the graph must read the value at each run."""
     read = getattr(variable, "read_value", None)
     return tf.identity(read() if read is not None else tf.convert_to_tensor(variable))

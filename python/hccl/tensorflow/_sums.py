@@ -1,4 +1,4 @@
-"""Sums the gradients of several backward passes; an optimizer makes one step of each sum."""
+"""Sums the gradients of several backward passes. An optimizer makes one step with each sum."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import tensorflow as tf
 
 
 class Sums:
-    """Adds gradients up. Each `passes`-th call makes a step of their sums or means. All other calls
-    only count as an iteration."""
+    """Adds gradients up. Every `passes`-th call makes a step with their sums or means. Other calls
+    only increment the optimizer's counter of iterations."""
 
     def __init__(self, passes: int, average: bool, sparse_as_dense: bool, counted: Any) -> None:
         self._passes, self._scale = passes, 1 / passes if average else 1.0
@@ -19,8 +19,9 @@ class Sums:
 
     @tf.autograph.experimental.do_not_convert
     def add(self, gradients: list, variables: list, step: Callable[[list], Any]) -> None:
-        """ValueError: a gradient is sparse and cannot become dense, or the list has changed.
-        NotImplementedError: there are several replicas."""
+        """Adds the gradients, and makes the step if it is due. ValueError: a gradient is sparse
+        without sparse_as_dense, or a gradient is None in some calls only. NotImplementedError:
+        there are several replicas."""
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise NotImplementedError("hccl: backward_passes_per_step adds up for one replica only")
         if any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):
@@ -31,7 +32,7 @@ class Sums:
                 )
         given = [None if each is None else tf.convert_to_tensor(each) for each in gradients]
         if self._sums is None:
-            with tf.init_scope():  # outside of the function that is being traced
+            with tf.init_scope():  # outside the function that is being traced
                 if hasattr(self._counted, "build"):  # Keras makes no variables in a conditional
                     self._counted.build(variables)
                 self._count = tf.Variable(0, trainable=False)

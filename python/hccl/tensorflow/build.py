@@ -13,8 +13,8 @@ def _framework():
 
 
 def _release():
-    """Returns the part of a ready library's name that describes TensorFlow; None if TensorFlow is
-    no release, or if others have built it, because it may then have any ABI."""
+    """Returns the part of a ready library's name that describes TensorFlow, or None if this
+    TensorFlow is not an official build of a release, because its ABI is then unknown."""
     import tensorflow
 
     flags = " ".join(tensorflow.sysconfig.get_compile_flags())
@@ -51,7 +51,7 @@ MODULE = _build.Module(
     options=_options,
     takes="a minute",
     release=_release,
-    abi=platform.machine(),  # Python's own interface is not used
+    abi=platform.machine(),  # the ops do not use Python's ABI
 )
 
 if __name__ == "__main__":

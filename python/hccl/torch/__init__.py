@@ -1,8 +1,8 @@
 """PyTorch on hccl: torch.distributed.init_process_group("hccl").
 
-Importing torch is enough for that. This module adds calls that PyTorch does not have: tensors in
-memory that the ranks of a host share, so that collectives do not copy the tensors; and the fusion
-planner, with or without DistributedDataParallel. The module imports torch at the first use.
+`import torch` is enough for init_process_group("hccl"). This module adds what PyTorch does not
+have: tensors in memory that the ranks of a host share, so that collectives do not copy them; and
+the fusion planner, with or without DistributedDataParallel. It imports torch at the first use.
 """
 
 import importlib.util
@@ -30,9 +30,9 @@ _LATER = {"CombinedGradients": "_combined", "DistributedDataParallel": "_ddp"}
 def as_gloo() -> None:
     """Makes "gloo" mean hccl, in this process and in processes that it starts (HCCL_AS_GLOO=1).
 
-    It is for frameworks that know only Gloo on CPUs. Later groups with the name "gloo", or without
-    a name for CPU tensors, run on hccl; `dist.get_backend()` still says "gloo". Call it before
-    init_process_group(), on all ranks. A second call does nothing."""
+    It is for frameworks that know only Gloo on CPUs. Later groups with the backend "gloo", or
+    without a backend for CPU tensors, run on hccl; `dist.get_backend()` still returns "gloo". Call
+    as_gloo() before init_process_group(), on all ranks. A second call does nothing."""
     importlib.import_module("hccl.torch._register").as_gloo()
 
 

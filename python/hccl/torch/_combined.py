@@ -32,22 +32,24 @@ class CombinedGradients(Planned):
     are cut.
 
     A gradient that is zeroed in place (zero_grad(set_to_none=False), or step(zero_grad=True)) stays
-    in the block; a new gradient is copied into the block. Parameters without a gradient in an
-    iteration count as zeros. All ranks must run backward equally often; accumulate in no_sync().
-    After an error in backward the object cannot be used any more.
+    in the block; a new gradient is copied into the block. If a parameter has no gradient in an
+    iteration, its gradient counts as zeros. All ranks must run backward equally often. To
+    accumulate gradients, use no_sync(). After an error in backward the object cannot be used any
+    more.
 
     All parameters that need gradients must have the same type: float32, float64, bfloat16 or
     float16.
 
     overlap_forward: the optimizer of these parameters, which must be one of hccl.torch.optim. The
     next forward pass then begins before all gradients are reduced. This helps models whose
-    gradients occupy the network for longer than backward lasts. After 20 iterations in order, the
-    newest gradients are sent first. step() returns at once, and each module waits only for its own
-    parameters, which are stepped when their gradients arrive. The weights are the same, bit by bit,
-    as in the plain order; numbers such as lr are taken at the call of step(). `.grad` is None
-    between backward and step(), and after step(). Call synchronize() before step() to read, clip or
-    unscale gradients. Also call it before code reads parameters, except in forward and in
-    state_dict of model or optimizer. Modules that torch.compile compiles are not supported.
+    gradients occupy the network for longer than backward lasts. The first 20 iterations run in the
+    plain order; after them, the newest gradients are sent first. step() returns at once. Each
+    module waits only for its own parameters, which are stepped when their gradients arrive. The
+    weights are bit by bit those of the plain order. step() reads numbers such as lr when it is
+    called. `.grad` is None between backward and step(), and after step(). Call synchronize() before
+    step() to read, clip or unscale gradients. Also call synchronize() before code reads parameters,
+    except in forward and in state_dict of model or optimizer. Modules that torch.compile compiles
+    are not supported.
     """
 
     def __init__(
@@ -85,8 +87,8 @@ class CombinedGradients(Planned):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes in this context reduce nothing. Their gradients are added to those of the
-        next backward pass outside of the context."""
+        """In this context backward reduces nothing. The gradients are added to those of the next
+        backward pass outside the context."""
         before, self._syncs = self._syncs, False
         try:
             yield

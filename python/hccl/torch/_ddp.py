@@ -29,12 +29,11 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
 
         model = hccl.torch.DistributedDataParallel(model)
 
-    The first two backward passes with communication show which gradients there are. After them,
-    segments of gradients are reduced during backward. The gradients are cut
-
-    - by the strategy that hccl.split.api has set for `split_group`, by size or by index; else
-    by HCCL's default at first, and then by the automatic plan, which is computed from times of the
-    training and changes on all ranks at once. HCCL_SPLIT=trace only measures, and keeps the
+    The first two backward passes with communication find which gradients exist. After them,
+    segments of gradients are reduced during backward. If hccl.split.api set a strategy by size or
+    by index for `split_group`, that strategy cuts the gradients into segments. Otherwise HCCL's
+    default cuts the gradients at first, and then the automatic plan, which is computed from times
+    of the training and changes on all ranks at once. HCCL_SPLIT=trace only measures, and keeps the
     default; HCCL_SPLIT=default does not measure. HCCL_LOG=info logs the plan and the reason.
 
     Takes torch's arguments, except those that set how gradients are cut or cast.

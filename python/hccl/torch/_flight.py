@@ -1,9 +1,9 @@
-"""PyTorch's flight recorder has the operations of this backend's groups.
+"""Records the operations of this backend's groups in PyTorch's flight recorder.
 
-A plugin cannot write into torch's recorder itself: the recorder is a template with a static object,
-which libtorch_cpu does not export. PyTorch 2.14 has a hook of a group that writes into the
-recorder, but gives no group this hook; this module does. From 2.15 on torch itself gives the hook
-to groups, but not to groups that shrink. 2.13 has no such hook.
+A plugin cannot write into torch's recorder itself, because the recorder is a template with a static
+object that libtorch_cpu does not export. PyTorch 2.14 has a hook that writes a group's operations
+into the recorder, but does not attach it to groups; this module does. PyTorch 2.15 and later attach
+the hook to groups, but not to those that shrink_group() makes. PyTorch 2.13 has no such hook.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _hooks: Any = weakref.WeakKeyDictionary()
 
 
 def extend() -> None:
-    """Makes torch.distributed give the hook to each new group of this backend, if the program's
-    environment asks for the recorder."""
+    """Makes torch.distributed call record() for each new group. Does nothing if torch has no hook,
+    or attaches the hook itself."""
     from torch.distributed import distributed_c10d
 
     if _hook() is None or _torch_attaches():
@@ -40,8 +40,8 @@ def extend() -> None:
 
 
 def record(group: Any) -> None:
-    """Gives the hook to a group of this backend. The hook takes a traceback of each operation, so
-    with 2.14 the recorder is off unless a variable sets its size."""
+    """Attaches the hook to a group of this backend. With 2.14, does so only if a variable of SIZES
+    sets the recorder's size, because the hook takes a traceback of each operation."""
     hook, default = _hook(), "2000" if _torch_attaches() else "0"
     size = next((os.environ[name] for name in SIZES if os.environ.get(name)), default)
     if hook is None or not size.isdecimal() or int(size) == 0:

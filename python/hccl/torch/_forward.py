@@ -1,4 +1,5 @@
-"""Runs the next forward pass during the reductions of the last backward pass, newest first."""
+"""Runs the next forward pass during the reductions of the last backward pass. The newest gradients
+are reduced first."""
 
 import copy
 import itertools
@@ -27,7 +28,7 @@ class _Hook:
 
 
 class ForwardOverlap:
-    """Manages gradients in flight: from backward until their weights are stepped. The step runs on
+    """Manages gradients in flight, from backward until the step of their weights. The step runs on
     the main thread, when forward or another reader needs the weights."""
 
     def __init__(
@@ -43,7 +44,7 @@ class ForwardOverlap:
         self._parameters, self._views, self._names = parameters, views, plan.gradients
         self._called: set[torch.nn.Module] = set()  # modules whose forward ran while learning
         self._learnt = 0  # number of iterations while learning
-        # While learning, one message that is reduced when backward ends.
+        # While learning there is one message, which is reduced when backward ends.
         self._complete: list[list[int]] = [list(range(len(parameters)))]  # gradients, by message
         self._parts: list[set[int]] = []  # for each message: gradients with a part in it
         self._in: list[list[int]] = []  # messages with a part of each gradient
@@ -135,9 +136,9 @@ class ForwardOverlap:
     # ---- The waits of modules. ----
 
     def _find_needs(self, last: dict[torch.nn.Parameter, int]) -> None:
-        """Finds the parameters that the forward of each module waits for: the module's own
-        parameters. If the forward of a module is never called (as for MultiheadAttention's
-        out_proj), the module around it reads its parameters, so the outer module waits for them."""
+        """Finds the last message that each module's forward waits for: the last with the module's
+        own parameters. If a module's forward is never called (as for MultiheadAttention's
+        out_proj), the enclosing module reads the parameters, so the enclosing module waits."""
         modules = dict(self._module.named_modules(remove_duplicate=False))
         for name, module in modules.items():
             own = [last[p] for p in module.parameters(recurse=False) if p in last]

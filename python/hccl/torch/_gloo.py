@@ -15,7 +15,7 @@ def asked() -> bool:
 
 
 def refuse_groups(error: ValueError) -> None:
-    """Makes torch.distributed raise `error` where it would make its next group."""
+    """Makes torch.distributed raise `error` when the program makes its next group."""
     from torch.distributed import distributed_c10d
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -35,8 +35,8 @@ def make_gloo_mean(name: str) -> None:
     os.environ[VARIABLE] = "1"  # for the processes that this process starts
     helper = distributed_c10d._new_process_group_helper
 
-    # Every function that makes a group of ranks calls this function. The group keeps the backend
-    # name that the program gave.
+    # torch calls this function for each new group. The group keeps the backend name that the
+    # program gave.
     @functools.wraps(helper)
     def make(size: int, rank: int, ranks: list[int], backend: Any, *rest: Any, **named: Any) -> Any:
         made = ",".join(_without_gloo(each, name) for each in str(backend).split(","))
@@ -49,11 +49,11 @@ def make_gloo_mean(name: str) -> None:
         return group, store
 
     distributed_c10d._new_process_group_helper = make
-    # For groups whose program names no backend.
+    # For groups that the program makes without the name of a backend.
     distributed_c10d.Backend.default_device_backend_map["cpu"] = name
 
 
 def _without_gloo(backend: str, name: str) -> str:
-    """Converts the backend of one device, "gloo" or "cpu:gloo": `name` replaces Gloo."""
+    """Returns the backend of one device, such as "gloo" or "cpu:gloo", with `name` for "gloo"."""
     device, colon, kind = backend.rpartition(":")
     return f"{device}{colon}{name}" if kind.lower() == "gloo" else backend

@@ -30,8 +30,8 @@ def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torc
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is of no subclass that replaces operators, as DTensor does. The elements of
-    such a tensor are in other tensors."""
+    """Returns whether a tensor has memory of its own. A tensor of a subclass that replaces
+    operators, such as DTensor, has its elements in other tensors."""
     import torch
 
     return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
@@ -39,8 +39,8 @@ def has_memory(tensor: torch.Tensor) -> bool:
 
 def share_(module: Tensors) -> Tensors:
     """Moves the parameters and buffers of a torch.nn.Module (or the tensors of an iterable) into
-    memory that the ranks of a host share. Values, shapes and strides stay, and tensors that share a
-    storage still share it. Returns the module."""
+    memory that the ranks of a host share. Values, shapes and strides do not change, and tensors
+    that share a storage still share one. Returns the module."""
     import torch
 
     if isinstance(module, torch.nn.Module):

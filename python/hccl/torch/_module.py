@@ -19,8 +19,8 @@ _ends_at_exit = False
 
 
 def end_at_exit() -> None:
-    """Registers the exit handler. Handlers registered earlier run later, when all groups have
-    ended."""
+    """Registers the exit handler, which ends all groups. Exit handlers that were registered earlier
+    run after it."""
     global _ends_at_exit
     if not _ends_at_exit:
         atexit.register(_end_groups)
@@ -28,7 +28,7 @@ def end_at_exit() -> None:
 
 
 def is_loaded() -> bool:
-    """Whether this process has, or has had, a group of this backend."""
+    """Returns whether this process has, or has had, a group of this backend."""
     return _loaded is not None or _python_form() is not None
 
 
@@ -55,14 +55,15 @@ def why_python() -> Optional[str]:
 
 @functools.cache
 def warn_of_python(rank: int) -> None:
-    """Logs once on each host that the backend has its slower form."""
+    """Warns once on each host that the backend runs in its slower form."""
     if not _variables.is_set(VARIABLE) and os.environ.get("LOCAL_RANK", str(rank)) == "0":
         why = str(why_python()).removeprefix("hccl: ")
         warnings.warn(f"hccl: the backend runs in its slower form, in Python. {why}", stacklevel=2)
 
 
 def load(user: str = "this function") -> Any:
-    """Returns the compiled module. RuntimeError: the form in Python lacks `user`."""
+    """Returns the compiled module. RuntimeError: this process has the form in Python, which lacks
+    `user`, the name of a function."""
     global _loaded
     if _loaded is None:
         if why_python() is not None:
@@ -88,7 +89,7 @@ def load(user: str = "this function") -> Any:
 
 def synchronize() -> None:
     """Waits for the operations of all groups of this process that have the compiled form. In a
-    callback of an operation it returns at once. The operations' waits raise their errors."""
+    callback of an operation, returns at once. Raises no errors of operations; their wait() does."""
     if _loaded is not None:
         _loaded.synchronize()
 
@@ -109,12 +110,12 @@ def backend_of(group: Any) -> Any:
 
 
 def _python_form() -> Any:
-    """Returns the module of the form in Python, if this process has had a group of that form."""
+    """Returns the module of the form in Python, or None if this process had no such group."""
     return sys.modules.get("hccl.torch._python")
 
 
 def _end_groups() -> None:
-    """Ends the groups that the program has left behind, before Python ends. sys.last_value is the
+    """Ends the groups that the program did not destroy, before Python ends. sys.last_value is the
     exception that ended the program; at a prompt it is any exception that was shown."""
     failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
     for form in (_loaded, _python_form()):

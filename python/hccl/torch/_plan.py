@@ -44,10 +44,11 @@ class Planned:
         self._plan.write_trace(str(path))
 
     def register_segment_hook(self, hook: SegmentHook | None) -> None:
-        """Sets a hook for optimizers, such as FusedOptimizer.step_segment; None removes it. At the end
-        of backward the hook is called once for each segment, with the segment's parameters, as soon
-        as their gradients are reduced. Later segments are then still being reduced. The hook may
-        read gradients and write parameters. An exception in the hook ends backward."""
+        """Sets a hook for optimizers, such as FusedOptimizer.step_segment; None removes the hook.
+        At the end of backward the hook is called once for each segment, with the segment's
+        parameters, as soon as their gradients are reduced. Later segments are then still being
+        reduced. The hook may read gradients and write parameters. An exception in the hook ends
+        backward."""
         self._plan.set_tail(hook)
 
 
@@ -72,8 +73,8 @@ def check_parameters(parameters: dict[str, torch.nn.Parameter]) -> None:
 def join(
     group: dist.ProcessGroup, split_group: str, parameters: dict[str, torch.nn.Parameter]
 ) -> Any:
-    """Makes a GradientPlan on all ranks of `group`, which must all call this. By default the plan
-    is automatic."""
+    """Makes a GradientPlan. All ranks of `group` must call join(). By default the plan is
+    automatic."""
     if not _variables.is_set("HCCL_SPLIT"):
         set_split_strategy_auto(split_group)
     name = [f"plan_{uuid.uuid4().hex}"]  # unique: a group may have several models

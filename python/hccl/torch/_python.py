@@ -1,5 +1,4 @@
-"""The backend in pure Python, on the package hccl. It serves a torch for which there is no compiled
-module.
+"""The backend in pure Python, on the package hccl, for a torch without a compiled module.
 
 ProcessGroup checks the arguments of an operation and issues it. The operation runs on the caller's
 thread if the caller waits and no earlier operation is queued; otherwise it runs on the thread of
@@ -82,14 +81,14 @@ class ProcessGroup(dist.ProcessGroup):
     # ---- issuing operations ----
 
     def _issue(self, title: str, options: Any, run: Callable[[], None], outputs: Any = ()) -> Any:
-        """Runs the operation on this thread or another one. `run` keeps the tensors it uses."""
+        """Runs the operation on this thread or the queue's. `run` keeps its tensors alive."""
         timeout = _UNSET if options is None else options.timeout
         seconds = self._seconds if timeout == _UNSET else timeout.total_seconds()
         waits = not getattr(options, "asyncOp", True)  # older PyTorch has no asyncOp
         return self.queue.issue(title, run, outputs, seconds, waits)
 
     def _refuse(self, call: str, text: str) -> None:
-        """Raises a RuntimeError. The ranks that wait in the operation also get the text."""
+        """Raises a RuntimeError. Other ranks that wait in the operation get the same text."""
         text, native = f"ProcessGroupHccl::{call}: {text}", self._native
         self.queue.issue(call, lambda: native.refuse(text), (), self._seconds, True).wait()
         raise RuntimeError(text)
@@ -121,8 +120,8 @@ class ProcessGroup(dist.ProcessGroup):
         return int(options.rootRank)
 
     def _parts(self, call: str, lists: Any, like: Tensor, outputs: bool = True) -> list[Tensor]:
-        """Returns the list, which must have a tensor for each rank. This rank's tensor must be like
-        `like`."""
+        """Returns the only list in `lists`, which must have a tensor for each rank. This rank's
+        tensor must have the shape of `like`."""
         if len(lists) != 1 or len(lists[0]) != self._ranks:
             self._refuse(call, f"requires one list, of {self._ranks} tensors")
         parts = list(lists[0])
@@ -132,7 +131,7 @@ class ProcessGroup(dist.ProcessGroup):
         return parts
 
     def _pairs(self, call: str, large: list[Tensor], small: list[Tensor], outputs: Any) -> None:
-        """Checks that each large tensor has as many elements as the small tensors of all ranks."""
+        """Checks that each large tensor is as long as the small tensors of all ranks together."""
         if len(large) != len(small):
             self._refuse(call, "input and output tensor lists must have the same length")
         self._check(call, outputs, outputs)
@@ -324,8 +323,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self._exchange("all_to_all", opts, [source], give, [output], take)
 
     def _rows(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
-        """Returns the number of elements of each part; `splits` has the number of rows of each
-        part."""
+        """Returns the number of elements of each rank's part. `splits` has the number of rows of
+        each part; if it is empty, the parts are equal."""
         rows = tensor.shape[0] if tensor.dim() else 1
         if splits and (len(splits) != self._ranks or sum(splits) != rows):
             self._refuse("alltoall_base", "Split sizes do not match the tensor's dim 0")
@@ -378,7 +377,7 @@ class ProcessGroup(dist.ProcessGroup):
 
 
 def create(options: Any, store: Any, whole: Optional[ProcessGroup]) -> ProcessGroup:
-    """Makes a process group. `whole`: the default group, if this one is a part of it."""
+    """Makes a process group. `whole`: the default group, if the new group is a part of it."""
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
     call = "init_process_group" if whole is None else "new_group"
     try:

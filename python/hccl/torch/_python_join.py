@@ -13,7 +13,7 @@ _LOOK_AT_STORE = datetime.timedelta(seconds=1)
 
 
 def join(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
-    """Returns the native communicator of the ranks that have the store."""
+    """Returns the native communicator of the ranks that share the store."""
     one_host = os.environ.get("LOCAL_WORLD_SIZE", "") == os.environ.get("WORLD_SIZE", "")
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "") if one_host else ""
     key = f"hccl/{attempt or 0}"  # as in src/communicator.cc
@@ -38,8 +38,8 @@ def join(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
 
 
 def _is_there(store: Any, key: str, left: datetime.timedelta) -> bool:
-    """Waits for at most a second, so that Ctrl-C can end the wait. DistStoreError: no time is
-    left."""
+    """Waits at most a second for the key, so that Ctrl-C can end the wait. DistStoreError: no time
+    is left."""
     try:
         store.wait([key], max(min(left, _LOOK_AT_STORE), datetime.timedelta(milliseconds=1)))
     except dist.DistStoreError:

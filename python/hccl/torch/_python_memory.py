@@ -1,5 +1,5 @@
-"""Gives the memory and the reductions of tensors in the form that the package takes. The backend's
-form in Python uses it."""
+"""Converts tensors' memory and torch's reductions to the package's arrays and names, for the
+backend's form in Python."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ class Memory:
 
 
 def counts(tensors: Sequence[Tensor]) -> list[int]:
-    """Returns the number of elements that Memory counts in each tensor."""
+    """Returns the number of Memory's elements in each tensor: two for each complex number."""
     return [each.numel() * _kind(each)[2] for each in tensors]
 
 
 def block(tensors: Sequence[Tensor], filled: bool = False) -> Tensor:
-    """Returns contiguous memory for the tensors, one after another. If the tensors lie so already,
-    this is their own memory; otherwise it is new memory, which has their values if `filled`."""
+    """Returns contiguous memory for the tensors, one after another. If the tensors already lie in
+    such memory, returns that memory; otherwise new memory, with the tensors' values if `filled`."""
     first = tensors[0]
     if len(tensors) == 1 and first.is_contiguous():
         return first

@@ -21,8 +21,8 @@ from hccl import HcclError
 from hccl.torch._python_memory import Memory, unpack
 
 _TIMEOUT = 9
-# Before PyTorch 2.8, C++ does not keep the Python objects of operations. So the last operations are
-# kept here until a program waits for them.
+# Before PyTorch 2.8, C++ does not keep the Python objects of operations alive. So this module keeps
+# the last operations alive until the program waits for them.
 _KEEPS = not hasattr(dist.AllreduceOptions(), "asyncOp")
 _MOST_KEPT = 4096
 _kept: dict[int, Any] = {}
@@ -35,7 +35,7 @@ _queues: weakref.WeakSet[Queue] = weakref.WeakSet()
 
 
 def failure(error: HcclError, title: str) -> Exception:
-    """Returns the error of an operation. Programs look for "Timed out"."""
+    """Returns the error of an operation. Programs search the text for "Timed out"."""
     timed_out = "Timed out in " if error.code == _TIMEOUT else ""
     return dist.DistBackendError(f"hccl {title}: {timed_out}{error}")
 
@@ -52,7 +52,7 @@ class Waitable(dist.Work):
         self._mutex = threading.Lock()
 
     def wait_done(self, seconds: float) -> bool:
-        """Waits; 0 means no limit. Returns false if the time is over."""
+        """Waits for the end of the operation; 0 means no limit. Returns False if time is over."""
         return True
 
     def is_completed(self) -> bool:
@@ -86,7 +86,7 @@ class Waitable(dist.Work):
         return self._shown
 
     def _follow(self) -> None:
-        """Makes sure that the future is completed when the operation is done."""
+        """Completes the future when the operation is done, or at once if it is done."""
         self._future.set_result(None)
 
     def _value(self, _: Any) -> Any:
@@ -119,7 +119,7 @@ class _Operation(Waitable):
         except BaseException as error:  # raised by a signal handler, in a callback that waits
             self._failure = dist.DistBackendError(repr(error))
         self._run = None  # frees its tensors before the operation completes
-        with self._mutex:  # from here on, a thread that makes the future also completes it
+        with self._mutex:  # after this, get_future() completes a new future itself
             self._settled, future = True, self._future
         if future is not None:
             future.set_result(None)
@@ -143,7 +143,7 @@ class _Operation(Waitable):
 
 
 class _Done(Waitable):
-    """An operation that is done already. It is returned to callers that have waited."""
+    """An operation that is already done. issue() returns it to a caller that waited."""
 
     def wait(self, timeout: datetime.timedelta = _NO_LIMIT) -> bool:
         return True
@@ -153,7 +153,7 @@ DONE = _Done("done", [])
 
 
 class Message(Waitable):
-    """A send or receive under way. `post` gives it to the library."""
+    """A send or receive under way. `post` passes the message to the library."""
 
     def __init__(
         self, call: str, post: Any, memory: Any, outputs: Any, peer: int, tag: int, limit: float
@@ -191,8 +191,8 @@ class Message(Waitable):
 
 
 class Queue:
-    """A communicator and its operations, which run one at a time. The thread starts with the first
-    operation that is not the caller's to run."""
+    """A communicator and its operations, which run one at a time. The first operation that the
+    caller does not run itself starts the queue's thread."""
 
     def __init__(self, native: Any, whole: Optional[Queue]) -> None:
         self.native, self._whole, self.left = native, whole, False
@@ -202,7 +202,7 @@ class Queue:
         self._busy = False
         self._runner: Optional[int] = None  # the thread on which callbacks of operations run now
         self._thread: Optional[threading.Thread] = None
-        self._wake = threading.Lock()  # released each time that the thread has work
+        self._wake = threading.Lock()  # released when the thread gets work
         self._wake.acquire()
         if whole is not None:
             whole._users += 1
@@ -242,7 +242,7 @@ class Queue:
             return DONE
         operation = _Operation(self, title, run, outputs, limit)
         if self._runner == threading.get_ident():
-            operation.perform()  # now: the operation of this callback has ended
+            operation.perform()  # at once, because the operation of this callback has ended
             return operation
         with self._mutex:
             self._waiting.append(operation)
@@ -282,7 +282,8 @@ class Queue:
         return True
 
     def run_in_callback(self, operation: _Operation) -> None:
-        """Runs the earlier operations and then this one, for which a callback waits."""
+        """On the thread of callbacks, which waits for `operation`, runs the earlier operations and
+        then `operation`. On other threads, does nothing."""
         while self._runner == threading.get_ident() and not operation.is_completed():
             with self._mutex:
                 each = self._waiting.popleft()
@@ -293,7 +294,7 @@ class Queue:
             self.native.abort(reason)
 
     def drained(self, seconds: float) -> bool:
-        """Waits until no operation and no message is under way. Returns false if the time is
+        """Waits until no operation and no message is under way. Returns False if the time is
         over."""
         end = time.monotonic() + seconds
         if self._runner != threading.get_ident():
@@ -311,7 +312,7 @@ class Queue:
         return True
 
     def end(self, patience: float, reason: str) -> None:
-        """Ends the communicator after `patience` seconds at most."""
+        """Ends the communicator. Operations get `patience` seconds; after that they are aborted."""
         if self.left or self._process != os.getpid():
             return
         if not self.drained(patience):
@@ -325,7 +326,7 @@ class Queue:
         self._leave()
 
     def _leave(self) -> None:
-        """Leaves the communicator. A world must live as long as its parts."""
+        """Leaves the communicator, after all groups that were made from it."""
         self._users -= 1
         if self._users:
             return
@@ -338,7 +339,7 @@ class Queue:
 
 
 def end_groups(failed: bool) -> None:
-    """Ends the groups that the program has left behind, at its end."""
+    """Ends the groups that the program did not destroy. Called at the end of the program."""
     end = time.monotonic() + (0 if failed else _SECONDS_AT_EXIT)
     living = [each for each in _queues if not each.left]
     for each in living:
@@ -355,8 +356,9 @@ _watches: Optional[bool] = None
 
 
 def _watch() -> bool:
-    """Makes Ctrl-C end operations that run on the main thread, or for which its C++ code waits.
-    Returns false on another thread, or if the program itself uses Python's wake-up descriptor."""
+    """Makes Ctrl-C end operations that run on the main thread, or for which C++ code of the main
+    thread waits. Returns False on another thread, or if the program itself uses Python's wake-up
+    descriptor."""
     global _watches
     if _watches is None and threading.current_thread() is threading.main_thread():
         reader, writer = os.pipe()
@@ -392,7 +394,7 @@ def _abort_on_interrupt(reader: int) -> None:
             continue
         if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             continue
-        ran.clear()  # does the main thread soon run Python code, and so Python's handler?
+        ran.clear()  # abort only if the main thread cannot run Python's handler soon
         ctypes.pythonapi.Py_AddPendingCall(note, None)
         if not ran.wait(_TIME_TO_RUN_PYTHON):
             for each in list(_queues):

@@ -110,7 +110,7 @@ def create(options: Any, pg_options: Any = None) -> Any:
     if _module.why_python() is not None:
         from hccl.torch import _python
 
-        os.environ["DDP_DISABLE_COMM_MEM"] = "1"  # DDP asks a compiled backend for that memory
+        os.environ["DDP_DISABLE_COMM_MEM"] = "1"  # only compiled backends have such memory
         if whole is None:
             _module.warn_of_python(options.group_rank)
         return _python.create(options, store, whole)
@@ -127,11 +127,11 @@ def create(options: Any, pg_options: Any = None) -> Any:
 
 
 def _own_store(ranks: list[int]) -> Any:
-    """Returns the place in the default group's store where the members of a group meet, if the
-    group is not a part of another communicator. The prefix of options.store cannot serve: it is
-    torch's name of the group, which may differ between members. PyTorch 2.14 counts groups with
-    use_local_synchronization, which only their members make, and takes the names of later groups
-    from that count."""
+    """Returns the store by which the members of a group join, if the group is not a part of another
+    communicator: the default group's store with a prefix. options.store does not fit, because its
+    prefix is torch's name of the group, which may differ between members. PyTorch 2.14 counts
+    groups with use_local_synchronization, which only their members make, and derives the names of
+    later groups from that count."""
     from torch.distributed import PrefixStore, distributed_c10d
 
     default = distributed_c10d._get_default_group()

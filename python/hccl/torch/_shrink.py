@@ -1,7 +1,7 @@
 """torch.distributed.shrink_group for groups of this backend.
 
-Torch's function is made for NCCL. It needs a list of the dead ranks, and takes group ranks for
-global ranks. If the store has died with rank 0, it fails after it has destroyed the group.
+Torch's function is made for NCCL. It needs a list of the dead ranks, and mistakes group ranks for
+global ranks. If the store died with rank 0, it fails after it has destroyed the group.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def extend() -> None:
     from torch.distributed import distributed_c10d
 
     if not all(hasattr(distributed_c10d, name) for name in _NEEDED):
-        return  # torch's function, if any, works with limits (src/shrink.cc)
+        return  # torch's function, if there is one, works with limits (src/shrink.cc)
     torchs: Callable[..., Any] = distributed_c10d.shrink_group
 
     @functools.wraps(torchs)
@@ -46,7 +46,7 @@ def extend() -> None:
             _module.load("torch.distributed.shrink_group")  # raises
         if backend is None:
             return torchs(ranks_to_exclude, group, shrink_flags, pg_options)
-        if ranks_to_exclude != []:  # [] is fine here: only the dead are left out
+        if ranks_to_exclude != []:  # [] is valid here: only dead ranks are left out
             distributed_c10d._validate_shrink_inputs(ranks_to_exclude, shrink_flags)
         facts: Any = {"group_size": whole.size(), "current_rank": whole.rank()}
         excluded = distributed_c10d._validate_and_process_excluded_ranks(ranks_to_exclude, facts)
@@ -70,7 +70,8 @@ def _only_backend(group: Any) -> Any:
 
 
 def _replace(old: Any, smaller: Any, ranks: list[int]) -> Any:
-    """Puts a group with the backend `smaller` in place of `old`. `ranks` are its ranks in `old`."""
+    """Replaces `old` by a group with the backend `smaller`, whose rank i was rank ranks[i] of
+    `old`. Returns the new group."""
     import torch
     from torch.distributed import distributed_c10d as c10d
 
@@ -88,8 +89,8 @@ def _replace(old: Any, smaller: Any, ranks: list[int]) -> Any:
     devices = old._device_types
     c10d._cleanup_original_group(old, is_default)
 
-    # Torch's names count the groups. Only the members are here, so their count would later differ
-    # from that of other ranks.
+    # torch would name the group by a count of groups. Only members run this code, so their count
+    # would later differ from that of other ranks.
     title = f"{name}:shrunk"
     new = c10d.ProcessGroup(c10d.PrefixStore(f"{title}/", store), smaller.rank(), smaller.size())
     kind = c10d.ProcessGroup.BackendType.CUSTOM

@@ -17,8 +17,8 @@ def _framework() -> str:
 
 def _release() -> Optional[str]:
     """Returns the part of a ready module's name that describes torch. The releases of a minor
-    version share one ABI. Returns None if torch is no release, or if others have built it: it may
-    then have any ABI."""
+    version share one ABI. Returns None if this torch is not an official build of a release, because
+    its ABI is then unknown."""
     import torch
 
     found = re.fullmatch(r"(\d+\.\d+)\.\d+(\+(cpu|cu\d+|rocm[\d.]+|xpu))?", torch.__version__)

@@ -53,8 +53,8 @@ def LARS(  # noqa: N802  Ascend's name
     epsilon: float = 0.00001,
     name: Optional[str] = None,
 ) -> list:
-    """Returns the gradients of a list of weights. First the decay of the weights is added; then
-    each layer is scaled by hyperpara * |w| / (|g| + weight_decay * |w| + epsilon)."""
+    """Returns new gradients for a list of weights. Adds the decay of the weights, and then scales
+    each gradient by hyperpara * |w| / (|g| + weight_decay * |w| + epsilon)."""
     return [
         _lars(w, g, weight_decay, hyperpara, epsilon, None) for w, g in zip(inputs_w, inputs_g)
     ]
@@ -70,7 +70,8 @@ def LARSV2(  # noqa: N802  Ascend's name
     use_clip: bool = False,
     name: Optional[str] = None,
 ) -> Any:
-    """LARS for one weight. With use_clip the scale, relative to the learning rate, is at most 1."""
+    """LARS for one weight. With use_clip, the scale is divided by the learning rate and is at most
+    1."""
     rate = learning_rate if use_clip else None
     return _lars(input_weight, input_grad, weight_decay, hyperpara, epsilon, rate)
 
@@ -140,7 +141,8 @@ def adam_apply_one_with_decay_assign(
     add2_y: Any,
     name: Optional[str] = None,
 ) -> tuple:
-    """Makes the step of adam_apply_one_assign, with mul4_x times the weight added."""
+    """Like adam_apply_one_assign, but with weight decay: adds mul4_x times the weight to the
+    update."""
     gradient, second, first, weight, rate = input0, input1, input2, input3, input4
     new_second = mul2_x * second + mul3_x * tf.square(gradient)
     new_first = mul0_x * first + mul1_x * gradient

@@ -1,1 +1,1 @@
-"""npu_bridge.hccl: HCCL's ops, and its Python modules with the names in TensorFlow scripts."""
+"""npu_bridge.hccl: HCCL's ops for TensorFlow scripts."""

@@ -1,6 +1,6 @@
 """HCCL's ops for graphs of TensorFlow 1. The ops of one session.run run in the order in which the
-program created them, which must be the same on all ranks. Most ops are those of npu_device, whose
-allgather and reduce_scatter have no `fusion`."""
+program created them, which must be the same on all ranks. Most ops are those of npu_device. Only
+here do allgather and reduce_scatter have the argument `fusion`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from npu_device.distribute.hccl_ops import (
 def allgather(
     tensor: Any, rank_size: int, group: str = hccl.WORLD, fusion: int = 0, fusion_id: int = -1
 ) -> Any:
-    """Concatenates the tensors of all ranks: the first dimension becomes rank_size times as
+    """Concatenates the tensors of all ranks. The first dimension becomes rank_size times as
     long."""
     check_fusion(fusion, fusion_id, (0, 2))
     return _device.allgather(tensor, rank_size, group)
@@ -39,8 +39,8 @@ def reduce_scatter(
     fusion: int = 0,
     fusion_id: int = -1,
 ) -> Any:
-    """Returns this rank's part of the reduced tensor: the first dimension is divided by
-    rank_size."""
+    """Returns this rank's part of the reduced tensor. The length of its first dimension is divided
+    by rank_size."""
     check_fusion(fusion, fusion_id, (0, 2))
     return _device.reduce_scatter(tensor, reduction, rank_size, group)
 

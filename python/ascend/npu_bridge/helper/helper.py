@@ -1,4 +1,4 @@
-"""The function with which scripts get the NPU's generated ops."""
+"""Returns the module of the NPU's generated ops to scripts."""
 
 from __future__ import annotations
 

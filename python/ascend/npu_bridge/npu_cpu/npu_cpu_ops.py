@@ -1,4 +1,5 @@
-"""Embedding tables and text recognition on an NPU's own CPU: errors that name a replacement."""
+"""Embedding tables and text recognition on an NPU's own CPU. Calling any of these functions raises
+an error that names a replacement."""
 
 from __future__ import annotations
 

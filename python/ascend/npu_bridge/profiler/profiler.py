@@ -1,4 +1,4 @@
-"""A context that profiles an NPU; on a CPU it writes nothing. Use tf.profiler to profile a CPU, and
+"""A context that profiles an NPU. On a CPU it has no effect. Use tf.profiler to profile a CPU, and
 hccl.tensorflow.trace_at_exit to write traces of gradients."""
 
 from __future__ import annotations

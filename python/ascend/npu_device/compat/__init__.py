@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from npu_device.compat import v1  # noqa: F401  a package that imports nothing by itself
+from npu_device.compat import v1  # noqa: F401  an empty package
 
 
 def enable_v1() -> None:

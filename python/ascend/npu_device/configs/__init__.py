@@ -69,7 +69,7 @@ _PARTS = ("dump_config", "aoe_config", "profiling_config", "memory_config", "exp
 
 
 class _Part:
-    """A group of options, which may have any names."""
+    """A group of options. The options may have any names."""
 
     def __init__(self, name: str) -> None:
         object.__setattr__(self, "_name", name)

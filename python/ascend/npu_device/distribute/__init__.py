@@ -1,5 +1,5 @@
 """npu.distribute: data-parallel training. Without open().as_default(), or with one worker, the
-functions only log that they do nothing. So the same script runs on one device."""
+functions reduce and broadcast nothing. So the same script runs on one device."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def all_reduce(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> Any:
-    """Reduces over all workers: "mean", "sum", "max", "min" or "prod". A list or tuple gives a
-    list, in which None stays None; any other argument gives one tensor. Sums and means of
-    IndexedSlices stay sparse: they have the rows of all workers. A mean divides by the number of
-    all workers; a mean of integers is a float.
+    """Reduces over all workers: "mean", "sum", "max", "min" or "prod". For a list or tuple, returns
+    a list, in which None stays None; for any other argument, returns one tensor. Sums and means of
+    IndexedSlices are sparse and have the rows of all workers. A mean divides by the number of all
+    workers, also in a smaller group; a mean of integers is a float.
 
     fusion: 0 reduces each tensor separately; 1 reduces a whole list at once; 2 reduces tensors with
     the same fusion_id at once."""
@@ -114,8 +114,8 @@ def npu_distributed_keras_optimizer_wrapper(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> Any:
-    """Changes a Keras optimizer (Keras 2 or 3), or makes one by name, so that apply_gradients first
-    reduces the gradients over all workers. Returns the same object."""
+    """Changes a Keras optimizer (Keras 2 or 3) so that apply_gradients first reduces the gradients
+    over all workers. Returns the same object, or a new one if `optimizer` is a name."""
     optimizer = made(optimizer)
 
     def reduce(gradients: list, names: list) -> list:
@@ -131,9 +131,9 @@ def npu_distributed_keras_optimizer_wrapper(
 
 
 def shard_and_rebatch_dataset(dataset: Any, global_bs: int) -> tuple:
-    """Returns this worker's part of the dataset, and this worker's part of the batch size. Element
-    i belongs to worker i % workers. Call it before .batch(). ValueError: the batch size is not a
-    multiple of the number of workers."""
+    """Returns this worker's part of the dataset and of the batch size. Element i belongs to worker
+    i % workers. Call it before .batch(). ValueError: the batch size is not a multiple of the number
+    of workers."""
     worker = _device.cluster_worker()
     if worker is None:
         return dataset, global_bs

@@ -11,9 +11,9 @@ from npu_device import _device
 
 
 class NPUBroadcastGlobalVariablesCallback(Callback):
-    """Sets the model's weights to their values on the root before the first batch. Weights that are
-    made later are set after the first batch. The seeds of dropout and the state of metrics, which
-    Keras 3 has among the model's variables, remain each rank's own."""
+    """Sets the model's weights to their values on the root, before the first batch, or after it if
+    the model is built during that batch. The seeds of dropout and the state of metrics, which are
+    variables of a model of Keras 3, remain each rank's own."""
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()
@@ -35,8 +35,8 @@ class NPUBroadcastGlobalVariablesCallback(Callback):
 
 
 def npu_callbacks_append(callbacks_list: Any = ()) -> list:
-    """Returns the list with NPUBroadcastGlobalVariablesCallback of rank 0 appended, or a new
-    list."""
+    """Appends an NPUBroadcastGlobalVariablesCallback with root 0 to the list, or to a new list if
+    the argument is not a list, and returns the list."""
     callbacks = callbacks_list if isinstance(callbacks_list, list) else []
     callbacks.append(NPUBroadcastGlobalVariablesCallback(0))
     return callbacks

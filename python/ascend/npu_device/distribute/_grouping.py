@@ -1,4 +1,5 @@
-"""Each rank applies the gradients of its share of the variables and sends the variables to all."""
+"""Divides the step over the ranks: each rank applies the gradients of its share of the variables
+and sends these variables to all ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def grouping_gradients_apply(
 
 
 def grouping_broadcast(variables: Sequence[Any]) -> None:
-    """Sets every variable to its value on the rank that grouping_gradients_apply assigned it to."""
+    """Sets every variable to its value on its owner, the rank whose share contains it in
+    grouping_gradients_apply."""
     worker = _device.cluster_worker()
     if worker is not None:
         _shares.give(variables, _shares.owners(variables, worker.workers_num))

@@ -1,5 +1,5 @@
-"""Single collectives, as HCCL's ops. Each one blocks until it is done, in the program's order. The
-first one joins the ranks of the environment, if this process has not joined."""
+"""HCCL's ops: single collectives. Each op blocks until it is done, in the program's order. If this
+process has not joined, the first op joins the ranks that the environment describes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def allreduce(
 
 @joins
 def allgather(tensor: Any, rank_size: int, group: str = hccl.WORLD) -> tf.Tensor:
-    """Concatenates the tensors of all ranks: the first dimension becomes rank_size times as
+    """Concatenates the tensors of all ranks. The first dimension becomes rank_size times as
     long."""
     return _ops.all_gather(tensor, rank_size, group)
 
@@ -66,7 +66,7 @@ def broadcast(
     fusion_id: int = 0,
     group: str = hccl.WORLD,
 ) -> list:
-    """Returns a list of tensors, of any types, with their values on the root."""
+    """Returns the root's values of a list of tensors, which may have any types."""
     check_fusion(fusion, fusion_id, (0, 2))
     if not isinstance(tensor, (list, tuple)):
         raise ValueError("tensor: expected a list of tensors")
@@ -82,7 +82,7 @@ def reduce(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> tf.Tensor:
-    """Returns the reduction on the root, and on other ranks the rank's own tensor."""
+    """Returns the reduced tensor on the root, and the rank's own tensor on other ranks."""
     check_reduction(reduction)
     check_fusion(fusion, fusion_id, (0, 2))
     return _ops.reduce(tensor, reduction, root_rank, group)
@@ -92,8 +92,8 @@ def reduce(
 def reduce_scatter(
     tensor: Any, reduction: str, rank_size: int, group: str = hccl.WORLD
 ) -> tf.Tensor:
-    """Returns this rank's part of the reduced tensor: the first dimension is divided by
-    rank_size."""
+    """Returns this rank's part of the reduced tensor. The length of its first dimension is divided
+    by rank_size."""
     check_reduction(reduction)
     return _ops.reduce_scatter(tensor, reduction, rank_size, group)
 

@@ -18,10 +18,10 @@ class NpuLossScaleOptimizer:
         gradients = optimizer.get_unscaled_gradients(tape.gradient(scaled, variables))
         optimizer.apply_gradients(zip(gradients, variables))
 
-    If a gradient of any worker is not finite, no worker steps, and the scale is halved. The scale
-    is doubled after dynamic_growth_steps finite steps. With dynamic=False it stays initial_scale.
-    The object is an instance of Keras's LossScaleOptimizer (Keras 2 or 3), so that `fit` scales and
-    unscales, and `compile` with mixed_float16 takes the object as it is.
+    If a gradient of any worker is not finite, no worker makes a step, and the scale is halved. The
+    scale is doubled after dynamic_growth_steps finite steps. With dynamic=False the scale is always
+    initial_scale. The object is an instance of Keras's LossScaleOptimizer (Keras 2 or 3), so that
+    `fit` scales and unscales, and `compile` with mixed_float16 accepts the object unchanged.
     """
 
     def __new__(cls, inner_optimizer: Any, *arguments: Any, **options: Any) -> Any:
@@ -70,8 +70,8 @@ class NpuLossScaleOptimizer:
 
 class _Keras2:
     """Adds a test of all workers' gradients to Keras 2's LossScaleOptimizer, which is the next base
-    class. That base tests only the gradients of this worker, and with dynamic=False tests
-    nothing."""
+    class. LossScaleOptimizer itself tests only this worker's gradients and, with dynamic=False,
+    none."""
 
     def __init__(self: Any, inner_optimizer: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(made(inner_optimizer), *arguments, **options)
@@ -95,8 +95,8 @@ class _Keras2:
 
 
 class _Keras3:
-    """Adds to Keras 3's LossScaleOptimizer, which is the next base class: a test of all workers'
-    gradients, a constant scale, and gradients that are unscaled before apply."""
+    """Extends Keras 3's LossScaleOptimizer, which is the next base class, by a test of all workers'
+    gradients, a constant scale (dynamic=False), and methods that scale and unscale explicitly."""
 
     def __init__(
         self: Any,
@@ -161,8 +161,8 @@ class _Keras3:
 
 @functools.lru_cache(maxsize=None)
 def _scaling(kind: type) -> type:
-    """Makes a class with the name of Keras's class, because Keras saves the object by this name.
-    Keras 2 has two such classes, one for legacy optimizers and one for all others."""
+    """Returns a class with the name of Keras's class, because Keras saves the object by this name.
+    Keras 2 has two such classes: one for legacy optimizers, and one for all others."""
     base, *others = loss_scalers(kind)
     if not hasattr(kind, "apply"):
         base = next(each for each in others if any(issubclass(kind, b) for b in each.__bases__))

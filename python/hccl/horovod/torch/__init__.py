@@ -1,5 +1,5 @@
 """Horovod's names for PyTorch, on hccl.Communicator and hccl.Fusion. All ranks must call the same
-collectives in the same order; one thread at a time calls them.
+collectives in the same order, from one thread at a time.
 
     import horovod.torch as hvd             # after hccl.horovod.install(), or
     import hccl.horovod.torch as hvd
@@ -31,7 +31,7 @@ from hccl.horovod.torch._ops import (
 )
 from hccl.horovod.torch._optimizer import DistributedOptimizer
 
-Adasum = "adasum"  # refused, with the reason
+Adasum = "adasum"  # the collectives reject it and give the reason
 _places = (0, 1, True)
 
 
@@ -57,13 +57,14 @@ def cross_size() -> int:
 
 
 def is_homogeneous() -> bool:
-    """Whether all hosts have the same number of ranks."""
+    """Returns whether all hosts have the same number of ranks."""
     return _places[2]
 
 
 def join(device: int = -1) -> int:
-    """Waits until all ranks have called it, after the same number of steps, and returns the last
-    rank. If a rank still trains, all ranks get an HcclError that names both calls."""
+    """Waits until all ranks have called join(), each after the same number of steps. Returns the
+    number of the last rank. If some rank still trains, all ranks get an HcclError that names both
+    calls."""
     _optimizer.barrier_of_plans()
     barrier()
     return size() - 1

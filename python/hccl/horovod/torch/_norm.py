@@ -9,9 +9,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 class SyncBatchNorm(_BatchNorm):
-    """torch.nn.BatchNorm* that in training uses the mean and variance over the batches of all
-    ranks. The batches may differ in length. Backward reduces, too: all ranks must call forward and
-    backward of the same layers in the same order."""
+    """torch.nn.BatchNorm* that, in training, uses the mean and variance over the batches of all
+    ranks. The batches may differ in length. Forward and backward call collectives, so all ranks
+    must call forward and backward of the same layers in the same order."""
 
     def _check_input_dim(self, input: torch.Tensor) -> None:  # noqa: A002  torch's name
         if input.dim() < 2:

@@ -43,8 +43,8 @@ def broadcast_object_fn(root_rank: int = 0, name: str | None = None, **options: 
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
-    """Sets tensors to those of the root, in place. params: a state_dict, named_parameters(), or
-    tensors. Values that are not tensors stay."""
+    """Copies the root's tensors into those of all ranks, in place. params: a state_dict,
+    named_parameters(), or tensors. Values that are not tensors do not change."""
     if not isinstance(params, Iterable):
         raise ValueError(f"hccl: params: expected a dict or pairs, not {type(params).__name__}")
     pairs = sorted(params.items()) if isinstance(params, dict) else params
@@ -57,8 +57,8 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: Any = None
 ) -> None:
-    """Sets an optimizer's state and numbers, such as lr, to those of the root. Other ranks need no
-    state of their own. model: not needed."""
+    """Copies the state and the numbers, such as lr, of the root's optimizer to all ranks. On other
+    ranks the optimizer may have no state yet. model: has no effect."""
     is_root, state = global_process_set.rank() == root_rank, optimizer.state_dict()
     tensor = torch.Tensor
     form = _pytree.tree_map_only(tensor, lambda t: t.to("meta"), state) if is_root else None

@@ -1,4 +1,4 @@
-"""Horovod's collectives on tensors. Arguments that several of them have:
+"""Horovod's collectives on tensors. Arguments that several functions have:
 
 name: has no effect, because all ranks call the same collectives in the same order, and the library
 compares the calls. op: Average (also if None), Sum, Max, Min or Product. average: True is Average,
@@ -6,9 +6,9 @@ False is Sum. The mean of integers is rounded down. prescale_factor multiplies e
 postscale_factor the result. compression: a member of Compression. process_set: the ranks that take
 part.
 
-A function with _async returns a Handle for synchronize() and poll(); a function with a _ at the end
-works in place. All others return new tensors, and backward differentiates them. Tensors are on the
-CPU. A failure is an hccl.HcclError on all ranks, which names its cause.
+A function with _async returns a Handle for synchronize() and poll(). A function with a _ at the end
+works in place. All others return new tensors and are differentiable. Tensors are on the CPU. A
+failure raises an hccl.HcclError, which names the cause, on all ranks.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ def synchronize(handle: Handle) -> Any:
 
 
 def poll(handle: Handle) -> bool:
-    """Whether synchronize() would return at once."""
+    """Returns whether synchronize() would return at once."""
     return handle.done()
 
 
 class _Cast:
-    """A compression: floats are reduced in another type, or in their own type if it is None."""
+    """A compression: floats are reduced in the type `dtype`, or in their own type if it is None."""
 
     def __init__(self, dtype: torch.dtype | None) -> None:
         self._dtype = dtype
 
     def compress(self, tensor: Tensor) -> tuple[Tensor, Any]:
-        """Returns the tensor to reduce, and a context that decompress() needs beside the result."""
+        """Returns the tensor to reduce, and the context that decompress() needs with the result."""
         if self._dtype is None or not tensor.is_floating_point():
             return tensor, None
         return tensor.to(self._dtype), tensor.dtype
@@ -134,8 +134,8 @@ def allreduce(
     compression: Any = Compression.none, op: Any = None, prescale_factor: float = 1.0,
     postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Reduces over all ranks. Backward reduces the gradients of all ranks, to their mean if op is
-    Average, else to their sum."""
+    """Reduces over all ranks. Backward gives each rank the mean of all ranks' gradients if op is
+    Average, otherwise their sum."""
     kind = _horovod.reduction(op, average)
     of_gradient = Average if kind == Average else Sum
     scales = (prescale_factor, postscale_factor, process_set)
@@ -173,8 +173,8 @@ def sparse_allreduce_async(
 def allgather_async(
     tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle:
-    """Concatenates the ranks' tensors along the first dimension, whose length may differ. Waits
-    until all ranks have called it."""
+    """Concatenates the ranks' tensors along the first dimension. Its length may differ between
+    ranks. Waits until all ranks have called allgather_async()."""
     comm = communicator(process_set)
     own = tensor.detach().contiguous().reshape(tensor.shape or (1,))
     rows = comm.allgather(torch.tensor([len(own)])).tolist()
@@ -192,7 +192,7 @@ def allgather_async(
 def allgather(
     tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
-    """As allgather_async. Backward gives each rank the mean gradient of its rows."""
+    """Like allgather_async(), but waits. Backward gives each rank the mean gradient of its rows."""
     comm, rows = communicator(process_set), len(tensor) if tensor.dim() else 1
 
     def own_rows(gradient: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ def broadcast_async_(
     tensor: Tensor, root_rank: int, name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Sets the tensor to that of the root. root_rank: a rank of the world."""
+    """Copies the root's tensor into `tensor`. root_rank: a rank of the world."""
     buffer = tensor.detach().contiguous()
     root = _horovod.root_of(process_set, root_rank)
     begun = communicator(process_set).ibroadcast(buffer, root)
@@ -251,9 +251,9 @@ def alltoall_async(
     tensor: Tensor, splits: Any = None, name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Sends splits[i] rows to rank i, by default the same number to each. The result is the
-    received rows and, with splits, the number of rows from each rank (int32). Waits until all ranks
-    have called it."""
+    """Sends splits[i] rows to rank i, by default the same number to each rank. The result is the
+    received rows and, with splits, also the number of rows from each rank (int32). Waits until all
+    ranks have called alltoall_async()."""
     comm = communicator(process_set)
     if splits is None and len(tensor) % comm.size:
         raise ValueError(f"hccl: alltoall: {len(tensor)} rows for {comm.size} ranks: give splits")
@@ -270,7 +270,7 @@ def alltoall(
     tensor: Tensor, splits: Any = None, name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """As alltoall_async. Backward sends the gradients of the rows back."""
+    """Like alltoall_async(), but waits. Backward sends the gradients of the rows back."""
     counts: list[Tensor] = []
 
     def forward(own: Tensor) -> Tensor:
@@ -291,8 +291,8 @@ def reducescatter_async(
     process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle:
-    """Reduces, and gives each rank its rows. If the rows cannot be divided evenly, the first ranks
-    have one row more."""
+    """Reduces over all ranks, and gives each rank its rows of the result. If the rows cannot be
+    divided evenly, the first ranks get one row more."""
     comm, kind = communicator(process_set), _horovod.reduction(op)
     least, more = divmod(len(tensor), comm.size)
     start = comm.rank * least + min(comm.rank, more)
@@ -314,8 +314,8 @@ def reducescatter(
     op: Any = Average, process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0, postscale_factor: float = 1.0,
 ) -> Tensor:
-    """As reducescatter_async. Backward gathers the gradients of the rows. For sums it also
-    multiplies them by the number of ranks."""
+    """Like reducescatter_async(), but waits. Backward gathers the gradients of the rows. If op is
+    not Average, backward also multiplies them by the number of ranks."""
     packed, context = compression.compress(tensor)
     ranks = 1 if _horovod.reduction(op) == "mean" else communicator(process_set).size
     options = (op, process_set, prescale_factor, postscale_factor)
@@ -333,7 +333,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def _of_list(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a function of a list, with the same options, out of a function of one tensor."""
+    """Turns a function of one tensor into a function of a list, with the same options."""
 
     def grouped(tensors: Sequence[Tensor], *options: Any, **named: Any) -> Any:
         begun = [function(tensor, *options, **named) for tensor in tensors]

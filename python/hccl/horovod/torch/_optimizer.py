@@ -2,7 +2,7 @@
 
 Each complete gradient is copied into memory that the ranks of a host share. The fusion engine
 (hccl.Fusion) then reduces the gradients in the segments of a plan. The first step reduces without
-overlap: after that step, rank 0 knows the order of backward, and the plan takes that order.
+overlap. Rank 0 then knows the order of backward, which becomes the order of the plan.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _world.before_leaving.append(close_plans)
 
 
 class _Plan:
-    """The dense gradients of an optimizer, by type and in segments. All ranks must make it
-    together."""
+    """The dense gradients of an optimizer, with a fusion for each type. All ranks must call the
+    constructor together."""
 
     def __init__(self, named: list[tuple[str, Tensor]], options: _Options) -> None:
         group = _horovod.group_of(options.process_set, hccl.WORLD)
@@ -79,9 +79,10 @@ class _Plan:
                 start += like.numel()
             flat = [view.as_strided((view.numel(),), (1,)) for view in views]
             pairs = [(name, each) for (name, _), each in zip(own, flat)]
-            # One for each fusion: its first segment takes a place in the communicator's order.
+            # Each fusion needs its own communicator, because its first segment takes a position in
+            # the communicator's order of operations.
             comm = _ops.communicator(options.process_set).split(0)
-            assert comm is not None  # never None, because this rank has passed a color
+            assert comm is not None  # never None, because this rank passes a color
             self.comms.append(comm)
             fusion = hccl.Fusion(comm, pairs, hcom_parallel=True, op=options.kind, group=group)
             self._fusions.append(fusion)
@@ -124,8 +125,8 @@ class _Options:
 
 
 class _Distributed:
-    """The methods of a DistributedOptimizer, which take precedence over the optimizer's own
-    class."""
+    """The methods that DistributedOptimizer adds to the optimizer's class. They override those of
+    the class."""
 
     _hvd: _Options
     param_groups: list[dict[str, Any]]
@@ -134,7 +135,7 @@ class _Distributed:
         self._hvd, self._synchronized, self._waits = options, False, True
         self._plan: Any = None
         self._sparse: set[Tensor] = set()
-        self._order: list[Tensor] = []  # the gradients that are ready
+        self._order: list[Tensor] = []  # parameters whose gradients are ready
         self._passes: dict[Tensor, int] = {}
         self._contexts: dict[Tensor, Any] = {}  # the contexts of the compression
         self._own: list[Tensor] = []
@@ -298,8 +299,8 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
     kind = type(optimizer)
     distributed: Any = type(kind.__name__, (_Distributed, kind), {})
     made = distributed.__new__(distributed)
-    # If a scheduler was made before, it has put its own step into the optimizer: leave that step
-    # out.
+    # A scheduler that was made before has set the attribute `step` of the optimizer: do not copy
+    # it.
     made.__dict__.update({k: v for k, v in vars(optimizer).items() if k != "step"})
     made._begin(options)
     return made

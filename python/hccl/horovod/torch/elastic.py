@@ -21,8 +21,8 @@ ElasticSampler = absent(
 
 
 class TorchState(ObjectState):
-    """A state of models, optimizers, schedulers and Python objects, which are attributes. Objects
-    with a state_dict are changed in place."""
+    """A state whose attributes are models, optimizers, schedulers and Python objects. restore()
+    changes objects with a state_dict in place."""
 
     def __init__(self, model: Any = None, optimizer: Any = None, **objects: Any) -> None:
         self._modules: dict[str, Any] = {}

@@ -12,7 +12,7 @@
 namespace hccl::jax {
 namespace {
 
-// Never destroyed: JAX may call while the process exits.
+// Never destroyed, because JAX may call these functions while the process exits.
 struct State {
   std::mutex joining;
   bool joined = false;
@@ -48,7 +48,8 @@ struct Choice {
   int32_t key;
 };
 
-// Returns the ranks of the world with this color, by key. Empty if their keys are not 0, 1, 2, ...
+// Returns the world ranks with this color, ordered by key, or nothing if the keys are not 0, 1, 2,
+// ...
 std::vector<uint32_t> members(const std::vector<Choice>& choices, int color) {
   std::map<int32_t, uint32_t> by_key;
   uint32_t count = 0;

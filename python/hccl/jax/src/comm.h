@@ -20,13 +20,13 @@ struct Comm {
   std::string failure;  ///< empty: the communicator works
 };
 
-/// Returns the communicator of the ranks that the launcher started. The first call joins them. Any
+/// Returns the communicator of the ranks that the launcher started. The first call joins. Any
 /// thread may call it.
 Comm& world();
 
-/// Makes a communicator of the ranks that give the same color, ordered by their keys, which must be
-/// 0, 1, 2, ... All ranks of the world call it, in the same order, on any thread. Never returns
-/// null. The caller must pass the result to release().
+/// Makes a communicator of the ranks that pass the same color, ordered by their keys, which must be
+/// 0, 1, 2, ... All ranks of the world must call it, in the same order, on any thread. Never
+/// returns null. The caller must pass the result to release().
 Comm* split(int color, int key);
 
 /// Destroys a communicator of split(). Ignores null, and communicators that leave() has destroyed.
@@ -35,8 +35,8 @@ void release(Comm* comm);
 /// Destroys all communicators; the world is the last.
 void leave();
 
-/// Keeps the text for the thread's MPI_Error_string. The first text of the process also goes to
-/// stderr: JAX may end the process before Python shows the error. Returns HCCL_E_INTERNAL.
+/// Stores the text for this thread's MPI_Error_string. Also prints the first text of the process on
+/// stderr, because JAX may end the process before Python shows the error. Returns HCCL_E_INTERNAL.
 int fail(const std::string& text);
 
 /// If `result` is a failure, calls fail() with the library's text. Returns `result`.
@@ -47,13 +47,13 @@ const std::string& last_failure();
 
 }  // namespace hccl::jax
 
-/// Python calls it before JAX begins: joins the ranks that the launcher started. The communicator
-/// stays the library's; until JAX begins, the caller may use it. After a failure,
-/// HcclGetLastErrorText() has the text.
+/// Joins the ranks that the launcher started, and returns their communicator. Python calls it
+/// before JAX begins, and may use the communicator until then. This library owns the communicator.
+/// After a failure, HcclGetLastErrorText() returns the text.
 HCCL_JAX_EXPORT HcclResult HcclJaxWorld(HcclComm* comm);
 
-/// Python calls it when the program of this rank fails: ends all communicators on all ranks, with
-/// `reason`.
+/// Ends all communicators on all ranks, with `reason`. Python calls it when the program of this
+/// rank fails.
 HCCL_JAX_EXPORT void HcclJaxAbort(const char* reason);
 
 #endif  // PYTHON_HCCL_JAX_SRC_COMM_H_

@@ -38,7 +38,7 @@ uint64_t count_of(int count, intptr_t type) {
   return static_cast<uint64_t>(static_cast<int64_t>(count) * elements_of(type));
 }
 
-// Whether the call can be made. If not, keeps the reason for MPI_Error_string.
+// Returns whether the call can be made. If not, stores the reason for MPI_Error_string.
 bool usable(const Comm* comm, int count) {
   if (!comm->failure.empty()) {
     fail(comm->failure);
@@ -121,7 +121,7 @@ FUNCTION MPIABI_Finalize() {
   return HCCL_SUCCESS;
 }
 
-// Always answers yes, because every thread may make communicators: XLA makes none after a no.
+// Always true, because any thread may make communicators here. If false, XLA makes none.
 FUNCTION MPIABI_Is_thread_main(int* flag) {
   *flag = 1;
   return HCCL_SUCCESS;
@@ -165,7 +165,7 @@ FUNCTION MPIABI_Allreduce(void* send, void* receive, int count, intptr_t type, i
                              static_cast<HcclReduceOp>(op - 1), comm->handle, nullptr));
 }
 
-// XLA gives all ranks the same count.
+// XLA passes the same count for all ranks.
 FUNCTION MPIABI_Reduce_scatter(void* send, void* receive, const int* counts, intptr_t type,
                                intptr_t op, Comm* comm) {
   if (!reducible(comm, counts[0], type, op)) return HCCL_E_PARA;
@@ -214,8 +214,8 @@ FUNCTION MPIABI_Irecv(void* data, int bytes, intptr_t, int from, int tag, Comm* 
   return begin(result, begun, comm, request);
 }
 
-// Waits no longer than an operation may take. Afterwards nothing uses the memory of the request: if
-// the request has not ended by then, the communicator is ended.
+// Waits at most the timeout of operations. If the request has not ended by then, aborts the
+// communicator, so that nothing uses the request's memory after the return.
 FUNCTION MPIABI_Wait(Request** request, void*) {
   const Request wait = **request;
   delete *request;

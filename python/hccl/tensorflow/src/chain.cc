@@ -1,14 +1,14 @@
 // TensorFlow calls the ops of a loop "a frame". Control inputs chain the collectives of a frame. A
 // loop with collectives is one link in the chain of the frame around it.
 //
-// Branches: TensorFlow runs no op that follows an op of a branch that is not taken. So in a graph
-// with branches, a ControlTrigger comes after each link: it always runs.
+// Branches: TensorFlow does not run ops that depend on an op of a branch that is not taken. So in a
+// graph with branches, each link is followed by a ControlTrigger, an op that always runs.
 //
 // Loops: the chain becomes one more variable of the loop. It enters when the links before the loop
 // are done, passes through the links of each iteration, and leaves after the last iteration.
-// Otherwise iterations, which TensorFlow may run at the same time, would have no order.
+// Without the variable, iterations, which TensorFlow may run at the same time, would have no order.
 //
-// No cycle is made. A collective comes after all links on which it depends, and a loop after all
+// There are no cycles. A collective comes after all links on which it depends, and a loop after all
 // links on which one of its inputs depends. Every control input leads from an earlier to a later
 // link.
 #include "chain.h"
@@ -48,7 +48,7 @@ struct Link {
   enum { kNew, kBegun, kPlaced } state = kNew;
 };
 
-/// The ops of a loop, or all ops outside of loops.
+/// The ops of a loop, or all ops outside loops.
 struct Frame {
   std::vector<int> enters;
   int condition = -1;
@@ -80,8 +80,8 @@ class Chain {
 
   GraphDef* graph_;
   std::vector<std::vector<int>> inputs_;  // of each op
-  std::vector<bool> looked_at_;           // by op: the links on which the op depends are placed
-  std::map<std::string, Frame> frames_;   // by name; "" has the ops outside of loops
+  std::vector<bool> looked_at_;           // by op: all links on which it depends are placed
+  std::map<std::string, Frame> frames_;   // by name; "" has the ops outside loops
   std::unordered_map<int, Link*> links_;  // of collectives
   bool branches_ = false;
 };
@@ -107,8 +107,8 @@ Chain::Chain(GraphDef* graph)
   }
 }
 
-/// Returns the loop that contains the op. Every op of a loop has an input from that loop; the op
-/// Enter begins the loop.
+/// Returns the name of the innermost loop that contains the op. Every op of a loop has an input
+/// from that loop, except Enter, which begins the loop.
 std::string Chain::frame_of(int number) {
   for (int left = 0;; number = inputs_[number][0]) {
     if (is(node(number), "Enter") && left-- == 0) return frame_name(node(number));
@@ -160,7 +160,8 @@ void Chain::place(const std::string& frame, Link& link, Links* placed) {
   placed->push_back(&link);
 }
 
-/// Places the links on which the ops `left` of a link depend.
+/// Places all links on which the ops in `left` depend. These are the ops of `link`, or of the
+/// loop's condition if `link` is null.
 void Chain::place_inputs(const std::string& frame, std::vector<int> left, const Link* link,
                          Links* placed) {
   std::unordered_set<int> seen;
@@ -192,8 +193,8 @@ void Chain::place_inputs(const std::string& frame, std::vector<int> left, const 
   for (int number : seen) looked_at_[number] = true;
 }
 
-/// Makes two collectives fail, because each of them needs a result of the other, or their loops do.
-/// This does not happen in loops of tf.while_loop.
+/// Makes two collectives fail, because each of them, or its loop, needs a result of the other. This
+/// does not happen in loops of tf.while_loop.
 void Chain::refuse(const Link& one, const Link& other) {
   const std::string text = "hccl: \"" + node(one.collective).name() + "\" and \"" +
                            node(other.collective).name() +
@@ -226,9 +227,9 @@ std::string Chain::join(Links::iterator begin, Links::iterator end, std::string 
 
 std::string Chain::join_loop(const std::string& name, const std::string& last) {
   const Frame& frame = frames_[name];
-  // The chain's variable takes its value from another input of the loop: TensorFlow enters a loop
-  // with all its inputs or, in a branch that is not taken, with none. A counter is preferred,
-  // because its value is small.
+  // The chain's variable copies the value of another input of the loop, so that both enter the
+  // loop, or neither does, in a branch that is not taken. A counter is preferred, because its value
+  // is small.
   const auto counter = std::find_if(frame.enters.begin(), frame.enters.end(), [this](int enter) {
     return node(enter).attr().at("T").type() == ::tensorflow::DT_INT32;
   });

@@ -5,13 +5,13 @@
 
 namespace hccl::tf {
 
-/// Adds control inputs to the collectives of a graph before it runs, so that the collectives run in
-/// the order of their numbers on all ranks. A second call does nothing. A collective that cannot be
-/// ordered gets an attribute with the reason; its kernel raises that reason.
+/// Adds control inputs to the collectives of a graph before the graph runs, so that the collectives
+/// run in the order of their numbers on all ranks. A second call does nothing. A collective that
+/// cannot be ordered gets an attribute with the reason, and its kernel fails with that reason.
 void chain(::tensorflow::GraphDef* graph);
 
-/// Two attributes: the number of a collective, set by Python; and the reason why it has no place in
-/// the order.
+/// Names of attributes. kOrder: the number of a collective, set by Python. kUnordered: the reason
+/// why a collective cannot be ordered.
 inline constexpr const char* kOrder = "_hccl_order";
 inline constexpr const char* kUnordered = "_hccl_unordered";
 

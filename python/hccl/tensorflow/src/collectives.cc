@@ -1,4 +1,4 @@
-// Collectives of one tensor each.
+// The kernels of collectives, except lists.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -126,8 +126,8 @@ class ReduceScatter final : public Reducing {
   int size_ = 1;
 };
 
-/// Checks the counts or displacements of an all-to-all: one for each rank, none negative, none
-/// above `limit`.
+/// Reads `ranks` counts or displacements of an all-to-all from the tensor `name`, and appends them
+/// to `values`. Fails if their number differs or one is negative.
 Status numbers(const Tensor& tensor, const char* name, std::size_t ranks,
                std::vector<std::uint64_t>* values) {
   if (static_cast<std::size_t>(tensor.NumElements()) != ranks) {
@@ -143,8 +143,8 @@ Status numbers(const Tensor& tensor, const char* name, std::size_t ranks,
   return absl::OkStatus();
 }
 
-/// Computes the number of elements that the counts at these displacements reach; overflow is an
-/// error.
+/// Sets `end` to the end of the last block, with these counts and displacements. Fails if a number
+/// is too large.
 Status reach(const std::vector<std::uint64_t>& counts, const std::vector<std::uint64_t>& at,
              std::uint64_t* end) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
@@ -158,7 +158,7 @@ Status reach(const std::vector<std::uint64_t>& counts, const std::vector<std::ui
   return absl::OkStatus();
 }
 
-/// Makes the output of an all-to-all. Fails if the input has not as many elements as are sent.
+/// Makes the output of an all-to-all. Fails if the input has fewer elements than are sent.
 Status make_output(OpKernelContext* context, std::uint64_t sent, std::uint64_t received,
                    Tensor** output) {
   const std::uint64_t there = count_of(context->input(0));

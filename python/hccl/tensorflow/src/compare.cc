@@ -12,8 +12,8 @@ using ::tensorflow::errors::InvalidArgument;
 
 namespace {
 
-/// Returns what ranks compare: for each tensor the number of elements and a digest of the shape,
-/// and then the form.
+/// Returns the numbers that ranks compare: for each tensor the number of elements and a digest of
+/// the shape, and at the end the form.
 std::vector<std::int64_t> compared_of(Form form, const std::vector<TensorShape>& shapes) {
   std::vector<std::int64_t> numbers;
   for (const TensorShape& shape : shapes) {

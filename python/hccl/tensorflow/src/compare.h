@@ -11,15 +11,15 @@ namespace hccl::tf {
 /// How a list is reduced; all ranks must use the same form.
 enum class Form : std::int64_t { kGrouped, kFused };
 
-/// Checks that all ranks have tensors of these shapes, and reduce them in the same form. Otherwise
-/// only the sum of the sizes would be compared; equal sums can hide a difference, and the error
-/// would name no tensor. `what` and `names` are for the error.
+/// Checks that all ranks have tensors of these shapes, and reduce them in the same form. The
+/// library itself compares only the sum of the sizes, which may be equal although the tensors
+/// differ, and its error names no tensor. `what` and `names` are for the error.
 Status compare(HcclComm comm, Form form, const std::vector<TensorShape>& shapes,
                const std::string& what, const std::vector<std::string>& names);
 
-/// As compare(), but only for a list that this process has not compared on this communicator
-/// before. The lists are not kept in kernels: if a function is traced again, it has new kernels,
-/// but perhaps not on all ranks.
+/// Like compare(), but does nothing if this process has compared the list on this communicator
+/// before. Kernels do not store the compared lists, because retracing a function makes new kernels,
+/// perhaps not on all ranks.
 Status compare_once(HcclComm comm, Form form, const std::vector<TensorShape>& shapes,
                     const std::string& what, const std::vector<std::string>& names);
 

@@ -1,5 +1,5 @@
-// The ops as TensorFlow's graphs know them. All collectives take the same resource, whose value no
-// op reads. Automatic control dependencies keep the ops that use a resource in the order of the
+// The definitions of the ops. All collectives take the same resource as input, and no op reads its
+// value. Automatic control dependencies keep the ops that use a resource in the order of the
 // program, also in conditionals, loops and functions. That order is the same on all ranks.
 #include <tensorflow/core/framework/common_shape_fns.h>
 #include <tensorflow/core/framework/op.h>
@@ -22,7 +22,7 @@ using ::tensorflow::shape_inference::UnchangedShape;
 // Names of the tensors, for errors, and their digests. Ranks compare the digests.
 #define HCCL_TF_NAMES Attr("names: list(string) = []").Attr("name_digests: list(int) = []")
 
-// An op that waits for the other ranks of its group.
+// Defines an op that waits for other ranks of its group.
 #define HCCL_TF_REGISTER(name) \
   REGISTER_OP(name).Attr("group: string = 'hccl_world_group'").SetIsStateful()
 

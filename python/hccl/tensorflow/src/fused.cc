@@ -20,7 +20,7 @@ class FusedPush final : public ::tensorflow::OpKernel {
   void Compute(OpKernelContext* context) override {
     Tensor* handed_over = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &handed_over));
-    // Constant folding runs kernels without a step; the gradient must then not be passed on.
+    // Constant folding runs kernels without a step. Then the gradient must not be passed on.
     const bool folded = context->step_container() == nullptr;
     handed_over->scalar<std::int64_t>()() =
         folded ? 0 : list_->push(static_cast<std::uint32_t>(index_), context->input(0));

@@ -28,7 +28,7 @@ Lists& lists() {
   return *made;
 }
 
-// Index 0 is the last variable: backward makes its gradient first.
+// Index 0 is the last input, because backward makes the gradient of the last variable first.
 int input_of(std::size_t gradients, std::size_t index) {
   return static_cast<int>(gradients - 1 - index);
 }
@@ -77,8 +77,8 @@ std::int64_t FusedList::push(std::uint32_t index, const Tensor& tensor) {
   return handed ? gradient.step : 0;
 }
 
-// Passes gradients on in the order of the indices. So if a step ends early, it is known which
-// gradients were passed on. This loses no time, because segments begin in this order.
+// Passes copied gradients to the fusion object, in the order of the indices. So if a step ends
+// early, next_ shows which were passed. This costs no time, because segments begin in this order.
 Status FusedList::hand_over() {
   while (next_ < gradients_.size() && gradients_[next_].state == State::kCopied) {
     TF_RETURN_IF_ERROR(to_status(HcclFusionReady(fusion_, next_)));

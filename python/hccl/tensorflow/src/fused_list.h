@@ -18,11 +18,11 @@ namespace hccl::tf {
 /// forward and backward never wait for each other. Index 0 is the gradient that backward makes
 /// first.
 ///
-/// In each step, pushes copy gradients into the list's memory and pass them on, from any threads
-/// and in any order. reduce() has all gradients as inputs. It copies the gradients that no push has
-/// passed on, waits, and copies the results out. The first reduce() makes the fusion object, so the
-/// pushes of the first step do nothing: making a communicator is a collective operation, and only
-/// reduce() has the same place in the program's order on all ranks.
+/// In each step, push() copies gradients into the list's memory and passes them to the fusion
+/// object, on any threads and in any order. reduce() has all gradients as inputs. It copies the
+/// gradients that no push has copied, waits, and copies the results out. The first reduce() makes
+/// the fusion object, because making a communicator is collective, and only reduce() has the same
+/// position in the program's order on all ranks. So pushes of the first step do nothing.
 class FusedList {
  public:
   struct Options {
@@ -31,7 +31,7 @@ class FusedList {
     bool hcom_parallel = true;
   };
 
-  /// Returns the list of a key. The first op with the key makes the list. The list is never
+  /// Returns the list with this key. The first op with the key makes the list. The list is never
   /// destroyed, because TensorFlow may run ops until the process ends.
   static FusedList& of(const std::string& key);
   /// Ends all lists that are not in use. Called before the world ends.
@@ -39,10 +39,12 @@ class FusedList {
   /// Writes the traces of all lists: PREFIX<number>.pb, and PREFIX<number>.json in Chrome's form.
   static Status write_traces(const std::string& prefix);
 
-  /// Returns the number of the step to which the gradient was passed; 0 if it was not passed.
+  /// Copies a gradient and passes it on. Returns the number of the current step, or 0 if the
+  /// gradient was not passed on.
   std::int64_t push(std::uint32_t index, const Tensor& gradient);
 
-  /// The context's first inputs are the gradients, its last inputs are the results of the pushes.
+  /// Reduces the list. The context's first inputs are the gradients; the others are the results of
+  /// the pushes.
   Status reduce(OpKernelContext* context, HcclComm world, const Options& options);
 
  private:
@@ -63,10 +65,10 @@ class FusedList {
 
   std::mutex mutex_;
   std::condition_variable copied_;
-  // Not guarded: reduce() uses these members, and push() accepts no new gradient meanwhile.
+  // Not guarded: reduce() uses these members, and push() accepts no gradient while reduce() runs.
   HcclFusion fusion_ = nullptr;
   HcclComm comm_ = nullptr;
-  std::uint64_t number_ = 0;  // lists are opened in the program's order: the same on all ranks
+  std::uint64_t number_ = 0;  // the same on all ranks, which open lists in the program's order
   Buffer memory_;
   // Guarded.
   std::vector<Gradient> gradients_;  // none before the first step

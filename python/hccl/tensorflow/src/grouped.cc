@@ -1,4 +1,4 @@
-// Reduces a list of tensors: small ones packed into one buffer, large ones without a copy.
+// Reduces a list of tensors. Small tensors are packed into one buffer; large ones are not copied.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -68,7 +68,7 @@ class GroupedAllReduce final : public Scaling {
   }
 
   HcclDataType type_ = HCCL_DATA_TYPE_FP32;
-  Buffer buffer_;  // only the queue's thread uses the members that run() changes
+  Buffer buffer_;  // only the communicator's thread, which calls run(), uses these members
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ Status to_status(HcclResult result) {
     case HCCL_E_OOM:
     case HCCL_E_MEMORY:
       return errors::ResourceExhausted(text);
-    // For Aborted or Unavailable, TensorFlow's sessions would try again without end.
+    // After Aborted or Unavailable, TensorFlow's sessions would retry for ever.
     default:
       return errors::Internal(text);
   }
@@ -84,8 +84,8 @@ Status forward(OpKernelContext* context, int number, void** in, void** out) {
 
 namespace {
 
-/// Returns a number for the run of the graph to which the op belongs. Ops outside of graphs have
-/// step 0 and run on the calling thread, so the thread stands for their run.
+/// Returns a number for the run of the graph to which the op belongs. Ops outside graphs have step
+/// 0 and run on the calling thread, so their number is that of the thread.
 RunNumber run_of(const OpKernelContext& context) {
   const auto step = static_cast<RunNumber>(context.step_id());
   return step != 0 ? step : std::hash<std::thread::id>()(std::this_thread::get_id());
@@ -115,7 +115,7 @@ void Requested::finish(void* arg, HcclResult result) {
   if (operation->status.ok()) operation->status = to_status(result);
   if (!operation->status.ok()) operation->context->CtxFailure(operation->status);
   const DoneCallback done = std::move(operation->done);
-  operation.reset();  // ends the record of the wait before TensorFlow goes on
+  operation.reset();  // ends the record of the wait before TensorFlow continues
   done();
 }
 

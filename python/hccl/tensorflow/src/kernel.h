@@ -22,7 +22,7 @@ using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 using Status = absl::Status;
 
-/// Converts the result of a library call, with the text of its failure on this thread.
+/// Converts the result of a library call on this thread, with the library's error text.
 Status to_status(HcclResult result);
 
 HcclDataType to_type(::tensorflow::DataType type);
@@ -34,16 +34,16 @@ inline std::uint64_t count_of(const Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.NumElements());
 }
 
-/// Returns the shapes of the first inputs.
+/// Returns the shapes of the first `inputs` inputs.
 std::vector<TensorShape> shapes_of(const OpKernelContext& context, int inputs);
 
-/// Makes an output. If nothing else needs the memory of the input with the same number, the output
-/// takes over that memory; otherwise it gets new memory. `in` becomes the address of the input's
-/// elements; the input tensor is not valid any more.
+/// Makes output `number`. If nothing else needs the memory of the input with this number, the
+/// output takes over that memory; otherwise it gets new memory. Sets `in` and `out` to the
+/// addresses of their elements. The input tensor is not valid afterwards.
 Status forward(OpKernelContext* context, int number, void** in, void** out);
 
-/// A kernel whose operation the library runs in the background: a wait for other ranks then blocks
-/// no thread of TensorFlow.
+/// A kernel whose operation the library runs in the background, so that a wait for other ranks
+/// blocks no thread of TensorFlow.
 class Requested : public AsyncOpKernel {
  public:
   explicit Requested(OpKernelConstruction* construction);
@@ -58,10 +58,9 @@ class Requested : public AsyncOpKernel {
     Waiting waiting;
     Status status;
   };
-  /// Whether ranks match the operation by the order of their calls.
+  /// Returns whether ranks match the operation by the order of their calls.
   virtual bool in_order() const { return false; }
-  /// Begins the operation. If begin() succeeds, the library later calls finish() with the
-  /// operation.
+  /// Begins the operation. If begin() succeeds, the library calls finish() when the operation ends.
   virtual Status begin(Operation* operation) = 0;
   static void finish(void* operation, HcclResult result);
 

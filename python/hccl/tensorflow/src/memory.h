@@ -14,7 +14,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() { clear(); }
-  /// Makes room for at least this many bytes; contents undefined.
+  /// Makes the buffer at least this large. Its contents become undefined.
   Status resize(std::size_t bytes) {
     if (bytes <= bytes_) return absl::OkStatus();
     clear();

@@ -1,5 +1,5 @@
-// Messages between two ranks: matched by tag, independent of the order of collectives, and
-// completed on the library's own thread.
+// The kernels of messages between two ranks. Ranks match messages by tag, independent of the order
+// of collectives. The library's own thread completes them.
 #include "hccl/hccl_framework.h"
 #include "kernel.h"
 

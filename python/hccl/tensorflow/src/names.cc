@@ -21,7 +21,7 @@ constexpr std::uint32_t kTagged = 0x80000000;  // the highest bit of each tag
 
 struct Known {
   std::mutex mutex;
-  std::map<std::uint32_t, std::string> texts;  // by tag: what an error says of the call
+  std::map<std::uint32_t, std::string> texts;  // by tag: the description of the call in errors
   std::set<std::pair<HcclComm, std::uint32_t>> compared;
 };
 
@@ -36,13 +36,13 @@ std::uint64_t mixed(std::uint64_t digest, std::int64_t number) {
   return digest ^ digest >> 32;
 }
 
-/// Keeps the text of a tag for errors.
+/// Stores the text of a tag for errors.
 void remember(std::uint32_t tag, const std::string& text) {
   constexpr std::size_t kMost = 1 << 16;
   if (known().texts.size() < kMost) known().texts.emplace(tag, text);
 }
 
-/// The message in which a rank tells a name: the digest and the last characters.
+/// A name as ranks exchange it: the digest and the last characters.
 struct Told {
   std::int64_t digest = 0;
   char text[56] = {};

@@ -1,4 +1,4 @@
-// The names by which ranks compare their operations. If ranks swap two operations, the error text
+// The names by which ranks compare their operations. If a rank swaps two operations, the error text
 // has both names.
 #pragma once
 
@@ -23,18 +23,17 @@ class Names {
   const std::vector<std::string>& all() const { return names_; }
   /// Returns the tag for HcclSetCallTag of a call with tensors of these shapes.
   std::uint32_t tag(const std::vector<::tensorflow::TensorShape>& shapes) const;
-  /// Checks that all ranks have these names in this order, once for each communicator. After the
-  /// check all ranks know the names for later errors.
+  /// Checks, once for each communicator, that all ranks have these names in this order.
   absl::Status compare_once(HcclComm comm) const;
 
  private:
   std::vector<std::string> names_;
   std::vector<std::int64_t> digests_;
   std::uint32_t tag_ = 0;
-  std::string text_;  // what an error says of a call
+  std::string text_;  // the description of a call in errors
 };
 
-/// Returns the text of an error with names in place of tags.
+/// Returns an error text in which names replace the tags.
 std::string with_names(std::string text);
 
 }  // namespace hccl::tf

@@ -1,8 +1,8 @@
 // The graph optimizer "NpuOptimizer", which TensorFlow 1's sessions request by that name. It chains
-// the collectives that a run needs, in the order in which the program has made them. Without the
-// chain, independent operations in a graph of TensorFlow 1 have no order, and ranks would call them
-// in different orders. The chain belongs to a run, not to the graph, so a fetch never runs a
-// collective that the fetch does not need. The optimizer reads the session's option hcom_parallel.
+// the collectives that a run needs, in the order in which the program made them. Without the chain,
+// independent operations in a graph of TensorFlow 1 have no order, and ranks would call them in
+// different orders. The chain belongs to a run, not to the graph, so a fetch never runs a
+// collective that it does not need. The optimizer also applies the session's option hcom_parallel.
 #include <tensorflow/core/grappler/grappler_item.h>
 #include <tensorflow/core/grappler/optimizers/custom_graph_optimizer.h>
 #include <tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h>

@@ -41,7 +41,7 @@ Waiting::~Waiting() {
 
 }  // namespace hccl::tf
 
-/// Returns 0 if no operation waits. While the same operations wait, the number stays the same.
+/// Returns 0 if no operation waits. Otherwise returns a number that changes when an operation ends.
 extern "C" __attribute__((visibility("default"))) std::uint64_t hccl_tf_waits() {
   auto& waits = hccl::tf::waits();
   const std::lock_guard lock(waits.mutex);

@@ -1,6 +1,6 @@
-// Records operations that wait for other ranks. The record serves Ctrl-C, which TensorFlow ignores
-// while it runs. The record also reveals threads that call collectives of one communicator at the
-// same time.
+// Records operations that wait for other ranks. Ctrl-C, which TensorFlow ignores while it runs,
+// ends these operations. The record also reveals threads that call collectives of one communicator
+// at the same time.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace hccl::tf {
 
 /// A part of the program in which collectives have an order: a session.run, a call of a function
-/// or, for ops outside of graphs, a thread. kAnyRun is for an operation that ranks do not match by
-/// its order.
+/// or, for ops outside graphs, a thread. kAnyRun is for operations that ranks do not match by their
+/// order.
 using RunNumber = std::uint64_t;
 inline constexpr RunNumber kAnyRun = 0;
 
@@ -34,7 +34,8 @@ class Waiting {
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  /// The name of an operation of another run that was waiting on the communicator, if any.
+  /// Returns the name of an operation of another run that was waiting on the communicator when this
+  /// object was made, or an empty string.
   const std::string& beside() const { return beside_; }
 
  private:

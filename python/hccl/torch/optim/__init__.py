@@ -1,5 +1,5 @@
-"""Fused optimizers: each step is one call, with one pass over memory to unscale, clip, step and
-zero.
+"""Fused optimizers. A step is one call of the library, which unscales, clips, steps and zeroes in
+one pass over memory.
 
 optimizer = hccl.torch.optim.FusedAdamW(model.parameters(), lr=1e-3)
 optimizer.step(max_norm=1.0, zero_grad=True)

@@ -1,4 +1,4 @@
-"""The common part of all fused optimizers. Each class adds its rule, its numbers and its states."""
+"""The common part of all fused optimizers. Each class adds a rule, arguments and states."""
 
 import math
 from typing import Any, Callable, Iterable, Optional
@@ -36,7 +36,7 @@ _NUMBERS = {
 
 
 class FusedOptimizer(torch.optim.Optimizer):
-    """A torch.optim.Optimizer whose step is one call over a table of addresses.
+    """A torch.optim.Optimizer whose step is one call of the library over a table of addresses.
 
     No gradient is combined or copied: each step uses the current `.grad` of each parameter.
     Parameters are on the CPU. They are float32, float64, bfloat16 or float16, and types may be
@@ -93,7 +93,7 @@ class FusedOptimizer(torch.optim.Optimizer):
     def _initial_of(self, name: str) -> float:
         return 0.0
 
-    # ---- Called by the C++ side, only when something has changed. ----
+    # ---- Called by C++, only when something has changed. ----
 
     def _state_key(self, group: dict) -> tuple:
         return self._state_names(group)
@@ -170,16 +170,16 @@ class FusedOptimizer(torch.optim.Optimizer):
     ) -> Any:
         """Makes one step and returns the result of `closure`.
 
-        max_norm: gradients with a greater norm are scaled down to it, as by
-            torch.nn.utils.clip_grad_norm_. Sets `self.grad_norm`.
-        scaler: unscales gradients, and skips the step if one is not finite. Call scaler.update()
-            after it; scaler.unscale_() and scaler.step() are not needed.
+        max_norm: if the norm of the gradients is greater, scales them down to this norm, like
+            torch.nn.utils.clip_grad_norm_. Sets `self.grad_norm` to the norm before the clipping.
+        scaler: unscales the gradients, and skips the step if a gradient is not finite. Call
+            scaler.update() after the step; scaler.unscale_() and scaler.step() are not needed.
         zero_grad: sets gradients to 0 in the same pass.
         process_group: a group of torch.distributed whose ranks each have a part of the gradients.
             The norm and the check for finite gradients are then those of all ranks.
 
-        With max_norm or scaler, gradients are read once more before the step. They are not written,
-        so without zero_grad they remain scaled.
+        With max_norm or scaler, the gradients are read once more before the step. `.grad` is not
+        written, so without zero_grad it remains scaled.
         """
         loss = None
         if closure is not None:
@@ -201,13 +201,13 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step_segment(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Steps those of `parameters` that belong to this optimizer. It serves as the hook of
-        register_segment_hook of hccl.torch.DistributedDataParallel and CombinedGradients: the first
-        segments of gradients are stepped while later segments are reduced.
+        """Steps those of `parameters` that belong to this optimizer. Pass it to
+        register_segment_hook of hccl.torch.DistributedDataParallel or CombinedGradients. Then the
+        first segments of gradients are stepped while later segments are reduced.
 
         Call step() afterwards as usual: it steps the remaining parameters and begins the next
-        iteration. Numbers such as lr are taken at the end of backward. Clipping and scalers are not
-        possible, because they need all gradients first. RuntimeError: a second backward came before
+        iteration. Numbers such as lr are read at the end of backward. Clipping and scalers are not
+        possible, because they need all gradients first. RuntimeError: backward ran twice before
         step() (accumulate in no_sync).
         """
         if self._needs_all_gradients() or self._pending is not None:
@@ -254,13 +254,13 @@ class FusedOptimizer(torch.optim.Optimizer):
             self._native.step(self.param_groups, self.state, 1.0, False, rest)
 
     def _needs_all_gradients(self) -> bool:
-        """Whether the step of one parameter depends on other gradients."""
+        """Returns whether the step of one parameter depends on other parameters' gradients."""
         return False
 
     def _factor(
         self, max_norm: Optional[float], norm_type: float, scaler: Any, process_group: Any
     ) -> Optional[float]:
-        """Returns the factor that multiplies gradients in the step; None if the step is skipped."""
+        """Returns the factor of the gradients in the step, or None to skip the step."""
         factor, norm = self._pending or (1.0, None)
         self._pending = None
         found = getattr(self, "found_inf", None)  # set by torch.amp.GradScaler.step
@@ -318,12 +318,12 @@ class FusedOptimizer(torch.optim.Optimizer):
         return sums[0].item(), most.item(), sums[1].item()
 
     def _record(self, scaler: Any, norm: tuple) -> None:
-        """Gives a scaler the result that unscale_ would have found."""
+        """Sets the scaler's check for finite gradients to the result that unscale_ would find."""
         found = torch.tensor(0.0 if norm[1] else 1.0)
         scaler._per_optimizer_states[id(self)]["found_inf_per_device"] = {found.device: found}
 
     def _clip(self, norm: tuple, factor: float, max_norm: float) -> float:
-        """Returns the clipping coefficient for gradients with this `factor`, and sets grad_norm."""
+        """Returns the clipping coefficient of the gradients times `factor`. Sets grad_norm."""
         total = norm[0] * abs(factor)
         self.grad_norm = torch.tensor(total, dtype=torch.float32)
         if math.isnan(total):
@@ -331,7 +331,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         return min(1.0, float(max_norm) / (total + _CLIP_EPS))
 
     def clip_grad_norm_fused_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
-        """Clips the gradients of all groups together, as torch.nn.utils.clip_grad_norm_ does, and
+        """Clips the gradients of all groups together, like torch.nn.utils.clip_grad_norm_, and
         returns their norm before the clipping. After a deferred unscale_, only stores the
         coefficient for the step."""
         pending = self._pending
@@ -352,12 +352,12 @@ class FusedOptimizer(torch.optim.Optimizer):
     # ---- Copies and checkpoints. ----
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Loads a state. torch's optimizer of the same name and this one load each other's
-        states."""
+        """Loads a state, also one of torch's optimizer of the same name. That optimizer can load
+        states of this class, too."""
         super().load_state_dict(state_dict)
         if not self.master_weights:
             return
-        # torch has rounded the states to the parameters' type.
+        # torch has rounded the states to the parameters' type: restore the saved values.
         saved = [i for group in state_dict["param_groups"] for i in group["params"]]
         own = [p for group in self.param_groups for p in group["params"]]
         for number, parameter in zip(saved, own):
@@ -365,8 +365,8 @@ class FusedOptimizer(torch.optim.Optimizer):
                 if torch.is_tensor(value) and name != "step":
                     self.state[parameter][name] = value.clone()
 
-    # Attributes that copies keep. Like torch's optimizers, copies have neither the hooks nor the
-    # step() that a learning-rate scheduler puts into the optimizer.
+    # Attributes that copies keep. As with torch's optimizers, copies lose the hooks and the step()
+    # that a learning-rate scheduler sets.
     _kept: tuple = ("master_weights", "grad_norm", "_pending", "_stepped")
 
     def __getstate__(self) -> dict:

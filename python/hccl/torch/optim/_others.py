@@ -38,7 +38,7 @@ class FusedAdamP(FusedOptimizer):
 
 class FusedLamb(FusedOptimizer):
     """LAMB (You et al., 2019) without bias correction. adam: does not use the ratio of norms.
-    use_global_grad_norm: divides gradients by their norm over all groups if it exceeds 1."""
+    use_global_grad_norm: divides gradients by the norm over all groups if that norm exceeds 1."""
 
     _rule = native.Rule.LAMB
     _states = ("exp_avg", "exp_avg_sq")
@@ -125,10 +125,10 @@ SCHEDULES: dict[str, Callable[[float, float], float]] = {
 
 
 class FusedBertAdam(FusedOptimizer):
-    """BERT's Adam: no bias correction, decoupled decay, and its own schedule. Gradients are
-    clipped, group by group, to the norm max_grad_norm, if that is positive.
+    """BERT's Adam: no bias correction, decoupled decay, and a schedule of its own. If max_grad_norm
+    is positive, the gradients of each group are clipped to that norm.
 
-    lr is multiplied by the schedule at step/t_total, except if t_total is -1.
+    The schedule at step/t_total multiplies lr. If t_total is -1, lr is constant.
     """
 
     _rule = native.Rule.BERT_ADAM
@@ -180,8 +180,8 @@ class FusedBertAdam(FusedOptimizer):
         return factor
 
     def get_lr(self) -> list:
-        """Returns the learning rates of the next step for each parameter; [0] before the first
-        step."""
+        """Returns the next step's learning rate of each parameter that has a gradient; [0] before
+        the first step."""
         rates = []
         for group in self.param_groups:
             for parameter in group["params"]:

@@ -15,9 +15,9 @@ class GradScaler(torch.amp.GradScaler):
     them in the pass of the step. `scaler.step(optimizer, max_norm=1.0, zero_grad=True)` also clips
     and zeroes in that pass.
 
-    deferred: unscale_() of a fused optimizer only reads the gradients. The step unscales them, and
-    also clips them if optimizer.clip_grad_norm_fused_() was called. Do not read gradients before
-    the step: they are still scaled.
+    deferred: for a fused optimizer, unscale_() only reads the gradients. The step unscales them,
+    and also clips them if optimizer.clip_grad_norm_fused_() was called. Do not read gradients
+    before the step, because they are still scaled.
     """
 
     def __init__(

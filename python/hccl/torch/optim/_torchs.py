@@ -7,7 +7,7 @@ import torch
 from hccl.torch.optim._base import FusedOptimizer, native
 
 Lr = Union[float, torch.Tensor]
-# Other keys that torch's optimizers have in a group; they have no meaning here.
+# Other keys of groups of torch's optimizers, which have no effect here.
 _TORCHS = {"foreach": None, "differentiable": False}
 
 

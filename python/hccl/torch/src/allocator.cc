@@ -12,7 +12,7 @@
 namespace hccl::pytorch {
 namespace {
 
-// Also called while the process exits. In a child of a fork it does nothing.
+// Also called while the process exits. Does nothing in a forked child.
 void free_block(void* block) { static_cast<void>(HcclMemFree(block)); }
 
 class HeapAllocator final : public c10::Allocator {
@@ -53,7 +53,7 @@ std::optional<at::Tensor> Pack::add(int64_t numel, const at::TensorOptions& opti
   if (!block_.defined()) block_ = heap_empty({bytes_}, at::kByte);
   auto* begin = static_cast<std::byte*>(block_.data_ptr()) + used_;
   used_ += numel * element;
-  // Has a storage of its own, because DDP's views of it begin at 0.
+  // The tensor has a storage of its own, because DDP's views of the tensor begin at 0.
   return at::from_blob(begin, {numel}, [block = block_](void*) {}, options);
 }
 

@@ -16,8 +16,8 @@ c10::Allocator* heap_allocator();
 /// Returns a new tensor in this memory, with undefined contents. CPU only.
 at::Tensor heap_empty(at::IntArrayRef sizes, const at::TensorOptions& options);
 
-/// Places tensors one after another in one block of this memory. Consecutive tensors are reduced as
-/// one, in place. The block lives as long as any of its tensors.
+/// Allocates tensors one after another in one block of this memory, so that consecutive tensors can
+/// be reduced as one, in place. The block lives as long as any of its tensors.
 class Pack {
  public:
   /// The block is allocated when the first tensor is added.

@@ -52,7 +52,7 @@ ProcessGroupHccl::ProcessGroupHccl(std::shared_ptr<Communicator> communicator,
 }
 
 ProcessGroupHccl::~ProcessGroupHccl() {
-  if (fork_.in_child()) {  // the parent's threads and connections: no destructor runs
+  if (fork_.in_child()) {  // the communicator is the parent's, so its destructor must not run
     static_cast<void>(new std::shared_ptr<Communicator>(std::move(communicator_)));
   } else {
     end(std::min(options_->timeout, kGraceOfOperations));
@@ -69,7 +69,7 @@ WorkPtr ProcessGroupHccl::issue(Call call, std::function<void(HcclComm)> run) {
   work->set_sequence_number(++operations_);
   const auto communicator = current();
   auto task = [communicator, run = std::move(run), timeout](HcclComm comm) {
-    // Copies into leaves and into inference tensors must not be recorded by autograd.
+    // Autograd must not record copies into leaves and into inference tensors.
     const at::AutoDispatchBelowADInplaceOrView no_autograd;
     communicator->set_timeout(timeout);
     run(comm);

@@ -24,8 +24,8 @@ using TensorLists = std::vector<Tensors>;
 
 /// The backend "hccl" of one process group, on a communicator of its own. `whole` is the backend of
 /// the default group, or null if the default group has another backend. `global_ranks` has the
-/// numbers of this group's ranks in the default group. With `later`, reconfigure() makes the
-/// communicator.
+/// numbers of this group's ranks in the default group. With `later`, the constructor joins nothing,
+/// and reconfigure() makes the communicator.
 class ProcessGroupHccl final : public c10d::Backend {
  public:
   ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
@@ -44,8 +44,8 @@ class ProcessGroupHccl final : public c10d::Backend {
   // reductions.cc
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  /// Computes the sum in the tensor, and waits for it. Makes no Work, and Python calls it without
-  /// torch's dispatcher. It serves callers whose other work displaces the caches between two calls.
+  /// Sums the tensor over all ranks, in place, and returns when that is done. Makes no Work, and
+  /// Python calls it without torch's dispatcher: for callers whose caches are cold at each call.
   void sum_in_place(const at::Tensor& tensor);
   WorkPtr allreduce_coalesced(Tensors& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override;
@@ -93,8 +93,8 @@ class ProcessGroupHccl final : public c10d::Backend {
   at::Tensor allocateTensor(long numel, at::TensorOptions options) override;
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
   std::shared_ptr<c10::Allocator> getMemAllocator() override;
-  /// Places the next tensors of allocateTensor one after another in one block, up to this many
-  /// bytes in all. 0 ends this placement.
+  /// After this, allocateTensor() allocates tensors one after another in one block of `bytes`
+  /// bytes. 0 ends this.
   void pack_tensors(int64_t bytes);
 
   void setSequenceNumberForGroup() override {}
@@ -107,8 +107,8 @@ class ProcessGroupHccl final : public c10d::Backend {
   bool supportsShrinking() const override { return true; }
   c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int flags,
                                            const c10::intrusive_ptr<Options>& options) override;
-  /// Returns the group of the ranks that live and are not excluded, and the numbers of these ranks
-  /// in this group. This group may have failed. When this group ends, operations that still run are
+  /// Returns a group of the living ranks that are not excluded, and the numbers of these ranks in
+  /// this group. This group may have failed. When this group ends, its running operations are
   /// aborted.
   std::pair<c10::intrusive_ptr<ProcessGroupHccl>, std::vector<int64_t>> shrink_to_living(
       const std::vector<int64_t>& excluded, int flags, const c10::intrusive_ptr<Options>& options);
@@ -126,7 +126,7 @@ class ProcessGroupHccl final : public c10d::Backend {
   }
 
  private:
-  /// The facts that c10d needs of an operation before it runs.
+  /// What c10d must know about an operation before the operation runs.
   struct Call {
     /// `options` are c10d's options of the operation.
     template <typename Options>
@@ -147,12 +147,12 @@ class ProcessGroupHccl final : public c10d::Backend {
     bool async;
     TensorLists lists = {};  // the lists of outputs, if there are several
   };
-  /// Runs the operation on this thread or another one; `run` keeps the tensors that it uses.
+  /// Runs the operation on this thread or the communicator's. `run` keeps its tensors alive.
   WorkPtr issue(Call call, std::function<void(HcclComm)> run);
   WorkPtr begin_message(c10d::OpType type, const char* title, const at::Tensor& tensor,
                         uint32_t peer, int tag);
-  /// Returns the object that checks a collective's arguments. It sends a refusal to the ranks that
-  /// wait for the collective.
+  /// Returns the object that rejects arguments of a collective. The object also reports the
+  /// rejection to the ranks that wait in the collective.
   Refusal refusal(const char* operation);
   void end(std::chrono::milliseconds patience);
   std::shared_ptr<Communicator> current() const {

@@ -11,13 +11,14 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// At least a millisecond, because 0 would mean no limit.
+// Returns at least a millisecond, because 0 would mean no limit.
 std::chrono::milliseconds left_until(steady_clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
   return std::max(left, std::chrono::milliseconds(1));
 }
 
-/// The Work of several operations. It is done when all are done, and has failed if one has failed.
+/// The Work of several operations. It is done when all of them are done, and has failed if any of
+/// them has failed.
 class CoalescedWork final : public c10d::Work {
  public:
   explicit CoalescedWork(std::vector<WorkPtr> works)
@@ -36,7 +37,7 @@ class CoalescedWork final : public c10d::Work {
     return nullptr;
   }
 
-  // Waits for all operations, even if one has failed: until all end, operations use their tensors.
+  // Waits for all operations, even if one has failed, because running operations use their tensors.
   bool wait(std::chrono::milliseconds timeout) override {
     const auto deadline = steady_clock::now() + timeout;
     std::exception_ptr first;

@@ -9,16 +9,16 @@
 namespace hccl::pytorch {
 
 /// The operations between c10d's startCoalescing and endCoalescing. They start at once, in the
-/// order of the calls. Nobody waits for a single operation, so a rank may receive before it sends.
+/// order of the calls. Callers do not wait for single operations, so a rank may receive before it
+/// sends.
 class Coalescing {
  public:
   void start();
   bool started() const;
-  /// Returns the Work for the operation's caller. Between start() and end(), adds `work` to the
-  /// list. It then returns no Work if `caller_waits` is set, because the caller would wait for this
-  /// operation alone.
+  /// Returns `work`. Between start() and end(), also adds `work` to the list, and returns no Work
+  /// if `caller_waits` is set, because the caller would wait for this operation alone.
   WorkPtr add(WorkPtr work, bool caller_waits);
-  /// Returns one Work for all operations; none if there are no operations.
+  /// Returns one Work for all operations, or none if there are no operations.
   WorkPtr end();
 
  private:

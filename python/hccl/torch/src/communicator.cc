@@ -33,8 +33,8 @@ constexpr milliseconds kLookAtStore{1000};
 
 // torchrun restarts ranks with the store of the earlier attempt. So rank 0 removes the key when all
 // ranks have joined. If ranks die before that, the key remains, but the next attempt has another
-// number in its key. The agents of several hosts do not agree on that number, so a rank may still
-// find the root info of a dead rank 0.
+// number in its key. With several hosts the key has no number, because their agents do not agree on
+// it. Then a rank may find the root info of a dead rank 0.
 std::string root_info_key() {
   const bool one_host = environment("LOCAL_WORLD_SIZE") == environment("WORLD_SIZE");
   const std::string attempt = environment("TORCHELASTIC_RESTART_COUNT");
@@ -43,8 +43,8 @@ std::string root_info_key() {
 
 using Bytes = std::vector<uint8_t>;
 
-// On failure, stores the reason in place of the root info. The other ranks know it by its smaller
-// size.
+// Makes the root info and stores it. On failure, stores the reason instead. The other ranks
+// recognize the reason by its size.
 HcclRootInfo make_root_info(c10d::Store& store, const std::string& key) {
   HcclRootInfo info{};
   const HcclResult result = HcclGetRootInfo(&info);
@@ -113,8 +113,8 @@ Bytes value_now(c10d::Store& store, const std::string& key, const Bytes& known) 
   }
 }
 
-// Waits for the join. Returns false if the store has another root, because `root` belonged to an
-// earlier attempt.
+// Waits for the join. Returns false if the root info in the store has changed. The old `root` then
+// belonged to an earlier attempt, and `root` becomes the new one.
 bool ends(Joining& joining, c10d::Store& store, const std::string& key, Bytes& root) {
   const bool restarts = !environment("TORCHELASTIC_RESTART_COUNT").empty();
   for (auto waited = kLook; !joining.ends_within(kLook); waited += kLook) {
@@ -139,7 +139,8 @@ HcclComm join_root(c10d::Store& store, const std::string& key, int rank, int siz
 
 }  // namespace
 
-/// Destroyed with its last owner: a world lives as long as its parts, in any order of destruction.
+/// The library's communicator. The last owner destroys it. Parts own their world, so groups may be
+/// destroyed in any order.
 struct Communicator::Shared {
   ~Shared() {
     const HcclResult result = HcclCommDestroy(handle);

@@ -22,7 +22,7 @@ void count_forks() {
 std::string failure_text(HcclResult result, const char* operation) {
   std::string text = HcclGetLastErrorText();
   if (text.empty()) text = HcclGetErrorString(result);
-  // Programs and PyTorch's tests look for " Timed out ".
+  // Programs and PyTorch's tests search for " Timed out ".
   const char* prefix = result == HCCL_E_TIMEOUT ? ": Timed out in " : ": ";
   return std::string("hccl ") + operation + prefix + text;
 }

@@ -8,13 +8,13 @@
 
 namespace hccl::pytorch {
 
-/// Throws torch.distributed.DistBackendError with the library's text, unless the call succeeded.
+/// Throws torch.distributed.DistBackendError with the library's text if `result` is a failure.
 void check(HcclResult result, const char* operation);
 /// Returns the text that the exception of check() would have.
 std::string failure_text(HcclResult result, const char* operation);
 
-/// c10d's assertions call this object with their text. It throws a RuntimeError that names the
-/// operation.
+/// Rejects arguments. c10d's assertions call this object with their text. The call throws a
+/// RuntimeError that names the operation.
 class Refusal {
  public:
   using Report = std::function<void(const std::string& text)>;
@@ -28,7 +28,8 @@ class Refusal {
   Report report_;
 };
 
-/// In a forked child, refuses the use of an object that was made before the fork.
+/// A member of objects that a forked child must not use. If the guard was made before the fork,
+/// in_child() is true in the child, and check() throws there.
 class ForkGuard {
  public:
   ForkGuard();

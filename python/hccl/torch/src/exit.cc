@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// The time that all groups together give their operations at the end of the program.
+// The time that the running operations of all groups together get at the end of the program.
 constexpr milliseconds kGraceAtExit{5'000};
 // If a callback still runs after that time, it gets this much more.
 constexpr milliseconds kGrace{2'000};
@@ -55,7 +55,7 @@ void add_living(std::vector<std::shared_ptr<Communicator>>& living) {
 void end_before_python(const std::shared_ptr<Communicator>& communicator) {
   const std::lock_guard lock(members().mutex);
   std::erase_if(members().all, [](const Member& each) { return each.communicator.expired(); });
-  if (!begun) members().ending.reserve(members().all.size() + 1);  // the end may lack memory
+  if (!begun) members().ending.reserve(members().all.size() + 1);  // end_groups() must not allocate
   members().all.push_back({communicator, {}});
 }
 
@@ -94,7 +94,7 @@ bool python_ends() noexcept { return ended.load(std::memory_order_acquire); }
 
 void sleep_if_late() noexcept {
   if (!begun.load(std::memory_order_acquire) || ender == std::this_thread::get_id()) return;
-  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) return;  // other threads need the lock
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) return;  // others need this thread's lock
   for (;;) ::pause();
 }
 

@@ -7,10 +7,10 @@
 
 namespace hccl::pytorch {
 
-// Python's end. A thread that takes the interpreter lock after Python has ended is unwound, which
-// aborts the process. So the groups that a program leaves behind must end before Python:
-// `end_groups` is Python's exit handler. Operations that end later touch nothing that may belong to
-// Python.
+// Python's end. Python unwinds a thread that takes the interpreter lock after Python has ended, and
+// that aborts the process. So groups that the program did not destroy must end before Python does:
+// `end_groups` is an exit handler of Python. Operations that end later use nothing that may belong
+// to Python.
 
 /// Makes sure that the group ends before Python does.
 void end_before_python(const std::shared_ptr<Communicator>& communicator);
@@ -21,17 +21,18 @@ std::vector<std::shared_ptr<Communicator>> living_communicators();
 /// which would wait for itself.
 void synchronize();
 
-/// Lets running operations end, within a few seconds, and leaves all groups. If `failed` is set, an
-/// exception ends the program: running operations are aborted, and other ranks get an error at
-/// once.
+/// Waits a few seconds for running operations, aborts the others, and leaves all groups. If
+/// `failed` is set, an exception ended the program. Then running operations are aborted at once, so
+/// that other ranks get an error at once.
 void end_groups(bool failed) noexcept;
-/// Whether `end_groups` has begun: no group can be made any more.
+/// Returns whether `end_groups` has begun. After that no group can be made.
 bool program_ends() noexcept;
-/// Whether Python is ending. If so, operations that end now keep their tensors and callbacks for
-/// good, and wake no thread.
+/// Returns whether Python is ending. Operations that end after that release no tensors and
+/// callbacks, and wake no thread.
 bool python_ends() noexcept;
 /// Called by a thread that returns from an operation to Python. Once `end_groups` has begun, the
-/// thread sleeps here until the process has ended, unless the thread itself runs `end_groups`.
+/// thread sleeps here until the process ends. The thread that runs `end_groups`, and a thread that
+/// holds the interpreter lock, return.
 void sleep_if_late() noexcept;
 
 }  // namespace hccl::pytorch

@@ -7,8 +7,8 @@
 namespace hccl::pytorch {
 
 /// Makes the call, which takes Python's interpreter lock. If Python has ended, the thread sleeps
-/// until the process has ended. Python up to 3.13 would unwind the thread. Frames that must not be
-/// unwound would then abort the process.
+/// until the process ends. Otherwise Python up to 3.13 would unwind the thread's stack, and a frame
+/// that cannot be unwound would abort the process.
 template <typename Call>
 auto call_or_sleep(const Call& call) {
   try {
@@ -18,8 +18,8 @@ auto call_or_sleep(const Call& call) {
   }
 }
 
-/// Releases Python's interpreter lock if this thread holds it: other threads may need the lock
-/// while this thread waits for them.
+/// Releases Python's interpreter lock if this thread holds it, because other threads may need the
+/// lock while this thread waits for them.
 class WithoutInterpreterLock {
  public:
   WithoutInterpreterLock() {

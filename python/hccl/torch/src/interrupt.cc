@@ -19,7 +19,7 @@
 namespace hccl::pytorch {
 namespace {
 
-// The main thread must run Python code again within this time; otherwise operations are ended.
+// If the main thread runs no Python code within this time after Ctrl-C, operations are aborted.
 constexpr std::chrono::milliseconds kTimeToRunPython{300};
 
 sem_t interrupts;          // counts Ctrl-C for the watcher
@@ -41,7 +41,7 @@ bool is_pythons(const struct sigaction& action) {
   return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
 }
 
-/// A thread that ends the operations of all groups. It lives as long as the process.
+/// A thread that aborts the operations of all groups on Ctrl-C. It lives as long as the process.
 class Watcher {
  public:
   Watcher() {
@@ -76,7 +76,8 @@ class Watcher {
     }
   }
 
-  // Whether the main thread runs Python code within kTimeToRunPython, and so Python's handler.
+  // Returns whether the main thread runs Python code, and so Python's handler, within
+  // kTimeToRunPython.
   bool python_runs() {
     std::unique_lock lock(mutex_);
     const unsigned before = runs_;

@@ -2,10 +2,10 @@
 
 namespace hccl::pytorch {
 
-/// Makes Ctrl-C end the communicator's operations while Python's main thread waits in C++ code,
-/// which cannot handle the signal. The wait may be for this backend, or for PyTorch's futures, as
-/// in DDP's backward. If the user has installed a handler, no operation is ended: the handler runs
-/// when the wait is over.
+/// Makes Ctrl-C abort the operations of all groups while Python's main thread waits in C++ code,
+/// which cannot handle the signal. The main thread may wait for this backend, or for PyTorch's
+/// futures, as in DDP's backward. If the user has installed a handler, no operation is aborted, and
+/// the handler runs when the wait is over.
 void end_on_interrupt();
 
 /// The waits of this module call it. On the main thread it runs Python's signal handlers, and

@@ -13,8 +13,8 @@ struct Joining::State {
   HcclComm handle = nullptr;
   std::atomic<bool> left = false;
 
-  // Called twice: when the call has ended, and when nobody waits for the call any more. The second
-  // caller deletes the state.
+  // Called twice: when the call has ended, and when Joining is destroyed. The second caller deletes
+  // the state.
   void leave() {
     if (!left.exchange(true)) return;
     if (handle != nullptr) {

@@ -7,23 +7,23 @@
 
 namespace hccl::pytorch {
 
-/// A call that makes a communicator, on a thread of its own, so that the waiting thread can give
-/// the call up.
+/// A call that makes a communicator on a thread of its own, so that the waiting thread can abandon
+/// the call.
 class Joining {
  public:
   using Call = std::function<HcclResult(HcclComm*)>;
   /// `operation` is a literal, for errors.
   Joining(const char* operation, Call call);
-  /// Gives up a running call. If the call makes a communicator later, that communicator is aborted.
+  /// Abandons a running call. If the call makes a communicator later, that communicator is aborted.
   ~Joining();
   Joining(const Joining&) = delete;
   Joining& operator=(const Joining&) = delete;
 
-  /// Whether the call ends within this time, with success or failure.
+  /// Returns whether the call ends within this time, with success or failure.
   bool ends_within(std::chrono::milliseconds patience);
-  /// The result of the call, once it has ended.
+  /// Returns the result of the call, which must have ended.
   HcclResult result() const { return HcclRequestWait(request_, 0, nullptr); }
-  /// The communicator, once the call has ended. Throws if the call has failed.
+  /// Returns the communicator. The call must have ended. Throws if the call failed.
   HcclComm take();
 
  private:

@@ -8,7 +8,7 @@
 namespace hccl::pytorch {
 namespace {
 
-/// The Work of a send or receive. The library's callback keeps it while the message is running.
+/// The Work of a send or receive. The library's callback owns a reference until the message ends.
 class MessageWork final : public Work {
  public:
   MessageWork(int rank, c10d::OpType type, const char* title, const at::Tensor& tensor,
@@ -51,7 +51,8 @@ class MessageWork final : public Work {
     auto* const self = static_cast<MessageWork*>(arg);
     if (python_ends()) return self->communicator_->end_message();
     const bool future = self->has_future_at_end(self->end(result));
-    // Waits inside the library: this thread moves the messages, and a callback may wait for them.
+    // Completes the future on another thread, because this thread moves the messages, and the
+    // future's callback may wait for messages.
     const auto nothing = [](void*) { return HCCL_SUCCESS; };
     const auto told = [](void* arg, HcclResult) { complete_last(arg, true); };
     if (future && HcclSubmit(nothing, nullptr, false, told, self, nullptr) == HCCL_SUCCESS) return;
@@ -62,11 +63,11 @@ class MessageWork final : public Work {
     auto self = c10::intrusive_ptr<MessageWork>::reclaim(static_cast<MessageWork*>(arg));
     const auto communicator = self->communicator_;
     self->complete_future(future);
-    self.reset();  // first, because Python may end as soon as the message has ended
+    self.reset();  // before end_message(), because after it Python may end
     communicator->end_message();
   }
 
-  // Returns the failure of the message; null if it succeeded.
+  // Returns the failure of the message, or null if it succeeded.
   std::exception_ptr end(HcclResult result) {
     try {
       check(result, sends() ? "send" : "recv");

@@ -1,4 +1,4 @@
-// The Python module. It is bound with pybind11, because c10d's classes are, too.
+// The Python module. It uses pybind11, because c10d's classes do.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 

@@ -10,7 +10,7 @@
 namespace hccl::pytorch {
 namespace {
 
-/// The number of elements to or from each rank, and the places where these blocks begin.
+/// The number of elements to or from each rank, and the offsets of these blocks.
 struct Blocks {
   std::vector<uint64_t> counts;
   std::vector<uint64_t> offsets;
@@ -328,7 +328,7 @@ WorkPtr ProcessGroupHccl::barrier(const c10d::BarrierOptions& options) {
 
 void ProcessGroupHccl::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
   c10d::BarrierOptions own = options;
-  own.asyncOp = true;    // makes a Work, also among coalesced operations
+  own.asyncOp = true;    // returns a Work, also between startCoalescing and endCoalescing
   barrier(own)->wait();  // the library's text names the absent ranks
 }
 

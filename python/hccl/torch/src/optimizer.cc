@@ -9,7 +9,7 @@
 namespace hccl::pytorch {
 namespace {
 
-/// Whether a dictionary still has the remembered values.
+/// Returns whether a dictionary still has the remembered values.
 template <class Values>
 bool same_values(PyObject* dictionary, const Values& values) {
   PyObject *key = nullptr, *value = nullptr;
@@ -138,7 +138,7 @@ void Optimizer::look_up(Entry& entry, const Group& group) {
 
 void Optimizer::add_span(Entry& entry, const at::Tensor& parameter, const at::Tensor& gradient,
                          size_t group, size_t number) {
-  double step = entry.is_new ? 1 : 2;  // this value serves rules that do not count steps
+  double step = entry.is_new ? 1 : 2;  // for rules that do not count steps
   entry.is_new = false;
   if (entry.step.defined()) {
     Counter counter{memory_of(entry.step), entry.step.scalar_type() == at::kDouble, 0};

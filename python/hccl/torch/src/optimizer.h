@@ -14,20 +14,20 @@ namespace hccl::pytorch {
 
 namespace py = pybind11;
 
-/// Serves an optimizer of Python. Each step makes a new table of spans, with the current addresses
-/// of parameters, gradients and states, and passes the table to the library. Between steps it keeps
-/// only the results of dictionary look-ups. It uses such a result only while the dictionary still
-/// has the same objects.
+/// Makes the steps of an optimizer in Python. Each step makes a new table of spans, with the
+/// current addresses of parameters, gradients and states, and passes the table to the library.
+/// Between steps this class stores only the results of dictionary look-ups. It uses a stored result
+/// only while the dictionary still has the same objects.
 class Optimizer {
  public:
-  /// `owner` is the optimizer of Python, which this class does not keep alive. It has
+  /// `owner` is the optimizer in Python. This class does not keep it alive. It has the methods
   ///   _numbers(group, step) -> Numbers
   ///   _state_of(parameter, group)
   ///     -> (the dictionary, step or None, [states], master or None, is new)
   Optimizer(HcclOptimRule rule, const py::object& owner);
 
-  /// Steps the parameters that have a gradient. Gradients are multiplied by `factor`; with `zero`
-  /// they are 0 afterwards. `only` is the set of parameters to step, or None for all.
+  /// Steps the parameters that have a gradient. `factor` multiplies the gradients. If `zero` is
+  /// set, the gradients are 0 afterwards. `only` is the set of parameters to step, or None for all.
   void step(const py::list& groups, const py::dict& state, double factor, bool zero,
             const py::object& only);
 
@@ -50,7 +50,7 @@ class Optimizer {
     const HcclOptimNumbers* last_numbers = nullptr;
   };
 
-  /// The state "step" of a parameter. It is changed only when all spans have been made.
+  /// The state "step" of a parameter. step() changes it only after all spans have been made.
   struct Counter {
     void* at;
     bool is_double;

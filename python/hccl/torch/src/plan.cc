@@ -117,8 +117,7 @@ c10::intrusive_ptr<Future> GradientPlan::reduce(c10d::GradBucket& bucket) {
   return future;
 }
 
-// In an iteration with new buckets, reduces the buckets as they arrive. At first DDP has one
-// bucket, with all gradients.
+// Reduces a bucket at once, in an iteration with new buckets. DDP's first bucket has all gradients.
 void GradientPlan::add(const c10d::GradBucket& bucket) {
   const at::Tensor& buffer = bucket.getBuffer();
   TORCH_CHECK(!buffer.is_sparse(), "hccl: a plan cannot reduce sparse gradients");
@@ -153,7 +152,7 @@ void GradientPlan::make_fusion(bool one_by_one) {
         kOperation);
 }
 
-// All gradients are ready, so backward only has to wait.
+// Called when all gradients are ready. Waits until they are reduced.
 void GradientPlan::finish() {
   if (fusion_ != nullptr) {
     check(HcclFusionMark(fusion_, HCCL_FUSION_BP_END), kOperation);

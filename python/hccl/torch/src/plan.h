@@ -23,10 +23,10 @@ namespace hccl::pytorch {
 
 /// Reduces gradients in the segments of the library's fusion engine (hccl_fusion.h), which
 /// measures, plans and writes traces. The gradients come from a DistributedDataParallel with one
-/// gradient in each bucket, or from set_gradients(). Used by one thread at a time, as DDP is.
+/// gradient in each bucket, or from set_gradients(). One thread at a time may use a plan.
 class GradientPlan {
  public:
-  /// Called with the parameters of a segment whose gradients are reduced.
+  /// A function that is called with the parameters of a segment when their gradients are reduced.
   using Tail = std::function<void(const Tensors&)>;
 
   /// Joins a communicator of its own, because DDP and its user run operations on the group's
@@ -40,33 +40,34 @@ class GradientPlan {
   GradientPlan& operator=(const GradientPlan&) = delete;
 
   /// For use without DDP: sets the gradients, in the order in which they become ready. Each
-  /// iteration calls ready() with the number of each gradient; then finish() returns when all are
-  /// reduced.
+  /// iteration calls ready() with the number of each gradient, and then finish(), which returns
+  /// when all gradients are reduced.
   void set_gradients(const Tensors& gradients);
   void ready(uint32_t gradient);
   void finish();
 
-  /// Plans the newest-first order (HcclFusionPlanNewestFirst) between two iterations. Returns the
-  /// elements [begin, end) of all gradients for each message. Collective.
+  /// Plans the newest-first order (HcclFusionPlanNewestFirst) between two iterations. Returns, for
+  /// each message, its range [begin, end) of elements in the concatenation of all gradients.
+  /// Collective.
   std::vector<std::pair<uint64_t, uint64_t>> plan_newest_first();
-  /// From now on reduces these messages instead of the gradients, each on its own and in this
-  /// order. In each iteration the program calls ready() as above, end_backward() when all gradients
-  /// are ready, and wait_message() for each message in order. The last wait_message() ends the
-  /// iteration. Collective.
+  /// After this, the plan reduces these messages instead of the gradients, each alone and in this
+  /// order. In each iteration the program calls ready() with the number of each complete message,
+  /// end_backward() when all are ready, and wait_message() for each message in order. The last
+  /// wait_message() ends the iteration. Collective.
   void set_messages(const Tensors& messages, const std::vector<std::string>& names);
   void end_backward();
   void wait_message(uint32_t message);
-  /// Called at the end of a program or of a model. Finishes the reductions that all ranks have
-  /// begun. An unfinished iteration is dropped, because other ranks may not even have begun it.
+  /// Called at the end of a program or of a model. Finishes reductions of complete backward passes.
+  /// If a backward pass is under way, aborts it, because other ranks may not even have begun it.
   void end();
 
-  /// Takes a bucket whose gradient is ready. The futures of all buckets complete when the future of
-  /// the last bucket does; reduce() of the last bucket returns when all gradients are reduced.
+  /// Takes a bucket whose gradient is ready, and returns its future. reduce() of the last bucket
+  /// returns when all gradients are reduced, and completes the futures of all buckets.
   c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
-  /// Notes that DDP has new buckets: the next iteration reduces bucket by bucket, and learns the
-  /// buckets.
+  /// Called when DDP has new buckets. The next iteration reduces bucket by bucket, and records the
+  /// new buckets.
   void forget();
-  /// Marks the begin of a forward pass whose backward pass will be reduced, for the trace.
+  /// Marks, for the trace, the beginning of a forward pass whose gradients will be reduced.
   void mark_forward();
   void set_tail(Tail tail) { tail_ = std::move(tail); }
 
@@ -94,7 +95,7 @@ class GradientPlan {
   const std::string group_;
   const Tensors parameters_;
   const std::vector<std::string> names_;  // of parameters_
-  std::vector<Bucket> buckets_;           // of the last iterations
+  std::vector<Bucket> buckets_;           // DDP's buckets, or the gradients, or the messages
   HcclFusion fusion_ = nullptr;
   bool under_way_ = false;  // some gradients of the iteration are ready
   bool finished_ = false;   // an iteration has ended, and no forward pass has begun

@@ -12,7 +12,7 @@
 
 namespace hccl::pytorch {
 
-// A handle only tells members apart. Members meet through the store, as at the start.
+// A handle only distinguishes members. Members join through the store, as at the start.
 std::string ProcessGroupHccl::new_handle() {
   std::random_device random;
   std::string handle = "hccl";

@@ -12,7 +12,8 @@ namespace {
 
 using RedOpType = c10d::ReduceOp::RedOpType;
 
-// For each RedOpType. Bools are the bytes 0 and 1: so a sum is "or", and a product is "and".
+// The reductions of one RedOpType. Bools are the bytes 0 and 1, so their sum is "or" (maximum), and
+// their product is "and" (minimum).
 struct Kind {
   const char* name;
   HcclReduceOp of_numbers;

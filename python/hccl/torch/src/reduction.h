@@ -9,13 +9,13 @@
 
 namespace hccl::pytorch {
 
-/// A c10d reduce operation for one element type, in the library's terms.
+/// The library's form of a c10d reduce operation for one element type.
 struct Reduction {
   HcclReduceOp op;
   std::optional<HcclScale> scale;
 
-  /// Refuses an operation that has no meaning for the type; the error text names operation and
-  /// type.
+  /// Converts `op`. Rejects an operation that is not defined for the type; the error text names
+  /// operation and type.
   static Reduction of(const c10d::ReduceOp& op, at::ScalarType type, const Refusal& refuse);
 
   /// Calls the library; `send` and `recv` have the same type.

@@ -16,8 +16,8 @@ using Combine = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
 
 constexpr Combine kAdd = [](const at::Tensor& a, const at::Tensor& b) { return a.add(b); };
 
-// Several tensors in a list count as inputs of several ranks. So this rank first combines its own
-// tensors.
+// Returns the function that combines two tensors of this rank. Several tensors in a list count as
+// inputs of several ranks, so this rank first combines its own tensors.
 Combine combining(const c10d::ReduceOp& op, const Refusal& refuse) {
   // By ReduceOp: SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM.
   static constexpr Combine kCombines[] = {kAdd,           nullptr,         at::mul,
@@ -28,7 +28,7 @@ Combine combining(const c10d::ReduceOp& op, const Refusal& refuse) {
   return combine;
 }
 
-// Reduces parts that differ in size between ranks: each rank passes the same list of parts.
+// Reduces and scatters parts of different sizes. All ranks pass the same list of sizes.
 void reduce_scatter_uneven(const Tensors& inputs, const at::Tensor& output,
                            const Reduction& reduction, HcclComm comm) {
   at::Tensor all = packed_all(inputs);
@@ -127,7 +127,7 @@ WorkPtr ProcessGroupHccl::allreduce_coalesced(Tensors& tensors,
   const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
   Call call(c10d::OpType::ALLREDUCE_COALESCED, "hccl:all_reduce", tensors, tensors, options);
   return issue(std::move(call), [=](HcclComm comm) {
-    // A tensor may be in the list twice, as tied weights are. Each occurrence gets the same sum.
+    // A tensor may be in the list twice (tied weights). Both occurrences get the same sum.
     const Tensors sources = unchanged_by(tensors, tensors);
     for (const auto i : c10::irange(tensors.size())) {
       const at::Tensor memory = packed(sources[i]);

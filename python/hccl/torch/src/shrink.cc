@@ -44,9 +44,9 @@ std::pair<c10::intrusive_ptr<ProcessGroupHccl>, Ranks> ProcessGroupHccl::shrink_
   return {c10::make_intrusive<ProcessGroupHccl>(smaller, store_, rank, size, own), ranks};
 }
 
-// Called by torch's own shrink_group, which numbers the new ranks itself. It removes the numbers
-// `excluded` from the global ranks, although `excluded` has ranks of the group. If the resulting
-// numbers would be wrong, this function fails. _shrink.py has no such limits.
+// Called by torch's own shrink_group, which numbers the new ranks itself. torch removes the numbers
+// `excluded` from the global ranks, although `excluded` contains ranks of the group. If the result
+// would be wrong, this function fails. _shrink.py has no such limits.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupHccl::shrink(
     const Ranks& excluded, int flags, const c10::intrusive_ptr<Options>& options) {
   const auto& global = options_->global_ranks_in_group;

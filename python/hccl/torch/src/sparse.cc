@@ -10,7 +10,8 @@
 namespace hccl::pytorch {
 namespace {
 
-// One rank's numbers of elements and of sparse dimensions, and its sizes, in an int64 tensor.
+// A description is an int64 tensor: number of elements, number of sparse dimensions, sizes. kHead
+// is the number of values before the sizes.
 constexpr int64_t kHead = 2;
 
 at::Tensor describe(const at::Tensor& tensor) {
@@ -19,8 +20,8 @@ at::Tensor describe(const at::Tensor& tensor) {
   return at::tensor(words, at::kLong);
 }
 
-// Exchanges the descriptions of all ranks; each rank has a row of the result. Different sizes are
-// an error on all ranks.
+// Gathers the descriptions of all ranks, one in each row of the result. If sizes differ, all ranks
+// throw.
 at::Tensor exchange_descriptions(const at::Tensor& tensor, int size, HcclComm comm) {
   const at::Tensor own = describe(tensor);
   at::Tensor all = at::empty({size, own.numel()}, at::kLong);
@@ -37,7 +38,7 @@ at::Tensor exchange_descriptions(const at::Tensor& tensor, int size, HcclComm co
   return all;
 }
 
-// Gathers the rows of all ranks: rank r has counts[r] rows like those of `own`.
+// Gathers the rows of all ranks. Rank r has counts[r] rows, of the same form as those of `own`.
 at::Tensor gather_rows(const at::Tensor& own, const std::vector<int64_t>& counts, HcclComm comm) {
   std::vector<int64_t> sizes = own.sizes().vec();
   int64_t row = own.is_complex() ? 2 : 1;

@@ -66,7 +66,7 @@ at::Tensor dense_like(const at::Tensor& tensor) {
   return at::empty(tensor.sizes(), tensor.options());
 }
 
-// Whether each tensor begins where its predecessor ends, in one storage.
+// Returns whether each tensor begins where its predecessor ends, in one storage.
 bool lie_in_a_row(const Tensors& tensors) {
   const char* end = nullptr;
   for (const at::Tensor& each : tensors) {
@@ -78,7 +78,8 @@ bool lie_in_a_row(const Tensors& tensors) {
   return true;
 }
 
-// Calls meet(i, j) for tensors i and j whose memory, from the first element to the last, overlaps.
+// Calls meet(i, j) for each pair of tensors whose ranges of memory, from first to last element,
+// overlap.
 template <typename Meet>
 void each_meeting(const Tensors& tensors, Meet&& meet) {
   struct Extent {
@@ -104,7 +105,8 @@ void each_meeting(const Tensors& tensors, Meet&& meet) {
   }
 }
 
-// Whether two tensors begin with the same element, for strides that are hard to compare.
+// Returns whether two tensors with overlapping ranges share elements. If torch cannot determine
+// that from the strides, returns whether the tensors begin at the same address.
 bool coincide(const at::Tensor& a, const at::Tensor& b) {
   const at::MemOverlapStatus status = at::get_overlap_status(a, b);
   return status == at::MemOverlapStatus::Full || status == at::MemOverlapStatus::Partial ||
@@ -158,7 +160,7 @@ void unpack(const at::Tensor& memory, const at::Tensor& tensor) {
   at::Tensor source = memory;
   at::Tensor target = tensor;
   for (const int64_t dim : c10::irange(tensor.dim())) {
-    // In an expanded dimension, all indices mean one element in memory.
+    // In an expanded dimension, all indices refer to one element in memory.
     if (tensor.stride(dim) == 0 && tensor.size(dim) > 1) {
       source = source.narrow(dim, 0, 1);
       target = target.narrow(dim, 0, 1);
@@ -216,7 +218,7 @@ void check_outputs(const Tensors& outputs, const Refusal& refuse) {
 
 Tensors unchanged_by(const std::vector<Tensors>& outputs, Tensors inputs) {
   Tensors all = inputs;
-  std::vector<size_t> operation;  // by place in `all`
+  std::vector<size_t> operation;  // the operation of each tensor in `all`
   for (const auto i : c10::irange(inputs.size())) operation.push_back(i);
   for (const auto i : c10::irange(outputs.size())) {
     all.insert(all.end(), outputs[i].begin(), outputs[i].end());

@@ -18,7 +18,7 @@ c10::intrusive_ptr<c10::ivalue::Future> new_future(bool of_lists) {
   return c10::make_intrusive<c10::ivalue::Future>(of_lists ? lists : list);
 }
 
-// The communicator whose callback runs on this thread.
+// The communicator of the operation whose callback runs on this thread.
 thread_local HcclComm calling_back = nullptr;
 thread_local bool in_callback = false;  // a callback of some operation runs here
 
@@ -70,7 +70,8 @@ void Work::start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_w
   check(result, "submit");
 }
 
-// If a callback waits for the operation, the library runs the operation inside the callback.
+// If this thread runs a callback of the same communicator, runs the operation here, because the
+// callback waits for the operation.
 void Work::end_in_callback() const {
   if (request_ == nullptr || comm_ == nullptr || calling_back != comm_) return;
   const WithoutInterpreterLock unlocked;

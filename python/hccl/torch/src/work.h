@@ -11,13 +11,13 @@ namespace hccl::pytorch {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// The caller's object for an operation: the caller waits for it or takes its future. A collective
-/// is a call that is submitted to the library.
+/// The caller's object for an operation. The caller waits for the operation or takes its future.
+/// start() submits a collective to the library.
 ///
 /// Callbacks of futures run in the library's callback, one after another. They may issue operations
-/// and wait for them. Such an operation has its place in the order at the point where the program
-/// asked for the future. If the future is complete at that point, the caller's thread issues the
-/// operation there. So the order is the same on all ranks.
+/// and wait for them. In the order of operations, such an operation is at the point where the
+/// program asked for the future. If the future is complete at that point, the caller's thread
+/// issues the operation there. So the order is the same on all ranks.
 class Work : public c10d::Work {
  public:
   /// `title`: the title in the profiler's record; a literal.
@@ -25,12 +25,12 @@ class Work : public c10d::Work {
        std::vector<at::Tensor> outputs);
   ~Work() override;
 
-  /// Runs the collective. If the caller would wait anyway and no operation is queued before, the
-  /// collective runs on this thread, otherwise on the communicator's thread. `run` must own the
-  /// tensors, because it may run after the caller has dropped its Work.
+  /// Runs the collective `run`: on this thread if `caller_waits` is set and no earlier operation is
+  /// queued, otherwise on the communicator's thread. `run` must own the tensors, because it may run
+  /// after the caller has dropped its Work.
   void start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_waits);
 
-  /// Whether a callback of an operation runs on this thread.
+  /// Returns whether a callback of an operation runs on this thread.
   static bool calls_back() noexcept;
 
   bool wait(std::chrono::milliseconds timeout) override;
@@ -43,7 +43,7 @@ class Work : public c10d::Work {
   void set_sequence_number(uint64_t number) { sequence_number_ = number; }
 
  protected:
-  /// Ends the operation, with success or failure. Returns whether the program has asked for the
+  /// Stores the operation's failure, or null. Returns whether the program has asked for the
   /// operation's future.
   bool has_future_at_end(std::exception_ptr failure);
   /// Completes the future if `future` is set, and then wakes the waiting threads. Callbacks of the

@@ -2,9 +2,8 @@
 
     python -m hccl.torch script.py        or        hccl.torch.as_npu()
 
-    makes these modules importable, with the parts that are useful on a CPU, and makes "npu" mean
-    the CPU. An installed torch_npu or apex takes precedence. The modules exist only in this
-    process.
+    make these modules importable, with the parts that are useful on a CPU, and make "npu" mean the
+    CPU. An installed torch_npu or apex takes precedence. The modules exist only in this process.
 """
 
 import importlib.util

@@ -1,5 +1,5 @@
-"""torch.accelerator: the NPU, which is the CPU here. torch's own code still sees no accelerator,
-because it would look for streams and kernels that a CPU does not have."""
+"""Makes torch.accelerator the NPU, which is the CPU here, but only for scripts. torch's own code
+still sees no accelerator, because it would use streams and kernels that a CPU does not have."""
 
 import functools
 import sys
@@ -37,7 +37,7 @@ def install(npu: Any) -> None:
 
 
 def called_by_torch() -> bool:
-    """Whether a function of torch calls the function that calls this one."""
+    """Returns whether the function that calls this one was called by a function of torch."""
     return str(sys._getframe(2).f_globals.get("__name__", "")).split(".")[0] == "torch"
 
 

@@ -99,7 +99,7 @@ class _Stash:
     """amp's data about an optimizer."""
 
     def __init__(self) -> None:
-        self.pairs: list = []  # (half parameter of the model, the master in its place)
+        self.pairs: list = []  # (half parameter of the model, its master in the optimizer)
         self.delayed = False  # gradients are still scaled
         self.skip = False
 
@@ -128,11 +128,11 @@ def initialize(
     combine_ddp: Optional[bool] = None,
     **more: Any,
 ) -> Any:
-    """Prepares models and optimizers, in place, and returns them in the form in which they came.
+    """Prepares models and optimizers, in place, and returns them as they were passed.
 
     Also takes the fields of Properties and the arguments of LossScaler. combine_ddp replaces
-    DistributedDataParallel: scale_loss averages the gradients over the ranks. combine_grad and
-    verbosity have no effect: steps read all gradients in place in one pass."""
+    DistributedDataParallel: scale_loss averages the gradients over the ranks. combine_grad has no
+    effect, because steps read all gradients in place in one pass. verbosity has no effect."""
     if not enabled:
         _amp_state.opt_properties = Properties(enabled=False)
         return models if optimizers is None else (models, optimizers)
@@ -243,9 +243,9 @@ def scale_loss(
 ) -> Iterator[torch.Tensor]:
     """with amp.scale_loss(loss, optimizer) as scaled: scaled.backward(); then optimizer.step().
 
-    After the block gradients are unscaled, and they are float32 if there are master weights. After
-    an overflow the next step of these optimizers does nothing. Set delay_unscale if another
-    backward comes before the step."""
+    After the block, gradients are unscaled, and are float32 if there are master weights. After an
+    overflow, the next step of these optimizers does nothing. Set delay_unscale if another backward
+    follows before the step."""
     if not _amp_state.opt_properties.enabled:
         yield loss
         return
@@ -254,7 +254,7 @@ def scale_loss(
     stashes = [(each, _stash_of(each)) for each in _list(optimizers)]
     for optimizer, stash in stashes:
         grads = _own_gradients(optimizer, stash)
-        if stash.skip and grads:  # another loss has overflowed: its gradients must not make this loss overflow
+        if stash.skip and grads:  # an earlier loss overflowed: drop its gradients
             torch._foreach_zero_(grads)
         elif not stash.delayed and scale != 1 and grads:  # backward adds scaled gradients to these
             torch._foreach_mul_(grads, scale)
@@ -320,7 +320,7 @@ def disable_casts() -> Iterator[None]:
         yield
 
 
-# ---- functions of programs: they cast their inputs if autocast is on ----
+# ---- wraps functions of programs: they cast their inputs if autocast is on ----
 
 
 def _casting(function: Callable, dtype_of: Callable) -> Callable:
@@ -363,7 +363,8 @@ def state_dict() -> dict:
 
 
 def load_state_dict(state: dict) -> None:
-    """RuntimeError: the number of losses differs, or the keys are not the keys of state_dict()."""
+    """Prints a warning if the number of losses differs. RuntimeError: a key of `state` does not
+    begin with loss_scaler."""
     if len(state) != len(_amp_state.loss_scalers):
         print(
             f"Warning: state_dict contains {len(state)} entries, while "

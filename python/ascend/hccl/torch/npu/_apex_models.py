@@ -1,5 +1,5 @@
-"""Half models for apex.amp: casts of their inputs and outputs; batch norms and checkpoints in
-float32."""
+"""Makes half models for apex.amp: casts their inputs and outputs, and keeps batch norms and
+checkpoints in float32."""
 
 import contextlib
 import copy
@@ -42,7 +42,7 @@ def widest(value: Any) -> torch.dtype:
 
 
 def _forward_of(module: torch.nn.Module) -> Callable:
-    """Returns forward(module, ...), which works for the module or a deep copy of it."""
+    """Returns the function forward(module, ...), which also works for a deep copy of the module."""
     own = module.__dict__.get("forward")
     if own is None:
         return type(module).forward
@@ -52,7 +52,7 @@ def _forward_of(module: torch.nn.Module) -> Callable:
 
 
 def cast(model: torch.nn.Module, properties: Any, outputs: Optional[torch.dtype]) -> None:
-    """Casts a model as the properties say. Its forward returns tensors of type `outputs`, or
+    """Casts a model by `properties`. Its forward returns tensors of type `outputs`, by default
     float32."""
     dtype = properties.cast_model_type
     auto = dtype is None and properties.patch_torch_functions and HALF == torch.bfloat16

@@ -62,7 +62,7 @@ def _mean(state: dict, group: dict, x: Any) -> torch.Tensor:
 
 class FusedLAMB(_ByTensors):
     """apex's LAMB: clips by the norm of all gradients and corrects biases. Uses the ratio of norms
-    only for weights that decay, or with use_nvlamb for all."""
+    only for weights that decay or, with use_nvlamb, for all weights."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class FusedLAMB(_ByTensors):
 
 
 class FusedNovoGrad(_ByTensors):
-    """apex's NovoGrad. norm_type 0 uses the largest magnitude in place of the norm. The state
-    "exp_avg_sq" is a number: the average of norms."""
+    """apex's NovoGrad. With norm_type 0, uses the largest magnitude as the norm. The state
+    "exp_avg_sq" is a number, the average of norms."""
 
     def __init__(
         self,

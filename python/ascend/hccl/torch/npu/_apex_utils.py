@@ -8,8 +8,8 @@ from hccl.torch.npu._operators import missing
 
 
 class MultiTensorApply:
-    """Calls an operation over lists of tensors. apex's own operations (amp_C) do not exist here;
-    see `available`."""
+    """Calls an operation on lists of tensors. `available` is False, because apex's own operations
+    (amp_C) do not exist here."""
 
     available = False
     warned = True

@@ -1,5 +1,5 @@
-"""torch.npu on a CPU: a host is one device, and a call has finished its work when it returns, except
-for collectives that a program issues without waiting."""
+"""torch.npu on a CPU: a host is one device. A call has finished its work when it returns, unless it
+is a collective that the program issues without waiting."""
 
 import contextlib
 import os
@@ -15,12 +15,12 @@ from hccl.torch.npu import _streams
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Stands for an option of NPUs that has no meaning on a CPU."""
+    """Replaces a function of NPUs that has no meaning on a CPU."""
 
 
 def device_count() -> int:
-    """Returns the number of ranks of this host, if their launcher gives it; otherwise the number of
-    devices that the script may see."""
+    """Returns the number of ranks of this host if the launcher sets it, otherwise the number of
+    devices in ASCEND_RT_VISIBLE_DEVICES."""
     listed = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "0").split(",")
     return int(os.environ.get("LOCAL_WORLD_SIZE", len(listed)))
 
@@ -29,8 +29,8 @@ _current = [0]  # the number that the script has set
 
 
 def set_device(device: Any) -> None:
-    """Sets the current device. torch.device("npu", 1) is the CPU and has lost the number; it then
-    means the number that the launcher gave to this rank."""
+    """Sets the current device. torch.device("npu", 1) is the CPU, without the number. For such a
+    device, sets the number that the launcher gave to this rank."""
     number = str(device).rpartition(":")[2]
     if not isinstance(device, int) and not number.isdecimal():
         names = ("LOCAL_RANK", "ASCEND_DEVICE_ID", "DEVICE_ID")
@@ -55,7 +55,7 @@ class _Device:
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits for the operations of all hccl groups that this process has issued. All other work is
+    """Waits for the operations that this process has issued in all hccl groups. All other work is
     done when its call returns."""
     if not torch.compiler.is_compiling():
         _module.synchronize()
@@ -65,7 +65,7 @@ def _seed(seed: int) -> None:
     torch.default_generator.manual_seed(seed)  # torch.manual_seed calls torch.cuda's
 
 
-# ---- memory: that of the process ----
+# ---- memory of the process ----
 
 _KINDS = ("allocated", "reserved", "cached")
 
@@ -112,7 +112,7 @@ def mem_get_info(device: Any = None) -> tuple:
 
 
 def _no_history() -> dict:
-    """Returns a history of memory without any entry: a CPU keeps none."""
+    """Returns an empty history of memory, because a CPU records none."""
     return {"segments": [], "device_traces": []}
 
 
@@ -122,7 +122,7 @@ def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
 
 
 def memory() -> dict:
-    """Returns the names of torch.npu that have to do with memory."""
+    """Returns the names of torch.npu for memory."""
     resets = ("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached")
     return {
         **{f"memory_{kind}": memory_allocated for kind in _KINDS},
@@ -140,7 +140,7 @@ def memory() -> dict:
 
 
 def get_soc_version() -> int:
-    """Returns the number of a chip that Ascend's library does not know."""
+    """Returns -1. No chip of Ascend's has this number."""
     return -1
 
 
@@ -162,7 +162,7 @@ def get_device_properties(device: Any = None) -> Any:
 
 
 def npu_check_overflow(gradients: Any) -> bool:
-    """Whether a tensor of the list has an element that is not finite."""
+    """Returns whether any tensor of the list has an element that is not finite."""
     tensors = [gradients] if isinstance(gradients, torch.Tensor) else gradients
     return not all(bool(each.isfinite().all()) for each in tensors if each is not None)
 
@@ -193,7 +193,7 @@ def contents() -> dict:
         "device_count": device_count,
         "set_device": set_device,
         "current_device": lambda: _current[0],
-        "default_generators": (torch.default_generator,) * 64,  # for any number of a device
+        "default_generators": (torch.default_generator,) * 64,  # for each number of a device
         "_lazy_call": lambda call: call(),
         "_is_in_bad_fork": lambda: False,
         "initial_seed": torch.default_generator.initial_seed,

@@ -1,4 +1,4 @@
-"""What checkpoints written by NPUs refer to."""
+"""The names to which checkpoints of NPUs refer."""
 
 import enum
 from typing import Any
@@ -29,12 +29,12 @@ class Format(enum.IntEnum):
     NDC1HWC0, FRACTAL_Z_3D, NC, NCL = 32, 33, 35, 47
 
 
-# Checkpoints name them so, and torch.load looks for the names.
+# Checkpoints refer to these modules, and torch.load looks the names up.
 _rebuild_npu_tensor.__module__ = "torch_npu.utils.storage"
 Format.__module__ = "torch_npu.npu._format"
 
 
 def install() -> None:
-    """Lets torch.load(weights_only=True), the default, make such tensors."""
+    """Makes torch.load(weights_only=True), the default, accept tensors that NPUs wrote."""
     if hasattr(torch.serialization, "add_safe_globals"):  # since PyTorch 2.4
         torch.serialization.add_safe_globals([_rebuild_npu_tensor, Format])

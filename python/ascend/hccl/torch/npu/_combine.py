@@ -11,7 +11,7 @@ import torch
 
 
 def _own_storage(combined: torch.Tensor, start: int, tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor shaped like `tensor` whose storage is only its part of `combined`."""
+    """Returns a tensor with the shape of `tensor`. Its storage is only its part of `combined`."""
     part = combined[start : start + tensor.numel()]
     words = {2: torch.int16, 4: torch.int32, 8: torch.int64}[part.element_size()]
     memory = numpy.asarray(part.view(words))  # keeps the combined memory alive
@@ -21,8 +21,9 @@ def _own_storage(combined: torch.Tensor, start: int, tensor: torch.Tensor) -> to
 def npu_combine_tensors(
     list_of_tensor: list, require_copy_value: bool = True
 ) -> Optional[torch.Tensor]:
-    """Returns a new tensor with exactly the elements of the list, and moves the tensors into it:
-    with their values if require_copy_value is set, else with zeros. Returns None for an empty list.
+    """Moves the tensors into one new tensor, which has exactly their elements, and returns it. The
+    tensors keep their values if require_copy_value is set; otherwise they become zero. Returns None
+    for an empty list.
 
     RuntimeError: a tensor is None, has another type, is on another device, or is not contiguous."""
     if not list_of_tensor:
@@ -52,8 +53,8 @@ def npu_combine_tensors(
 def get_part_combined_tensor(
     combined_tensor: Optional[torch.Tensor], index: int, size: int
 ) -> Optional[torch.Tensor]:
-    """Returns `size` elements from `index` on, without a copy. Returns None if the tensor is None
-    or size is 0."""
+    """Returns a view of `size` elements from `index` on, or None if the tensor is None or size is
+    0."""
     if combined_tensor is None or size == 0:
         return None
     if index < 0 or index + size > combined_tensor.numel():
@@ -64,7 +65,7 @@ def get_part_combined_tensor(
 
 
 def is_combined_tensor_valid(combined_tensor: Optional[torch.Tensor], list_of_tensor: list) -> bool:
-    """Whether all tensors of the list are contiguous parts of the combined tensor."""
+    """Returns whether all tensors of the list are contiguous parts of the combined tensor."""
     if not list_of_tensor:
         return True
     if combined_tensor is None:

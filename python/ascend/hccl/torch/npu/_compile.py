@@ -1,4 +1,4 @@
-"""torch.compile(backend="npu"), and torchair: torch's own compiler for CPUs."""
+"""Makes torch.compile(backend="npu") and torchair use torch's own compiler for CPUs."""
 
 import functools
 import os
@@ -9,7 +9,7 @@ import torch
 
 
 class CompilerConfig:
-    """Options that may be set to anything, also those of parts: config.debug.graph_dump.type."""
+    """Options that may be set to anything, also nested ones: config.debug.graph_dump.type."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -20,8 +20,8 @@ class CompilerConfig:
 
 
 def compiler() -> str:
-    """Returns torch's default compiler, or "eager" on a host without a C++ compiler, which the
-    default needs."""
+    """Returns the name of torch's default compiler, or "eager" on a host without a C++ compiler,
+    which the default compiler needs."""
     found = shutil.which(os.environ.get("CXX") or "g++") or shutil.which("clang++")
     return "inductor" if found else "eager"
 
@@ -31,7 +31,7 @@ def get_npu_backend(*, compiler_config: Any = None, **_: Any) -> str:
 
 
 def install() -> None:
-    """Makes torch.compile take the backend "npu"."""
+    """Makes torch.compile accept the backend "npu"."""
     of_torch = torch.compile
 
     @functools.wraps(of_torch)

@@ -1,12 +1,12 @@
 """Copies between the CPU and an NPU. The NPU is the CPU here, but a script relies on two memories:
 it may change the tensor on one side, and read the old numbers on the other side.
 
-A tensor does not say on which side it is. So calls that name a device note the side in the tensor's
-storage. A call that moves a tensor to its own side returns the tensor. If the side is not known, as
-that of an operation's result, the call copies, with two exceptions: a parameter on its way to an
-NPU stays the same tensor, because its gradient must arrive there; and so do the tensors of a module
-that goes to an NPU, because DistributedDataParallel and optimizers may hold them. Storages are not
-copied.
+A tensor has no attribute for its side. So calls that name a device record the side in the tensor's
+storage. A call that moves a tensor to its own side returns the tensor. If the side is not known (as
+for an operation's result), the call copies, with two exceptions. A parameter that moves to an NPU
+stays the same tensor, because its gradient must arrive there. The tensors of a module that moves to
+an NPU also stay the same, because DistributedDataParallel and optimizers may refer to them.
+Storages are not copied.
 """
 
 import functools
@@ -17,8 +17,8 @@ import torch
 
 from hccl.torch.npu import _functions
 
-SHARING = ("as_tensor", "asarray")  # functions of torch whose result may share its memory
-_moving = threading.local()  # .module: True or False: a module goes to an NPU or to the CPU here
+SHARING = ("as_tensor", "asarray")  # functions of torch whose result may share the input's memory
+_moving = threading.local()  # .module: while this thread moves a module: True to an NPU, else False
 
 
 def install(mapped: Any) -> None:
@@ -36,7 +36,7 @@ def install(mapped: Any) -> None:
 
 
 def note(tensor: Any, on_npu: bool) -> Any:
-    """Notes the side of a tensor, and returns the tensor."""
+    """Records the side of a tensor, and returns the tensor."""
     storage = _storage(tensor)
     if storage is not None:
         storage.on_npu = on_npu  # torch keeps the storage's Python object
@@ -44,14 +44,14 @@ def note(tensor: Any, on_npu: bool) -> Any:
 
 
 def _side(tensor: Any) -> Optional[bool]:
-    """Returns True if the tensor is on an NPU, False if it is on the CPU, and None if neither is
-    known."""
+    """Returns True if the tensor is on an NPU, False if it is on the CPU, and None if its side is
+    not known."""
     return getattr(_storage(tensor), "on_npu", None)
 
 
 def _storage(tensor: Any) -> Any:
-    """Returns the storage of a plain tensor, and None for subclasses, for tensors of another layout,
-    and where torch traces."""
+    """Returns the storage of a plain tensor. Returns None for subclasses, for tensors of other
+    layouts, and while torch traces."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     if not plain or torch.compiler.is_compiling() or tensor.layout is not torch.strided:
         return None
@@ -67,7 +67,7 @@ def _copied(made: Any, source: Any) -> Any:
 
 
 def _entered(source: Any, made: Any) -> Any:
-    """Returns the tensor on the NPU."""
+    """Returns the tensor on the NPU. `made` is the result of torch's own call for `source`."""
     if made is not source:
         return note(made, True)
     if getattr(source, "_is_flat_param", False):  # FullyShardedDataParallel frees its memory
@@ -79,7 +79,7 @@ def _entered(source: Any, made: Any) -> Any:
 
 
 def _left(source: Any, made: Any) -> Any:
-    """Returns the tensor on the CPU."""
+    """Returns the tensor on the CPU. `made` is the result of torch's own call for `source`."""
     return note(made if _side(source) is False else _copied(made, source), False)
 
 
@@ -152,7 +152,8 @@ def _module_to(call: Any, mapped: Any) -> Any:
 
 
 def _made(call: Any) -> Any:
-    """Wraps torch.as_tensor or torch.asarray: with a device, the tensor has memory of its own."""
+    """Wraps torch.as_tensor or torch.asarray. With a device, the result is copied like a tensor
+    that moves."""
 
     @functools.wraps(call)
     def make(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""torch_npu.npu_*: operators of detection. Boxes are x1, y1, x2, y2 unless said otherwise."""
+"""torch_npu.npu_*: operators for detection. Boxes are x1, y1, x2, y2 unless a docstring differs."""
 
 import math
 from typing import Any, Callable, Optional
@@ -31,8 +31,8 @@ _EPS = 1e-10
 
 
 def _of_pairs(name: str) -> Callable:
-    """Returns an operator on pairs, box i of each argument. Boxes are columns of (4, n). With trans
-    they are given by centers and sizes."""
+    """Returns an operator on pairs of boxes: box i of each argument. Boxes are columns of (4, n).
+    With trans, a column has a box's center and size."""
 
     def operator(
         self: Any,
@@ -103,8 +103,8 @@ def npu_bounding_box_decode(rois: Any, deltas: Any, *means_stds_and_limits: Any)
 
 
 def _best(boxes: Any, scores: Any, threshold: float) -> Any:
-    """Keeps boxes, the best scores first. Drops a box that overlaps a kept box by more than the
-    threshold."""
+    """Returns the indices of the kept boxes, the best scores first. Drops a box that overlaps a
+    kept box by more than the threshold."""
     order = scores.argsort(descending=True, stable=True)
     boxes, alive = boxes.detach()[order], torch.ones(len(order), dtype=torch.bool)
     for i in range(len(order)):
@@ -131,9 +131,9 @@ def npu_batch_nms(
     change_coordinate_frame: bool = False,
     transpose_box: bool = False,
 ) -> tuple:
-    """Takes boxes (batch, n, 1 or classes, 4) and scores (batch, n, classes). Returns the best
-    boxes of all classes, their scores and their classes, each filled up with zeros, and the number
-    of these boxes."""
+    """Takes boxes (batch, n, 1 or classes, 4) and scores (batch, n, classes). Returns, for each
+    element of the batch, the best boxes of all classes, their scores and their classes, each padded
+    with zeros, and the number of boxes."""
     if change_coordinate_frame or transpose_box:
         raise NotImplementedError(
             "hccl: npu_batch_nms has neither change_coordinate_frame nor transpose_box"
@@ -160,8 +160,8 @@ def npu_batch_nms(
 
 
 def _weights(start: float, length: float, bins: int, samples: int, size: int) -> tuple:
-    """Returns positions, and [bin, position]: the weight of a position in a bin, by linear
-    interpolation at the bin's samples. Samples more than one position outside count as zero."""
+    """Returns a slice of positions, and their weights [bin, position] by linear interpolation at
+    the bin's samples. Samples more than one position outside count as zero."""
     samples = samples or math.ceil(length / bins)
     at = torch.arange(bins)[:, None] + (torch.arange(samples) + 0.5) / max(samples, 1)
     at = start + at.double() * (length / bins)
@@ -181,8 +181,8 @@ def npu_roi_align(
     sample_num: int = 2,
     roi_end_mode: int = 1,
 ) -> Any:
-    """rois: image, x1, y1, x2, y2. Mode 0 leaves them unchanged; mode 1 moves the ends by one
-    pixel; modes 2 and 3 move them by half a position, and allow any size."""
+    """rois: image, x1, y1, x2, y2. Mode 0 uses the corners unchanged. Mode 1 moves the ends by one
+    pixel. Modes 2 and 3 move all corners by half a position, and allow sizes below one position."""
     shift = 0.5 if roi_end_mode > 1 else 0.0
     later = spatial_scale if roi_end_mode == 1 else 0.0
     found = []
@@ -194,7 +194,7 @@ def npu_roi_align(
         rows, of_rows = _weights(y1, down, pooled_height, sample_num, self.size(2))
         columns, of_columns = _weights(x1, across, pooled_width, sample_num, self.size(3))
         part = _wide(self[int(image)][:, rows, columns])
-        # linear() multiplies the last dimension fastest
+        # linear() is fastest for the last dimension
         across_done = functional.linear(part, of_columns.to(part)).transpose(1, 2)
         found.append(functional.linear(across_done, of_rows.to(part)).transpose(1, 2))
     if not found:
@@ -203,7 +203,7 @@ def npu_roi_align(
 
 
 class ROIAlign(torch.nn.Module):
-    """torch_npu.contrib.module's RoIAlign. aligned: regions are moved by half a position."""
+    """torch_npu.contrib.module's ROIAlign. aligned: moves regions by half a position."""
 
     def __init__(
         self, output_size: Any, spatial_scale: float, sampling_ratio: int, aligned: bool = True
@@ -231,7 +231,7 @@ def npu_roi_alignbk(
     """Returns the gradient of npu_roi_align's features; `self` is the gradient of its result."""
     features = self.new_zeros(tuple(xdiff_shape)).requires_grad_()
     mode = 1 if roi_end_mode is None else roi_end_mode
-    height, width = self.shape[2:]  # callers pass height and width in exchanged order
+    height, width = self.shape[2:]  # callers swap height and width
     if len(rois):
         with torch.enable_grad():
             y = npu_roi_align(features, rois, spatial_scale, height, width, sample_num, mode)
@@ -265,7 +265,7 @@ def npu_deformable_conv2d(
         starts = torch.arange(offset.size(2 + i)) * stride[2 + i] - padding[2 * i]
         here = starts[:, None] + torch.arange(taps[i]) * dilation[2 + i] + 0.5
         here = moved[:, 1 - i] + (here if i else here[..., None, None])
-        at.append(here * (2 / sizes[i]) - 1)  # as grid_sample counts: edges are -1 and 1
+        at.append(here * (2 / sizes[i]) - 1)  # in grid_sample's coordinates, edges are -1 and 1
     grid = torch.stack(at, -1).flatten(1, 2).flatten(2, 3)
     parts = input.reshape(len(moved), -1, *sizes)
     factors = moved[:, 2].flatten(1, 2).flatten(2, 3).unsqueeze(1)

@@ -24,12 +24,12 @@ def _to_cpu(device: Any) -> Any:
 
 
 def _is_npu(device: Any) -> bool:
-    """Whether the name of a device is that of an NPU."""
+    """Returns whether the name of a device is that of an NPU."""
     return device != "cpu" and _to_cpu(device) == "cpu"
 
 
 def _mapped(location: Any) -> Any:
-    """Converts a device, a device's number, or an argument of torch.load."""
+    """Converts a device, a device's number, or torch.load's map_location."""
     if isinstance(location, int):
         return "cpu"
     if isinstance(location, dict):
@@ -83,7 +83,7 @@ def _cpu_type(name: Any) -> Any:
 
 class _TypeName(str):
     """The result of Tensor.type(): "torch.FloatTensor". It also equals "torch.npu.FloatTensor",
-    because a tensor may be the CPU's or an NPU's."""
+    because a script may regard the tensor as one of the CPU or of an NPU."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, str) and str(_cpu_type(str(self))) == str(_cpu_type(str(other)))
@@ -95,13 +95,13 @@ class _TypeName(str):
 
 
 def _loaded(storage: Any, location: str) -> Any:
-    """Returns the storage of a checkpoint if an NPU wrote it; None for any other storage."""
+    """Returns a storage of a checkpoint if an NPU wrote it, otherwise None."""
     return storage if _to_cpu(location) == "cpu" else None
 
 
 def _takers() -> dict:
-    """Returns the names of functions that take a device, by owner. Functions that make a tensor
-    have the device in their schemas."""
+    """Returns the names of functions that take a device, by owner. Finds functions that make a
+    tensor by their schemas."""
     made = {
         schema.name.removeprefix("aten::")
         for schema in torch._C._jit_get_all_schemas()
@@ -125,7 +125,8 @@ def _takers() -> dict:
 
 
 class _OfScripts(type):
-    """Takes the place of a class of torch in scripts. isinstance() still works with it."""
+    """The metaclass of a class that replaces a class of torch in scripts. isinstance() still works
+    with the replacement."""
 
     reals: tuple
 
@@ -144,8 +145,7 @@ class _OfScripts(type):
 
 
 def _class_of_scripts(make: Any, *reals: Any) -> Any:
-    """Returns a class that stands for `reals`. make(the first of reals, ...) makes its
-    instances."""
+    """Returns a class that replaces `reals`. make(reals[0], ...) makes its instances."""
     real = reals[0]
     names = {"__new__": lambda cls, *args, **kwargs: make(real, *args, **kwargs), "reals": reals}
     # Pickled devices refer to this name.
@@ -160,8 +160,8 @@ def _device(real: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _typed(real: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
-    """Makes torch.npu.FloatTensor(2, device="npu:0") work: torch's constructors do not accept the
-    device."""
+    """Makes torch.npu.FloatTensor(2, device="npu:0") work, although torch's constructors do not
+    accept the device."""
     return real(*args, **kwargs)
 
 
@@ -179,9 +179,9 @@ def _of_the_cpu(ours: Any) -> Any:
 
 
 def _forked(call: Any) -> Any:
-    """Makes fork_rng(device_type="npu") fork the CPU's numbers, as every call of fork_rng does. It
-    cannot use torch.cpu, which has no states of numbers; if it had, DTensor would ask it for an
-    accelerator's states."""
+    """Makes fork_rng(device_type="npu") fork only the CPU's random numbers, as every call of
+    fork_rng does. torch.cpu cannot do it, because it has no functions for random states. If it had,
+    DTensor would use them as an accelerator's."""
 
     @functools.wraps(call)
     def fork_rng(devices: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -230,7 +230,7 @@ def install(npu: Any) -> None:
             if hasattr(owner, name):
                 setattr(owner, name, _translated(getattr(owner, name)))
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
-        if hasattr(torch, name):  # torch.compile calls it while it traces, as it calls torch's own
+        if hasattr(torch, name):  # torch.compile calls it while tracing, like torch's own
             getattr(torch, name)._dynamo_marked_constant = True
     torch.Tensor.pin_memory = lambda self, device=None: self  # the CPU needs no pinned pages
     _copies.install(_mapped)

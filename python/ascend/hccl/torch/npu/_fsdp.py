@@ -1,5 +1,5 @@
-"""FullyShardedDataParallel of models on an NPU, which is the CPU here. torch's class wants a device
-that is not the CPU, unless device_id names the CPU."""
+"""Makes FullyShardedDataParallel work for models on an NPU, which is the CPU here. torch's class
+needs an accelerator unless device_id names the CPU."""
 
 import functools
 import importlib.abc

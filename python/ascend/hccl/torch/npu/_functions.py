@@ -1,6 +1,6 @@
-"""Functions of torch that on NPUs have other arguments and results: indices and targets may be
-int32; comparisons of transposed matrices store their results by rows, because scripts view them;
-and "half" is the type that HCCL_HALF names."""
+"""Gives functions of torch the arguments and results that they have on NPUs. Indices and targets
+may be int32. Comparisons of transposed matrices store their results by rows, because scripts call
+view() on them. "half" is the type that HCCL_HALF names."""
 
 import functools
 from typing import Any, Callable
@@ -23,7 +23,7 @@ def half_type() -> torch.dtype:
 
 HALF = half_type()
 
-# For each function: the place of its index or target, and the name of that argument.
+# For each function: the position and the name of the argument for its index or target.
 _MOVES = ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill")
 _INDICES = {
     **{name + end: (2, "index") for name in _MOVES for end in ("", "_")},

@@ -9,7 +9,7 @@ from hccl.torch import _module
 
 
 class Options:
-    """Options of a process group. They may be set to anything; none has a meaning on a CPU."""
+    """Options of a process group. They may be set to anything; none has an effect on a CPU."""
 
     def __init__(self, is_high_priority_stream: bool = False) -> None:
         self.is_high_priority_stream = is_high_priority_stream
@@ -20,7 +20,8 @@ class Options:
 
 
 class _OfBackends(type):
-    """The compiled backend, which is loaded for the first group. Names of NPUs need it."""
+    """Makes isinstance(backend, ProcessGroupHCCL) true for backends of hccl's compiled form, which
+    is loaded for the first group. Ascend's names need the compiled form."""
 
     def __instancecheck__(cls, thing: Any) -> bool:
         if not _module.is_loaded():
@@ -30,14 +31,14 @@ class _OfBackends(type):
 
 
 class ProcessGroupHCCL(metaclass=_OfBackends):
-    """Stands for the class of hccl's backends. init_process_group and new_group make them."""
+    """Represents the class of hccl's backends, which init_process_group and new_group make."""
 
     Options = Options
 
 
 def _name(group: Any, rankid: int = -1, init_comm: bool = True) -> str:
-    """The get_hccl_comm_name of groups and of backends: equal on all members. RuntimeError: the
-    group runs on another backend."""
+    """The method get_hccl_comm_name of groups and of backends. Returns the same name on all
+    members. RuntimeError: the group runs on another backend."""
     backend: Any = _module.backend_of(group) if isinstance(group, dist.ProcessGroup) else group
     if not isinstance(backend, ProcessGroupHCCL):
         raise RuntimeError("hccl: the group has no communicator of HCCL")
@@ -46,7 +47,7 @@ def _name(group: Any, rankid: int = -1, init_comm: bool = True) -> str:
 
 
 def install() -> None:
-    """Gives torch.distributed the names that torch_npu gives it."""
+    """Adds the names to torch.distributed that torch_npu adds."""
     dist.ProcessGroupHCCL = ProcessGroupHCCL
     dist.is_hccl_available = lambda: True
     dist.ProcessGroup.get_hccl_comm_name = _name

@@ -23,7 +23,7 @@ from hccl.torch.npu import (
     _streams,
 )
 
-# Scripts import the classes from Ascend's files, too.
+# Names of Ascend's files, from which scripts also import the classes.
 _FILES = {"NpuFusedBertAdam": "bert_adam", "NpuFusedRMSpropTF": "rmsprop_tf"}
 
 
@@ -115,7 +115,7 @@ def _random(calls: dict) -> dict:
     def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Any:
         return torch.random.fork_rng((), enabled=enabled)
 
-    # Functions of Python, because torch.compile knows the built-in ones by other names, too.
+    # Python functions, because torch.compile also knows the built-in functions by other names.
     return {**{name: _function(calls[name]) for name in names}, "fork_rng": fork_rng}
 
 

@@ -1,6 +1,6 @@
-"""torch_npu.npu_*: operators that are ordinary mathematics, made of torch's functions, which also
-give their gradients. Memory formats of NPUs have no meaning here. _detection.py has the operators
-of detection.
+"""torch_npu.npu_*: operators of ordinary mathematics. They call torch's functions, so they have
+gradients. Memory formats of NPUs have no meaning here. _detection.py has the operators for
+detection.
 """
 
 import math
@@ -14,14 +14,15 @@ from hccl.torch.npu._detection import _wide
 
 
 def npu_pad(input: Any, paddings: Any) -> Any:
-    """Pads with zeros before and behind each dimension, beginning with the first dimension."""
+    """Pads with zeros before and behind each dimension. `paddings` begins with the first
+    dimension."""
     pairs = [tuple(paddings[i : i + 2]) for i in range(0, len(paddings), 2)]
     return functional.pad(input, [count for pair in reversed(pairs) for count in pair])
 
 
 def npu_indexing(self: Any, begin: Any, end: Any, strides: Any, *masks: int, **more: int) -> Any:
-    """Works as TensorFlow's strided_slice: bit i of a mask applies to entry i. ValueError: a stride
-    is below 1."""
+    """Works like TensorFlow's strided_slice: bit i of a mask applies to entry i. ValueError: a
+    stride is below 1."""
     names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     given = {**dict.fromkeys(names, 0), **dict(zip(names, masks)), **more}
     index: list = []
@@ -104,7 +105,7 @@ def npu_moe_token_permute(
     tokens: Any, indices: Any, num_out_tokens: Any = None, padded_mode: bool = False
 ) -> tuple:
     """Sorts the tokens by their experts. `indices` has the experts of each token. Returns the
-    sorted rows and, for each expert of each token, the place of its row."""
+    sorted rows and, for each expert of each token, the index of its row."""
     _refuse_padded("npu_moe_token_permute", padded_mode)
     order = indices.flatten().argsort(stable=True)
     places = order.argsort().int()
@@ -121,8 +122,8 @@ def npu_moe_token_unpermute(
     padded_mode: bool = False,
     restore_shape: Any = None,
 ) -> Any:
-    """Adds the rows of each token, which are multiplied by `probs`. Rows that npu_moe_token_permute
-    has left out are zero."""
+    """Multiplies the rows by `probs` and adds those of each token. Rows that npu_moe_token_permute
+    left out count as zero."""
     _refuse_padded("npu_moe_token_unpermute", padded_mode)
     left_out = len(sorted_indices) - len(permuted_tokens)
     rows = functional.pad(permuted_tokens, (0, 0, 0, max(left_out, 0)))[sorted_indices.long()]
@@ -174,7 +175,7 @@ def npu_fusion_attention(
         mask = _mask(atten_mask, sparse_mode, pre_tockens, next_tockens, q.size(-2), k.size(-2))
         return _attention(q, k, v, pse, mask, scale, keep_prob)
 
-    if input_layout == "TND":  # sequences lie one after another and end at these places
+    if input_layout == "TND":  # sequences lie one after another; these are their ends
         parts, begin = [], (0, 0)
         for end in zip(actual_seq_qlen, actual_seq_kvlen):
             rows = [slice(*each) for each in zip(begin, end)]
@@ -208,8 +209,8 @@ def _heads(x: Any, layout: str, heads: int) -> Any:
 
 
 def _mask(given: Any, mode: int, before: int, behind: int, rows: int, columns: int) -> Any:
-    """Returns the elements that are masked. In modes 2 to 4 numbers define them, and the given mask
-    has no effect."""
+    """Returns which elements are masked, or None for no mask. In modes 2 to 4, the numbers define
+    the mask, and only whether `given` is None matters."""
     if given is None or mode < 2:
         return None if given is None else given.bool()[..., :rows, :columns]
     ahead = torch.arange(columns) - torch.arange(rows)[:, None]
@@ -237,8 +238,8 @@ def _attention(
 
 
 def npu_dropout_gen_mask(size: Any, p: float, **_: Any) -> Any:
-    """Returns bits, eight in a byte, the lowest first. With probability p a bit is 0, which drops
-    an element."""
+    """Returns bits, eight in a byte, the lowest first. A bit is 0 with probability p; such a bit
+    drops an element."""
     kept = (torch.rand(-(-math.prod(size) // 128) * 128) >= p).view(-1, 8)
     return (kept * 2 ** torch.arange(8)).sum(1).to(torch.uint8)
 
@@ -250,8 +251,8 @@ def npu_dropout_do_mask(self: Any, mask: Any, p: float) -> tuple:
 
 
 def npu_random_choice_with_mask(x: Any, count: int = 256, seed: int = 0, seed2: int = 0) -> tuple:
-    """Returns the places of true elements in random order, filled up with zeros, and a mask that
-    tells places from filling."""
+    """Returns the indices of true elements in random order, padded with zeros, and a mask that is
+    false for the padding."""
     generator = None
     if seed or seed2:
         generator = torch.Generator().manual_seed((seed << 32 ^ seed2) % 2**63)
@@ -263,7 +264,7 @@ def npu_random_choice_with_mask(x: Any, count: int = 256, seed: int = 0, seed2: 
 
 
 class NpuPreGenDropout(torch.nn.Dropout):
-    """torch_npu.contrib.module's NpuPreGenDropout; masks are made when they are needed."""
+    """torch_npu.contrib.module's NpuPreGenDropout. It makes masks when they are needed."""
 
     def __init__(self, p: float, module_name: Any = None) -> None:
         super().__init__(p)
@@ -361,8 +362,8 @@ _REFUSED = {
 
 
 def missing(name: str) -> type:
-    """The __getattr__ of these modules. Returns a class whose constructor raises an error that
-    names the replacement. AttributeError: the name is unknown."""
+    """The __getattr__ of these modules, for names that do not exist here. Returns a class whose
+    constructor raises an error that names a replacement. AttributeError: the name is unknown."""
     if name not in _REFUSED:
         raise AttributeError(f"hccl has no {name!r} among Ascend's names")
 

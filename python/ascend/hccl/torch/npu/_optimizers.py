@@ -1,4 +1,4 @@
-"""NpuFused*: the fused optimizers with Ascend's arguments."""
+"""NpuFused*: fused optimizers with Ascend's arguments."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _TYPES = (torch.float32, HALF)
 
 
 def _kept(optimizer: Any, key: Any, tensors: list) -> Any:
-    """Combines the tensors into one tensor, one after another. Makes a new tensor only if they are
+    """Returns one tensor in which the tensors lie one after another. Combines them only if they are
     not combined yet."""
     known = optimizer.__dict__.setdefault("_combined_tensors", {})
     combined, at = known.get(key), 0
@@ -28,10 +28,10 @@ def _kept(optimizer: Any, key: Any, tensors: list) -> Any:
 
 
 class NpuFusedOptimizerBase(torch.optim.Optimizer):
-    """The base of a program's own optimizer. Its step() combines the parameters that have a
-    gradient, and their gradients, by type (float32, half). If is_states_combined is false, as after
+    """The base of a program's own optimizer. step() combines the parameters that have a gradient,
+    and their gradients, by type (float32, half). If is_states_combined is False, for example after
     a change of the parameters, step() calls the program's _maybe_init_combined_states(). Then it
-    calls _group_step(i) for each group."""
+    calls the program's _group_step(i) for each group."""
 
     is_fused_optimizer = True
     is_params_grads_combined = is_states_combined = False
@@ -39,8 +39,9 @@ class NpuFusedOptimizerBase(torch.optim.Optimizer):
     grads_all_group_combined: Any = ()
 
     def _maybe_init_combined_params_and_grads(self) -> None:
-        """Makes params_ and grads_all_group_combined [type], combined_params_ and
-        combined_grads_indexed_by_group [group][type], and params_lists_indexed_by_group."""
+        """Sets params_all_group_combined and grads_all_group_combined [type],
+        combined_params_indexed_by_group and combined_grads_indexed_by_group [group][type], and
+        params_lists_indexed_by_group [group][type]."""
         before = self.params_all_group_combined
         lists = []
         for group in self.param_groups:
@@ -92,7 +93,7 @@ class NpuFusedOptimizerBase(torch.optim.Optimizer):
         self.is_states_combined = False
 
     def zero_grad(self, set_to_none: bool = False) -> None:
-        """Zeroes gradients in place, as Ascend's method does."""
+        """Zeroes gradients in place, like Ascend's method."""
         if set_to_none:
             raise ValueError("set_to_none is not supported in fused optimizers")
         super().zero_grad(set_to_none=False)
@@ -102,8 +103,8 @@ class NpuFusedOptimizerBase(torch.optim.Optimizer):
         return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
 
     def get_combined_params(self) -> list:
-        """Returns [float32, half]: the parameters that have a gradient, in one tensor for each
-        type. None if no parameter has one."""
+        """Returns [float32, half]: for each type, one tensor with the parameters that have a
+        gradient, or None if no parameter of the type has one."""
         self._maybe_init_combined_params_and_grads()
         return self.params_all_group_combined
 
@@ -117,8 +118,9 @@ class NpuFusedOptimizerBase(torch.optim.Optimizer):
 
 def _of_amp(of_model: bool, gradients: bool) -> Any:
     def combined(self: Any) -> list:
-        """Returns the parameters or gradients in one tensor: [all] or, with master weights,
-        [masters, others]; of the model, [halves, others]. An empty list gives None."""
+        """Returns a list of tensors that combine parameters or gradients: [all] or, with master
+        weights, [masters, others]; for the model, [halves, others]. None replaces a tensor without
+        elements."""
         pairs = self._amp_stash.pairs
         masters = {id(master) for _, master in pairs}
         parameters = (p for group in self.param_groups for p in group["params"])
@@ -164,7 +166,7 @@ AMPS = {
 
 
 def _npu(base: Any) -> Any:
-    """Makes Ascend's class: `base` without the arguments that Ascend's class does not have."""
+    """Returns Ascend's class: `base` without the arguments that Ascend's class lacks."""
 
     class NpuFused(base, NpuFusedOptimizerBase):
         def __init__(self, params: Any, lr: Any = None, *args: Any, **kwargs: Any):

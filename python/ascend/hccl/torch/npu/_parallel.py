@@ -1,4 +1,4 @@
-"""DistributedDataParallel with devices of NPUs, apex.parallel, and batch norms over all ranks."""
+"""DistributedDataParallel for NPU devices, apex.parallel, and batch norms over all ranks."""
 
 import functools
 import json
@@ -14,9 +14,9 @@ from hccl.torch import _register
 
 
 def install(is_npu: Any) -> None:
-    """Makes DistributedDataParallel ignore device_ids and output_device, which torch does not
-    accept for a module on the CPU; the NPU is the CPU here. is_npu(name) tells whether a device is
-    an NPU."""
+    """Makes DistributedDataParallel ignore device_ids and output_device, because the NPU is the CPU
+    here, and torch does not accept these arguments for a module on the CPU. Also patches the
+    functions that make groups. is_npu(name) returns whether a device is an NPU."""
     parallel = torch.nn.parallel.DistributedDataParallel
     join = parallel.__init__
 
@@ -37,7 +37,7 @@ def install(is_npu: Any) -> None:
     torch.nn.DataParallel.__init__ = _one_device
     dist.is_hccl_available = lambda: True
     dist.init_process_group = _joining(dist.init_process_group)
-    _register.register()  # importing torch has done it, unless its user has forbidden it
+    _register.register()  # in case that `import torch` did not, because the user disabled that
     name = _register.name_of_backend()
     dist.Backend.default_device_backend_map["cpu"] = name
     helper = distributed_c10d._new_process_group_helper  # all functions that make groups call it
@@ -65,9 +65,9 @@ def _joining(join: Any) -> Any:
 
 
 def _with_one_backend(helper: Any, name: str, is_npu: Any) -> Any:
-    """Wraps torch's function that makes a group. The tensors of NPUs and of the CPU have the same
-    backend, because torch cannot tell these tensors apart: of "npu:hccl,cpu:gloo" the NPUs' one,
-    and `name` if the program names none."""
+    """Wraps torch's function that makes a group. Tensors of NPUs and of the CPU get the same
+    backend, because torch cannot distinguish them: of "npu:hccl,cpu:gloo" that of NPUs, and `name`
+    if the program names no backend."""
 
     @functools.wraps(helper)
     def make(size: int, rank: int, ranks: list, backend: Any, *rest: Any, **named: Any) -> Any:
@@ -94,7 +94,7 @@ def _server_of_root(item: Any, server: Optional[str]) -> Optional[str]:
 def _one_device(
     self: Any, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
 ) -> None:
-    """Makes DataParallel over the only device: returns the module itself."""
+    """Replaces DataParallel.__init__: there is only one device, so forward() calls the module."""
     torch.nn.Module.__init__(self)
     self.module, self.device_ids, self.dim = module, [], dim
 
@@ -109,7 +109,8 @@ def average(grads: list) -> None:
 
 
 class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
-    """apex.parallel's DistributedDataParallel is torch's class, which itself chooses sizes of messages and types."""
+    """apex.parallel's DistributedDataParallel: torch's class, which chooses sizes and types of
+    messages itself."""
 
     def __init__(
         self,
@@ -122,13 +123,13 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
     ) -> None:
         if not gradient_average:
             raise RuntimeError("hccl: DistributedDataParallel always averages gradients")
-        # apex reduces all gradients at the end, also for parameters without a gradient.
+        # With delay_allreduce, apex reduces all gradients at the end, so parameters may be unused.
         super().__init__(module, find_unused_parameters=delay_allreduce)
 
 
 class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
-    """torch.nn.SyncBatchNorm accepts no tensors on the CPU, and DDP accepts no SyncBatchNorm on the CPU. This class
-    works on the CPU, with the ranks of any backend."""
+    """A SyncBatchNorm that works on the CPU, with any backend. torch's own class accepts no tensors
+    on the CPU, and DDP does not accept that class on the CPU."""
 
     _check_input_dim = torch.nn.SyncBatchNorm._check_input_dim
     convert_sync_batchnorm: Any = classmethod(
@@ -160,7 +161,7 @@ class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
         group = self.process_group or dist.group.WORLD
         sums = differentiable.all_reduce(torch.cat([x.sum(dims), count]), group=group)
         total = sums[-1].detach()
-        if total <= 1:  # on all ranks
+        if total <= 1:  # true on all ranks or on none
             raise ValueError(f"Expected more than 1 value per channel, got {tuple(input.shape)}")
         mean = sums[:-1] / total
         centered = x - mean.view(shape)
@@ -184,7 +185,8 @@ class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
 def convert_syncbn_model(
     module: torch.nn.Module, process_group: Any = None, channel_last: bool = False
 ) -> torch.nn.Module:
-    """Returns the module with its batch norms replaced; parameters and statistics are the same."""
+    """Replaces the module's batch norms, with the same parameters and statistics. Returns the
+    module."""
     if channel_last:
         raise RuntimeError("hccl: SyncBatchNorm has no channel_last")
     return torch.nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)

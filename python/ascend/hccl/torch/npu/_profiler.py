@@ -31,8 +31,8 @@ def install() -> None:
 
 
 def _sort_by_npu() -> None:
-    """Lets tables be sorted by the NPU's times and memory, which are those of the CPU, and stacks
-    be exported with them."""
+    """Makes the NPU's times and memory, which are the CPU's, valid keys to sort tables and to
+    export stacks."""
     tables = torch.autograd.profiler_util
     names = (
         *("{}_time", "{}_time_total", "self_{}_time_total"),
@@ -71,8 +71,8 @@ def profile_of_block(profiler_result_path: str = "./", *_: Any, **__: Any) -> It
 
 
 class Profile:
-    """torch_npu.utils.profiler.Profile: profiles step number `start_step`, if `profile_type` is
-    given, into a file in `save_path`. A step runs from start() to end()."""
+    """torch_npu.utils.profiler.Profile: if `profile_type` is set, profiles step number `start_step`
+    and writes a file in `save_path`. A step runs from start() to end()."""
 
     _one: Optional["Profile"] = None
 
@@ -130,7 +130,8 @@ def contents() -> dict:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Stands for what has no meaning here: profiles need no analysis, and none begins later."""
+    """Replaces functions without a meaning here: profiles need no analysis, and no profile begins
+    later."""
 
 
 def modules() -> dict:

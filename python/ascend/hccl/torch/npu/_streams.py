@@ -1,6 +1,6 @@
 """Streams, events and marks of torch.npu. A call has finished its work when it returns, except for
-collectives that a program issues without waiting. So a stream is only a name: each thread has a
-current one."""
+collectives that the program issues without waiting. So a stream is only a name. Each thread has a
+current stream."""
 
 import contextlib
 import itertools
@@ -19,7 +19,7 @@ class _Current(threading.local):
 
 
 class Stream:
-    """A stream has nothing to wait for: on NPUs, collectives run in streams of their own."""
+    """A stream has nothing to wait for. Collectives run in streams of their own, as on NPUs."""
 
     _numbers = itertools.count()
 
@@ -29,11 +29,11 @@ class Stream:
         self.device = torch.device("cpu")
         self.priority = priority
         self.stream_id = next(self._numbers) if stream_id is None else stream_id
-        self.npu_stream = self.cuda_stream = 0  # the address of a stream that no library has
+        self.npu_stream = self.cuda_stream = 0  # the null address, because no library has a stream
 
     @staticmethod
     def priority_range() -> tuple:
-        """Returns the lowest and the highest priority: all streams are equal."""
+        """Returns the lowest and the highest priority, which are equal."""
         return 0, 0
 
     def __eq__(self, other: object) -> bool:
@@ -68,7 +68,7 @@ _current = _Current()
 
 
 class StreamContext:
-    """Makes a stream, unless it is None, the current one of a block."""
+    """Makes a stream the current stream in a `with` statement. None has no effect."""
 
     def __init__(self, stream: Optional[Stream]) -> None:
         self.stream = stream
@@ -127,7 +127,7 @@ class Event:
 
 
 class mstx:
-    """Marks and ranges. They are shown by torch's profiler."""
+    """Marks and ranges, which torch's profiler shows."""
 
     _numbers = itertools.count(1)
     _ranges: dict = {}
@@ -151,11 +151,11 @@ class mstx:
 
     @staticmethod
     def mstx_range(message: str, stream: Any = None, domain: Any = None) -> Any:
-        """Decorates a function."""
+        """Returns a decorator that makes each call of a function a range."""
         return torch.profiler.record_function(message)
 
 
-# ---- torch.cuda.nvtx, after a transfer ----
+# ---- torch.cuda.nvtx, after import torch_npu.contrib.transfer_to_npu ----
 
 _pushed: list = []
 
@@ -188,7 +188,7 @@ NVTX: dict = {
 
 
 def contents() -> dict:
-    """Returns the names of torch.npu that have to do with streams."""
+    """Returns the names of torch.npu for streams."""
     return {
         "Stream": Stream,
         "Event": Event,

@@ -1,4 +1,4 @@
-"""import torch_npu.contrib.transfer_to_npu: afterwards scripts for CUDA run on the CPU, and "nccl"
+"""torch_npu.contrib.transfer_to_npu: after its import, scripts for CUDA run on the CPU, and "nccl"
 means "hccl"."""
 
 import functools
@@ -15,7 +15,7 @@ from hccl.torch.npu import _devices, _streams
 
 
 class Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the module. The import of the module makes the transfer."""
+    """Finds the module. Importing the module calls _transfer()."""
 
     name = "torch_npu.contrib.transfer_to_npu"
 
@@ -51,7 +51,7 @@ def _transfer(npu: Any) -> None:
 
 
 def _with_hccl(call: Any, place: int) -> Any:
-    """Wraps a function whose argument number `place` is the backend."""
+    """Wraps a function whose positional argument number `place` is the backend."""
 
     def of(backend: Any) -> Any:  # such as "nccl" or "cpu:gloo,cuda:nccl"
         return "hccl" if isinstance(backend, str) and "nccl" in backend.lower() else backend

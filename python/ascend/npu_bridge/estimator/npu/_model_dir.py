@@ -1,5 +1,5 @@
-"""A model_dir that several ranks share. Only rank 0 writes to it, because the files of two ranks
-would have the same names."""
+"""Handles a model_dir that several ranks share. Only rank 0 writes to it, because the files of two
+ranks would have the same names."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class _EndTogether(_Hook):
 
 def for_training(config: Any) -> tuple[Any, str, list[Any]]:
     """Returns this rank's settings for training: a RunConfig, the directory of this rank's
-    checkpoints, and hooks that must run after all others. All ranks must call it. If each rank has
-    a part of the optimizer's state, each has its own checkpoints, in a directory below rank 0's."""
+    checkpoints, and hooks that must run after all others. All ranks must call it. If the state of
+    the optimizer is divided over the ranks, each rank writes its own checkpoints, below rank 0's
+    directory."""
     directory = config.model_dir
     if _is_rank_0s(pathlib.Path(directory)) and _ranks.rank() != 0:
         quiet = config.replace(save_summary_steps=0, log_step_count_steps=None)
@@ -53,8 +54,8 @@ def for_training(config: Any) -> tuple[Any, str, list[Any]]:
 
 def give_places(estimator: Any) -> None:
     """Makes tf.estimator.Estimator and the classes derived from it write to a directory below
-    model_dir on all ranks but 0, if npu_config_proto has made the config of their sessions. Such
-    estimators may never meet other ranks, so each rank decides alone. NPUEstimator calls
+    model_dir on all ranks but 0, if npu_config_proto made the config of their sessions. Such
+    estimators might never call a collective, so each rank decides alone. NPUEstimator calls
     for_training() instead."""
     begin = estimator.__init__
 
@@ -73,7 +74,8 @@ def give_places(estimator: Any) -> None:
 
 
 def _is_rank_0s(directory: pathlib.Path) -> bool:
-    """Whether this rank sees a file that rank 0 makes in the directory. All ranks must call it."""
+    """Returns whether this rank sees a file that rank 0 makes in the directory. All ranks must call
+    it."""
     first = _ranks.rank() == 0
     number = secrets.randbits(62) if first else 0
     marker = directory / f".hccl-{number}"

@@ -1,5 +1,4 @@
-"""Makes an NPUEstimator of a Keras model; in TensorFlow 1, one session.run then makes many
-steps."""
+"""Makes an NPUEstimator from a Keras model, so that one session.run can make many steps."""
 
 from __future__ import annotations
 
@@ -20,10 +19,10 @@ def model_to_npu_estimator(
     config: Any = None,
     job_start_file: str = "",
 ) -> NPUEstimator:
-    """Makes an NPUEstimator of a compiled model or its file. ValueError: config is no
+    """Makes an NPUEstimator from a compiled model or its file. ValueError: config is not an
     NPURunConfig."""
     need_estimator("model_to_npu_estimator")
-    # The Estimator uses a name of TensorFlow 2, but tf has TensorFlow 1's names now.
+    # model_to_estimator uses a name of TensorFlow 2, but tf has TensorFlow 1's names now.
     if not hasattr(tf.keras.optimizers, "experimental"):
         tf.keras.optimizers.experimental = tf.compat.v2.keras.optimizers.experimental
     made = tf.keras.estimator.model_to_estimator(

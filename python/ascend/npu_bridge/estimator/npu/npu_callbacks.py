@@ -13,8 +13,8 @@ from npu_bridge import _ranks
 
 class NPUBroadcastGlobalVariablesCallback(Callback):
     """Sets the model's weights to their values on the root before the first batch. The seeds of
-    dropout and the state of metrics, which Keras 3 has among the model's variables, remain each
-    rank's own."""
+    dropout and the state of metrics, which are variables of a model of Keras 3, remain each rank's
+    own."""
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""NPURunConfig and its parts. Options are checked and stored, and used if they have a meaning on a
-CPU."""
+"""NPURunConfig and its parts. Options are checked and stored. Those with a meaning on a CPU are
+used."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _similar(name: str) -> str:
 
 
 def _check_kept(options: dict[str, Any]) -> None:
-    """Checks the arguments that are only stored, as an NPU does."""
+    """Checks, as on an NPU, the arguments that are only stored."""
     for name in options:
         if name not in _KEPT_OPTIONS:
             raise TypeError(f'NPURunConfig: there is no argument "{name}"{_similar(name)}')
@@ -157,7 +157,7 @@ def _check_loop(iterations_per_loop: int, mix_compile_mode: bool) -> None:
 
 
 def _saving(steps: Optional[int], secs: Optional[int]) -> dict[str, int]:
-    """Returns RunConfig's argument that sets when checkpoints are written."""
+    """Returns the argument of RunConfig that sets how often checkpoints are written."""
     if steps is not None and secs is not None:
         raise ValueError(
             "save_checkpoints_steps and save_checkpoints_secs cannot be given together"

@@ -1,1 +1,1 @@
-"""On an NPU, this import makes Keras use the NPU's dropout; here Keras uses TensorFlow's."""
+"""On an NPU, importing this makes Keras use the NPU's dropout. Here it has no effect."""

@@ -1,7 +1,7 @@
 """DynamicRNN (an LSTM), DynamicGRUV2 and DynamicAUGRU: layers over inputs [time, batch, features].
 
 A call returns the same tensors as the NPU's operators, each [time, batch, hidden_size]: outputs,
-states and gates. After the end of a sequence the state stays and the outputs are 0."""
+states and gates. After the end of a sequence, the state does not change and the outputs are 0."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DYNAMIC_RNN_REDIRECTIONAL = "REDIRECTIONAL"
 
 
 class _Layer:
-    """A layer whose first call makes the variables. `gates`: number of blocks of a weight."""
+    """A layer whose first call makes the variables."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ def _scan(
     step: Callable, elements: Any, state: tuple, others: int, seq_length: Any, reverse: bool = False
 ) -> list:
     """Calls step(state, element) for each time, and returns all results over time. step returns
-    (output, the new state..., others...). `state` is a list of tensors [batch, hidden_size]."""
+    (output, the new state..., `others` more tensors). `state` has tensors [batch, hidden_size]."""
     time, like = tf.shape(elements[0])[0], tf.zeros_like(state[0])
     lasts = time if seq_length is None else seq_length
     steps = tf.range(time)
@@ -102,8 +102,8 @@ def _scan(
 
 class DynamicRNN(_Layer):
     """An LSTM with the gates i, j, f, o in the columns of w [features + hidden_size, 4 *
-    hidden_size]. Returns y, h, c, i, j, f, o, tanh(c). With "BIDIRECTIONAL" each result has a first
-    dimension of two: forward, backward."""
+    hidden_size]. Returns y, h, c, i, j, f, o, tanh(c). With "BIDIRECTIONAL" each result has one
+    more dimension, the first, of length two: forward, backward."""
 
     def __init__(
         self,
@@ -180,8 +180,8 @@ class DynamicRNN(_Layer):
 
 
 class DynamicGRUV2(_Layer):
-    """A GRU with the gates in the order of gate_order ("zrh" or "rzh"; z is the share of the state
-    that stays). Returns y, h, update, reset, new, hidden_new."""
+    """A GRU with the gates in the order of gate_order ("zrh" or "rzh"; z is the share of the old
+    state in the new state). Returns y, h, update, reset, new, hidden_new."""
 
     scope = "dynamicgruv2"
 
@@ -254,8 +254,8 @@ class DynamicGRUV2(_Layer):
 
 
 class DynamicAUGRU(DynamicGRUV2):
-    """A GRU whose update gate is multiplied by (1 - attention). Returns y, h, update, update_att,
-    reset, new, hidden_new."""
+    """A GRU. (1 - attention) multiplies the update gate. Returns y, h, update, update_att, reset,
+    new, hidden_new."""
 
     scope = "dynamicaugru"
 

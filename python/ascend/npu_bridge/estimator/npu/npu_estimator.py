@@ -24,8 +24,9 @@ if _estimator is not None:
 
 
 class NPUEstimatorSpec(_Spec):
-    """tf.estimator.EstimatorSpec with host_call: a function and its tensors, as a list or by name.
-    The function returns one or several ops, which run in each step of training or evaluation."""
+    """tf.estimator.EstimatorSpec with host_call: a pair of a function and its tensors, which are a
+    list or a dictionary of arguments. The function returns one or several ops, which run in each
+    step of training or evaluation."""
 
     def __new__(cls, *args: Any, host_call: Any = None, **kwargs: Any) -> Any:
         need_estimator("NPUEstimatorSpec")
@@ -62,7 +63,7 @@ class NPUEstimator(_Estimator):
         need_estimator("NPUEstimator")
         if not isinstance(config, NPURunConfig):
             raise ValueError('"config" must be type `NPURunConfig`')
-        _ranks.size()  # joins, because scripts may now call hccl.manage.api
+        _ranks.size()  # joins, because scripts may call hccl.manage.api after this
         self._npu_model_fn = model_fn
         super().__init__(
             model_fn=self._augmented(model_fn, config.iterations_per_loop),

@@ -38,7 +38,7 @@ class NPUBroadcastGlobalVariablesHook(_Hook):
 
 
 class SetIterationsVarHook(_Hook):
-    """Makes each run of IterationOp take iterations_per_loop steps. The train op must be
+    """Sets the number of steps that each run of IterationOp makes. The train op must be
     tf.group(train_op, name="IterationOp")."""
 
     def __init__(self, iterations_per_loop: Optional[int] = None) -> None:
@@ -64,8 +64,8 @@ class NpuEmptyHook(_Hook):
 
 
 class NPUOutputTensorHook(_Hook):
-    """Calls output_fn every output_every_n_steps runs and at the end, with a list of the values of
-    the dictionary's tensors in each of these runs."""
+    """Calls output_fn after every output_every_n_steps runs and at the end. Its argument is a list
+    with one dictionary for each run since the last call: the values of the tensors."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class NPUOutputTensorHook(_Hook):
 
 
 class TellMeStepOrLossHook(_Hook):
-    """Sets environment variables to step and loss of the last run and to their targets: STEP_NOW,
-    TOTAL_STEP, LOSS_NOW, TARGET_LOSS. On a CPU nothing reads them."""
+    """Sets the environment variables STEP_NOW and LOSS_NOW to step and loss of the last run, and
+    TOTAL_STEP and TARGET_LOSS to their targets. On a CPU nothing reads these variables."""
 
     def __init__(
         self, step: Any = None, total_step: Any = None, loss: Any = None, final_loss: Any = None

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 class FixedLossScaleManager:
-    """Keeps the scale constant. enable_overflow_check: steps with an overflow are skipped."""
+    """A constant scale. enable_overflow_check: skips steps with an overflow."""
 
     def __init__(self, loss_scale: float, enable_overflow_check: bool = True) -> None:
         if loss_scale < 1:
@@ -28,7 +28,7 @@ class FixedLossScaleManager:
 
 class ExponentialUpdateLossScaleManager:
     """Multiplies the scale by incr_ratio after incr_every_n_steps finite steps, and by decr_ratio
-    after decr_every_n_nan_or_inf steps with an overflow; never below 1."""
+    after decr_every_n_nan_or_inf steps with an overflow. The scale never falls below 1."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ExponentialUpdateLossScaleManager:
         return True
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
-        """Returns an op that counts this step as finite or not."""
+        """Returns an op that counts this step and updates the scale."""
         zero = tf.constant(0)
         scale = self._scale.read_value()
         good = tf.where(finite_grads, self._good.read_value() + 1, zero)

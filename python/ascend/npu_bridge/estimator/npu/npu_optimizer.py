@@ -15,13 +15,13 @@ from npu_bridge import _ranks
 from npu_bridge.estimator.npu._wrapper import Wrapper
 from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
 
-# The collection of a graph's optimizers whose state is divided over the ranks.
+# The name of a graph's collection of optimizers whose state is divided over the ranks.
 SHARDED = "hccl_sharded_optimizers"
 
 
 def allreduce(tensor: Any, average: bool = True) -> Any:
-    """Returns the sum or the mean over the ranks. IndexedSlices stay sparse: the result has the
-    rows of all ranks, and ranks may have different numbers of rows."""
+    """Returns the sum or the mean over the ranks. For IndexedSlices, the result is sparse and has
+    the rows of all ranks. Ranks may have different numbers of rows."""
     _ranks.size()
     return reduce_gradients([tensor], "mean" if average else "sum")[0]
 
@@ -44,7 +44,7 @@ def npu_allreduce(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> Any:
-    """Reduces one tensor or a list as npu_device's all_reduce does. With one rank returns the
+    """Reduces one tensor or a list, like npu_device's all_reduce. With one rank, returns the
     argument."""
     size = _ranks.size()
     check_fusion(fusion, fusion_id, (0, 1, 2))
@@ -56,8 +56,8 @@ def npu_allreduce(
 
 
 def _means(gradients: list, names: list) -> list:
-    """Reduces gradients of variables with these names: dense ones at once, sparse ones
-    separately."""
+    """Returns the means of the gradients. names: the names of their variables. Dense gradients are
+    reduced at once, sparse gradients separately."""
     return gradients if _ranks.size() <= 1 else reduce_gradients(gradients, "mean", names=names)
 
 
@@ -95,8 +95,9 @@ class NPUDistributedOptimizer(Wrapper):
 
 
 class NPUOptimizer(Wrapper):
-    """An optimizer with loss scaling, with gradients reduced over the ranks, or both. All ranks
-    skip a step if a gradient of any rank is not finite."""
+    """An optimizer with loss scaling (is_loss_scale), with gradients reduced over the ranks
+    (is_distributed), or both. With both, all ranks skip a step if a gradient of any rank is not
+    finite."""
 
     def __init__(
         self,
@@ -124,9 +125,9 @@ class NPUOptimizer(Wrapper):
 def KerasDistributeOptimizer(  # noqa: N802  a class upstream
     optimizer: Any, name: str = "NpuKerasOptimizer"
 ) -> Any:
-    """Changes a Keras optimizer so that its gradients are means over the ranks, and returns it. The
-    optimizer gets another class, so that a copy made from its configuration, as Estimator does,
-    also reduces."""
+    """Changes a Keras optimizer so that its gradients are means over the ranks, and returns the
+    optimizer. The optimizer gets another class, so that a copy made from its configuration, such as
+    Estimator's, also reduces."""
     optimizer.__class__ = _reducing(type(optimizer))
     return optimizer
 

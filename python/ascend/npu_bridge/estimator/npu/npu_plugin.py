@@ -1,4 +1,5 @@
-"""npu_plugin: explicit start and end of the NPU; on a CPU the start joins the ranks."""
+"""npu_plugin: explicit start and end of the NPU. On a CPU, the start joins the ranks and the end
+leaves the world."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ def npu_resource_init(
     profiling_options: Optional[str] = None,
     **options: Any,
 ) -> None:
-    """Joins the ranks. ValueError: graph_run_mode is not 0 or 1; profiling without options."""
+    """Joins the ranks. ValueError: graph_run_mode is not 0 or 1, or enable_profiling is set without
+    profiling_options."""
     if graph_run_mode not in (0, 1):
         raise ValueError('"graph_run_mode" value must be 0 or 1')
     if enable_profiling:

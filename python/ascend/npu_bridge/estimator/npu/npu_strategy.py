@@ -21,8 +21,8 @@ class NPUExtended(one_device_strategy.OneDeviceExtended):
 
 class NPUStrategy(distribute_lib.StrategyV1):
     """tf.distribute's strategy for one device, except that a dataset is divided over the ranks and
-    num_replicas_in_sync is the number of ranks. It does not reduce gradients. ValueError: a device
-    other than "/cpu:0"."""
+    num_replicas_in_sync is the number of ranks. It does not reduce gradients. ValueError: the
+    device is not "/cpu:0"."""
 
     def __init__(self, device: str = "/cpu:0") -> None:
         if device != "/cpu:0":
@@ -30,6 +30,6 @@ class NPUStrategy(distribute_lib.StrategyV1):
         super().__init__(NPUExtended(self, device))
 
     def _scale_loss_for_estimator_enabled(self) -> Any:
-        """Makes an Estimator not divide the loss by the number of ranks, because
-        NPUDistributedOptimizer, which reduces the gradients, already computes means."""
+        """Prevents an Estimator from dividing the loss by the number of ranks, because
+        NPUDistributedOptimizer already computes the means of gradients."""
         return contextlib.nullcontext()

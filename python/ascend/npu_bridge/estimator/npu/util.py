@@ -14,7 +14,7 @@ _VARIABLES = ("iterations_per_loop", "loop_cond", "one", "zero")
 
 
 def get_ranksize() -> str:
-    """Returns the number of ranks in the environment, as text."""
+    """Returns, as text, the number of ranks that RANK_SIZE or CM_WORKER_SIZE sets, or "1"."""
     if "RANK_SIZE" in os.environ and "CM_WORKER_SIZE" in os.environ:
         raise ValueError("RANK_SIZE and CM_WORKER_SIZE cannot be configured at the same time")
     return os.environ.get("RANK_SIZE") or os.environ.get("CM_WORKER_SIZE") or "1"
@@ -36,7 +36,7 @@ def _check_operation(train_op: Any) -> None:
 
 
 def create_or_get_var(name: str) -> Any:
-    """Returns the loop variable of the current graph: int64, local, not trainable."""
+    """Returns the loop variable `name` of the current graph: int64, local, not trainable."""
     v1 = tf.compat.v1
     collection = f"npu_runconfig_{name}"
     found = v1.get_collection(collection)
@@ -68,7 +68,7 @@ def load_iterations(session: Any, iterations_per_loop: int) -> None:
 def _iteration_op(train_op: Any) -> Any:
     with _loops.logged(train_op.graph):
         operation = tf.no_op(name=_session.ITERATION_OP)
-    # tf.group would change an attribute of train_op, and TensorFlow warns after a session has run.
+    # tf.group would change an attribute of train_op, for which TensorFlow warns after a run.
     operation._add_control_input(train_op)
     return operation
 
@@ -98,13 +98,13 @@ class IterationPerLoop:
         return _iteration_op(train_op)
 
     def load_iteration_per_loop_var(self, sess: Any, iterations_per_loop: int = 1) -> None:
-        """Loads the loop variable. Call it with the session."""
+        """Sets the loop variables in the session."""
         _check_iterations(iterations_per_loop)
         with _session._base_of(sess).graph.as_default():
             load_iterations(sess, iterations_per_loop)
 
 
-# ---- Names that scripts use and that have no meaning on a CPU; their first use is logged ----
+# ---- Names that scripts use. The first use of those without a meaning on a CPU is logged. ----
 
 _values: dict = {}
 
@@ -133,7 +133,8 @@ def npu_compile(sess: Any, *fetches: Any) -> None:
 
 
 def keep_tensors_dtypes(graph: Any, input_tensors: Any) -> None:
-    """ValueError: graph is no graph, or input_tensors is no list of names."""
+    """Only checks the arguments. ValueError: graph is not a tf.Graph, or input_tensors is not a
+    list."""
     if not isinstance(graph, tf.Graph):
         raise ValueError("graph param must be ops.Graph class.")
     if not isinstance(input_tensors, (tuple, list)):
@@ -151,8 +152,8 @@ def set_graph_exec_config(
     is_train_graph: bool = False,
     experimental_config: Any = None,
 ) -> Any:
-    """Returns the fetch. ValueError: an unknown mode, or a fetch that is no op, tensor, name or
-    list."""
+    """Returns the fetch, or the tensor with this name. ValueError: the mode is unknown, or the
+    fetch is not an op, tensor, name or list."""
     if dynamic_graph_execute_mode not in ("lazy_recompile", "dynamic_execute"):
         raise ValueError("dynamic_graph_execute_mode should be lazy_recompile or dynamic_execute")
     if isinstance(fetch, str):
@@ -180,8 +181,9 @@ def set_op_tensor_max_size(tensor: Any, max_size: int) -> None:
 
 
 def fair_division(inputs: Any, number: int) -> Any:
-    """Gives each item, in order, one of `number` ranks as its root_rank_id, so that the sums of the
-    items' sizes are about equal on all ranks. ValueError: there are fewer items than ranks."""
+    """Sets each item's root_rank_id, in ascending order, to one of `number` ranks, so that the sums
+    of the items' sizes are about equal on all ranks. Returns the items. ValueError: there are fewer
+    items than ranks."""
     if number > len(inputs) or number < 0:
         raise ValueError(
             "'number' is greater than the number of inputs or 'number' is less than 0."

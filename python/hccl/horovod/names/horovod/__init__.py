@@ -3,5 +3,5 @@
 from hccl.horovod import alias, run
 
 __all__ = ["run"]
-__version__ = "0.28.1"  # the release whose names these are
+__version__ = "0.28.1"  # Horovod's release with these names
 alias(__name__, "runner")
