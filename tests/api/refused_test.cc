@@ -31,7 +31,7 @@ HcclResult sum(float* data, std::uint64_t count, HcclComm comm) {
   return HcclAllReduce(data, data, count, kFloat, HCCL_REDUCE_SUM, comm, nullptr);
 }
 
-// Rank 1 makes only the wrong call; rank 0 makes the right call, and gets the error of rank 1's
+// Rank 1 makes only the wrong call. Rank 0 makes the right call, and fails because of rank 1's
 // call.
 void expect_known(const Refusals& function, const Wrong& wrong) {
   SCOPED_TRACE(std::string(function.name) + ": " + wrong.words);
@@ -160,7 +160,7 @@ TEST(RefusedGroup, HurtsNobodyIfAllMakeTheSameMistake) {
       GroupArguments bad(world.comm(rank), rank, ++id);
       wrong.change(bad);
       EXPECT_NE(bad.call(), HCCL_SUCCESS);
-      // Once, rank 1 makes the right call late.
+      // In one group, rank 1 makes the right call late.
       if (rank == 1 && id == 1) std::this_thread::sleep_for(milliseconds(1800));
       GroupArguments right(world.comm(rank), rank, id);
       EXPECT_EQ(right.call(), HCCL_SUCCESS) << HcclGetLastErrorText();
