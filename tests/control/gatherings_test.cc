@@ -41,8 +41,8 @@ Gatherings::Place root_without(const RankSet& gone, const RankSet& silent = {}) 
   place.silent = silent;
   return place;
 }
-// The root's answer when the ranks `arrived` have come and then `gone` have gone, of which `silent`
-// may live.
+// The root's answer after the ranks `arrived` have come and then the ranks `gone` have gone. The
+// ranks `silent` of these may be alive.
 Status answer_to(const RankSet& arrived, const RankSet& members, const RankSet& gone,
                  const RankSet& silent) {
   Gatherings root;
@@ -86,7 +86,7 @@ TEST(Gatherings, MembersElsewhereAreTheParentsAffair) {
   EXPECT_EQ(end.answers[0].sum.arrived, (RankSet{1, 2, 7}));
 }
 
-// The node that knew the answer has died, and meanwhile a later gathering has failed.
+// The node that knew the answer has died. Meanwhile a later gathering has failed.
 TEST(Gatherings, ALaterErrorEndsNoEarlierGathering) {
   Gatherings node;
   EXPECT_TRUE(node.answered({{{1}, 2}, part_of(1, {1, 3}), Status(Code::kTimeout, "late")}));
@@ -105,7 +105,7 @@ TEST(Gatherings, ADeadMemberBelowHoldsNobodyUp) {
   EXPECT_EQ(relay.due(place, kStart).parts.size(), 1u);
 }
 
-// After two seconds the root decides, though the last member comes to the relay.
+// After two seconds the part goes to the root, although the last member later comes to the relay.
 TEST(Gatherings, AnOpenerWhoIsAloneGoesToTheRootAfterTwoSeconds) {
   Gatherings relay, root;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
@@ -162,7 +162,7 @@ TEST(Gatherings, TheRootNamesTheAbsentAtTheDeadline) {
   EXPECT_EQ(end.answers[0].why.culprit(), 3);
 }
 
-// Parts that are on their way to a new root may still be in time.
+// A deadline passes while parts are on their way to a new root: these parts still count.
 TEST(Gatherings, NoDeadlineEndsBeforePartsThatAreOnTheirWay) {
   Gatherings root;
   Gatherings::Place place = kRoot;
@@ -209,7 +209,8 @@ TEST(Gatherings, AnAnswerHalfToldReachesAll) {
   EXPECT_EQ(answer->sum.arrived, members);
 }
 
-// Otherwise each relay of a chain would wait two seconds, and the root would learn too late.
+// A part that another relay sent goes up at once. Otherwise each relay of a chain would wait two
+// seconds, and the root would learn too late.
 TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
   Gatherings relay;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
@@ -218,7 +219,7 @@ TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
   EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
 }
 
-// The members below the first relay come just before its wait is over, so its part is complete.
+// The members below the lower relay come just before its wait ends, so its part is complete.
 TEST(Gatherings, RelaysDoNotWaitOneAfterTheOther) {
   Gatherings low, high;
   EXPECT_FALSE(low.add(kFirst, part_of(0, {0, 1, 2, 7}), kStart));
@@ -251,7 +252,8 @@ TEST(Gatherings, WhoeverAwaitsAllWaitsForTheGone) {
   EXPECT_TRUE(root.due(root_without({2}), kStart).answers.empty()) << "the relay says why it died";
 }
 
-// The root may know of a death that a relay does not know, and the other way round.
+// The root may know of a death that a relay does not know of, or the relay of one that the root
+// does not.
 TEST(Gatherings, OnlyTheRootAnswersSurvivorsIfAMemberIsMissing) {
   Gatherings relay;
   EXPECT_FALSE(relay.add(kFirst, survivor(1, {1, 2, 3}), kStart));
@@ -320,8 +322,8 @@ TEST(Gatherings, TheLargerPartOfTheSurvivorsGoesOn) {
   EXPECT_FALSE(ok({5}, {1, 2}, {0, 3, 4}));
 }
 
-// The silent members' parts are in the sum, but these members may be on the other side of a cut and
-// go on there.
+// The silent members' parts are in the sum. But these members may be on the other side of a cut,
+// and go on there.
 TEST(Gatherings, SilentMembersThatHadArrivedAreNotOnThisSide) {
   const RankSet all = RankSet::range(0, 5), silent{0, 1, 2};
   EXPECT_EQ(answer_to(all, all, silent, silent).code(), Code::kUnavail);
@@ -395,8 +397,7 @@ TEST(Gatherings, APartThatComesAgainGoesUpAgain) {
   EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
 }
 
-// A member's relay died before it passed the answer on, and that death made the next gathering
-// fail.
+// A member's relay died before it passed the answer on. That death made the next gathering fail.
 TEST(Gatherings, TheLastSuccessIsKeptBesideTheNextError) {
   Gatherings root;
   const Gatherings::Key next{kFirst.group, kFirst.number + 1};
@@ -431,8 +432,8 @@ TEST(Gatherings, ANodeTakesNoMoreThanItsLimit) {
   EXPECT_LE(root.last().size(), kGatheringsCap);
 }
 
-// The answers of many groups are forgotten in the order in which they came, so an answer that a
-// member may still miss is there.
+// The answers of many groups are dropped in the order in which they came, so an answer that a
+// member may still miss is kept.
 TEST(Gatherings, ANodeKeepsTheLatestAnswersWithinALimit) {
   Gatherings node;
   const auto key = [](std::uint32_t group) {

@@ -1,5 +1,5 @@
-// A rank leaves or dies while another rank of its process stays, in small control trees; the root
-// dies before or after it learns of that. Ranks 2n and 2n + 1 are on node n.
+// A rank leaves or dies while another rank of its process stays, in small control trees. The root
+// dies before or after it learns that the rank ended. Ranks 2n and 2n + 1 are on node n.
 #include <gtest/gtest.h>
 
 #include "tests/control/oracle.h"
@@ -64,7 +64,7 @@ class Pairs : public Oracle {
     return all.empty() ? "" : all.begin()->second.second.message();
   }
   std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
-  /// The ranks that gatherings named as culprits when they failed.
+  /// The culprits that failed gatherings named.
   const RankSet& culprits() const { return culprits_; }
 
  private:
@@ -114,7 +114,8 @@ TEST(LoneRanks, ANewRootKnowsOfItWheneverTheOldOneDies) {
   }
 }
 
-// All ancestors of the node die together, so that only the node can report it.
+// All ancestors of the node die together, so that the node is the only one that can report its
+// rank.
 TEST(LoneRanks, ANewRootHearsOfItFromTheProcessItself) {
   for (const bool leaves : {true, false}) {
     Pairs world(7);

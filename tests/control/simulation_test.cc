@@ -1,4 +1,4 @@
-// Whole lives of control trees: nodes die, leave, stop and run again, and their ranks gather,
+// Whole lives of control trees: nodes die, leave, stop and run again, while their ranks gather,
 // report and wait. A seed decides everything, so a seed that fails can be replayed:
 //   control_simulation_test --seeds 100000    more worlds
 //   control_simulation_test --seed 17         one world, with every event
@@ -21,7 +21,7 @@ std::optional<std::uint64_t> g_seed;
 constexpr seconds kActions{6};  // nothing happens after this time
 constexpr std::uint32_t kGroups = 3;
 
-/// A seed makes a world of one of these kinds. If few things happen, time limits are tight.
+/// A seed chooses one of these kinds of world. If few things happen, the time limits are tight.
 enum Worlds {
   kCalm,
   kOneDeath,
@@ -59,9 +59,9 @@ class Simulation : public Oracle {
   }
 
  private:
-  /// The time that the tree may need after a fault. Acknowledgements come within 50 ms, orphans ask
-  /// again after 100 ms, and a stopped node is abandoned 300 ms after the next frame to it, which
-  /// may be a beat 1 s later; a stopped root takes 1 s more.
+  /// The time that the tree may need after a fault. Acknowledgements come within 50 ms, and orphans
+  /// ask again after 100 ms. A stopped node is abandoned 300 ms after the next frame to it, which
+  /// may be a beat 1 s later. A stopped root takes 1 s more.
   nanoseconds allowed(bool root_stops) const {
     if (kind_ == kCalm || kind_ == kShortStops) return milliseconds(80);
     if (kind_ == kSuspended) return milliseconds(1500);
@@ -86,7 +86,7 @@ class Simulation : public Oracle {
 
   // ---- faults ----
 
-  /// In half of the cases a time at which many things happen.
+  /// A random time; in half of the cases one at which many things happen.
   nanoseconds sometime() {
     return random_.percent(50) ? seconds(3) + random_.up_to(milliseconds(50))
                                : random_.up_to(kActions);
@@ -104,7 +104,8 @@ class Simulation : public Oracle {
       repair_ = 2 * reach() + allowed(stopped == 0 || dies == 0);
       if (dies != stopped) later_dies(dies, seconds(2) + random_.up_to(seconds(4)));
     }
-    // All processes of the job are suspended, or get too little processor time and run in turns.
+    // All processes of the job are suspended, or get so little processor time that they run in
+    // turns.
     const bool starved = random_.percent(50);
     for (std::uint32_t node = 0; kind_ == kSuspended && node < size; ++node) {
       if (!starved) later_stops(node, seconds(2) + random_.up_to(milliseconds(5)), seconds(8));
@@ -142,7 +143,8 @@ class Simulation : public Oracle {
       const nanoseconds when = sometime();
       const bool leaves = random_.percent(50);
       schedule(when, [=, this] { end_alone(rank, leaves); });
-      // The root may die before or just after it gets the message, or after it has informed others.
+      // The root may die before or just after it gets the message, or after it has informed other
+      // nodes.
       if (!random_.percent(30)) continue;
       schedule(when + random_.up_to(2 * reach()), [this] { root_dies(); });
     }
@@ -154,7 +156,7 @@ class Simulation : public Oracle {
       return die(node);
     }
   }
-  /// At most half of the nodes.
+  /// Returns at most half of the nodes.
   std::set<std::uint32_t> some_nodes() {
     const auto size = static_cast<std::uint32_t>(roster_->nodes.size());
     const std::uint32_t number = 1 + random_.below(size / 2), first = random_.below(size);
@@ -228,7 +230,7 @@ class Simulation : public Oracle {
                [=, this] { wait(rank, scope, call, kActions + seconds(5)); });
     }
   }
-  // In some groups one rank refuses a call, and then calls again or does not.
+  // In some groups one rank refuses a call; it may or may not call again.
   void went_on(std::uint32_t group, std::uint32_t rank, std::uint64_t number) override {
     if (now_ > kActions) return;
     // Gatherings that are open while the network is cut are the hardest case.
