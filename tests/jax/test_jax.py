@@ -13,7 +13,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 DIGITS = HERE.parents[1] / "examples" / "jax" / "digits.py"
 TIMEOUT = 180  # seconds; for a hang, not for speed
-os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
+os.environ.pop("PYTHONUNBUFFERED", None)  # it would split the lines of ranks that share a pipe
 QUIET = {"HCCL_LOG": "off", "OMP_NUM_THREADS": "1"}
 
 
@@ -47,7 +47,7 @@ def printed(ranks):
 
 
 def on_ranks(size, *command, **environment):
-    """The output of each rank; all ranks must end well."""
+    """Runs the ranks, which must succeed, and returns the output of each."""
     ranks = start(size, *command, **environment)
     outputs = printed(ranks)
     for number, (rank, output) in enumerate(zip(ranks, outputs)):
@@ -72,7 +72,7 @@ def test_collectives(size):
     assert "jit" in right
     groups = {f"{kind} {order}" for kind in ("rows", "columns", "both") for order in ([0, 1, 2, 3], [3, 2, 1, 0])}
     assert size == 2 or groups <= right
-    # XLA itself refuses these calls, before it calls the library.
+    # XLA itself refuses these calls before it calls the library.
     refused = {case for case in outputs[0] if "refused" in case}
     assert all("float16 refused: INVALID_ARGUMENT: Unsupported primitive type" in case for case in refused), refused
 
@@ -121,7 +121,8 @@ def test_a_program_that_fails_ends_the_others(culprit):
 
 
 def test_a_programs_own_initialize(tmp_path):
-    """A program's own initialize does no harm if it agrees, and is refused if it numbers the processes otherwise."""
+    """A program's own initialize is harmless if it agrees with hccl. If it numbers the processes differently, it is
+    refused."""
     program = (
         "import os, jax, jax.numpy as jnp\n"
         "def join(process):\n"
@@ -141,7 +142,7 @@ def test_a_programs_own_initialize(tmp_path):
 
 
 def test_processes_that_no_launcher_started_are_refused():
-    """Each of them would be a world of one for hccl: sums would silently be of one process."""
+    """hccl would take each process for a world of one rank, whose sums would be wrong without an error."""
     program = (
         "import hccl.jax, sys; hccl.jax.use(); import jax\n"
         "jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))\n"
@@ -201,7 +202,7 @@ def test_several_devices_of_a_process_are_refused(tmp_path):
 
 
 def test_arrays_of_jax_are_never_written():
-    """Also bfloat16, which NumPy's buffer protocol does not have."""
+    """Covers bfloat16, too, which NumPy's buffer protocol lacks."""
     text = """
 import hccl
 import jax.numpy as jnp

@@ -48,8 +48,8 @@ RootInfo some_root() {
   return info;
 }
 
-/// Returns the exit code of a child that runs body as another user; 1 if the user id cannot be
-/// changed.
+/// Runs body in a child as another user, and returns the child's exit code; 1 if the user id cannot
+/// be changed.
 int as_user(uid_t user, const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -61,7 +61,7 @@ int as_user(uid_t user, const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// The files in this user's folder with the plain name.
+/// The files in this user's folder of the plain name.
 std::vector<std::string> files_in(const Folder& runtime) {
   std::vector<std::string> names;
   for (const auto& each : std::filesystem::directory_iterator(runtime / plain_name())) {
@@ -116,7 +116,7 @@ TEST(HostRoot, FileOfAKilledJobIsNotReadAndGoes) {
     EXPECT_EQ(files_in(runtime).size(), 1u);
   };
   leave_a_file("other");
-  leave_a_file("job");  // removes the file that was left before
+  leave_a_file("job");  // removes the other job's file
   EXPECT_EQ(find_host_root(runtime.path(), "job", soon()).status().code(), Code::kTimeout);
   const RootInfo made = some_root();
   auto root = create(runtime.path(), "job", patient());
@@ -186,7 +186,8 @@ TEST(HostRoot, OtherUsersNeitherReadNorMeetNorPretend) {
                     }),
             0);
 
-  // Another user's living rank 0 has a file in a folder with this user's name: it must not be read.
+  // Another user's live rank 0 has a file in a folder that has this user's name: it must not be
+  // read.
   const Folder shared;
   ASSERT_EQ(::chmod(shared.path().c_str(), 01777), 0);
   int ready[2];
@@ -209,7 +210,7 @@ TEST(HostRoot, OtherUsersNeitherReadNorMeetNorPretend) {
   ::waitpid(stranger, nullptr, 0);
 }
 
-/// Each function takes this user's name in a place, as another user can.
+/// Each function takes the name of this user's folder, as another user can do.
 const std::function<void(const std::string& name)> kTakings[] = {
     [](const std::string& name) {
       ASSERT_TRUE(std::filesystem::create_directory(name));
@@ -254,7 +255,7 @@ TEST(HostRoot, ATakenNameStopsNobody) {
   }
 }
 
-// Roots that come at the same time may each make a folder. Still only one of them opens the job.
+// Roots that start at the same time may each make a folder. Still only one of them opens the job.
 TEST(HostRoot, OneOfTheRootsThatComeAtOnceToATakenName) {
   constexpr int kRoots = 4;
   for (int round = 0; round < 50; ++round) {
@@ -291,7 +292,8 @@ TEST(HostRoot, WithoutAnyPlaceTheFolderAndItsOwnerAreNamed) {
   EXPECT_EQ(as_user(kNobody, create_one), 0);
 }
 
-// A place that cannot be listed has only the plain name, as ranks could not find another folder.
+// In a place that cannot be listed only the plain name is used: ranks could not find another
+// folder.
 TEST(HostRoot, APlaceThatCannotBeListedNeedsThePlainName) {
   if (::geteuid() != 0) GTEST_FAIL() << "this test changes its user id: run it as root";
   const Folder place;

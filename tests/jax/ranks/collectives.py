@@ -1,5 +1,5 @@
-"""Every collective of JAX between processes, of every type, compared with NumPy. Prints "said: CASE" for each case
-that is right, and "said: CASE refused: TEXT" where JAX refuses the type."""
+"""Every collective of JAX between processes, of every type, compared with NumPy. Prints "said: CASE" for each right
+case, and "said: CASE refused: TEXT" if JAX refuses the type."""
 
 import sys
 
@@ -23,7 +23,7 @@ def numpy_type(name):
 
 
 def inputs(name, large):
-    """The block of each rank: small whole numbers, so that every order of a sum gives the same bits."""
+    """Returns the block of each rank: small whole numbers, so that every order of a sum gives the same bits."""
     count = COUNT * (5000 if large else 1)
     blocks = [(np.arange(count) * (r + 3) + 7 * r) % 5 for r in range(size)]
     if name.startswith("complex"):
@@ -76,7 +76,8 @@ def line(name, large=False):
 
 
 def grid():
-    """Sub-groups: rows and columns of two by two processes, in one program, also in reverse order."""
+    """Sub-groups: the rows and the columns of a grid of two by two processes, in one program, also in reverse
+    order."""
     blocks = inputs("float32", False)
     for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
         places = np.array(order).reshape(2, 2)
@@ -100,7 +101,7 @@ def grid():
 
 
 def by_jit():
-    """Collectives that the compiler makes from a matrix product whose factors are divided among the processes."""
+    """Collectives that the compiler inserts into a matrix product whose factors are divided among the processes."""
     mesh = Mesh(np.array(jax.devices()), "i")
     a, b = np.arange(8.0 * 16).reshape(8, 16) % 7, np.arange(16.0 * 8).reshape(16, 8) % 5
     left = jax.make_array_from_callback(a.shape, NamedSharding(mesh, P(None, "i")), lambda at: a[at])
