@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 suites=("$@")
 ((${#suites[@]})) || suites=(bookworm noble)
-unset PYTHONUNBUFFERED  # it would split the lines of ranks that share a file
+unset PYTHONUNBUFFERED  # it tears the lines of ranks that share a file
 roots=$(mktemp -d)
 trap 'umount -q "$roots"/*/proc "$roots"/*/dev/shm || true; rm -rf --one-file-system "$roots"' EXIT
 
