@@ -17,8 +17,8 @@ using RingWriter = transport::shm::BasicRingWriter<ModelAtomics>;
 using transport::Request;
 using transport::shm::RingBytes;
 
-// The smallest ring that the transport makes: eager messages have at most 1 KiB, and three of them
-// may wait for their receives; pieces have 2 KiB, and a burst is two pieces.
+// The smallest ring that the transport makes. Eager messages have at most 1 KiB, and three of them
+// may wait for their receives. Pieces have 2 KiB, and a burst is two pieces.
 constexpr std::uint64_t kRing = std::uint64_t{16} << 10;
 
 /// The segment of these ranks.
@@ -80,7 +80,7 @@ class Rank {
   }
   void wait(const Request& request) {
     const BasicWaiter<ModelAtomics> waiter{.policy = kSleeps};
-    // As Executor::drive(): sleeps only when nothing moves.
+    // Sleeps only when nothing moves, like Executor::drive().
     const auto ready = [&] {
       while (!request.done() && progress()) {
       }
@@ -161,10 +161,10 @@ Case one_way(std::string name, const std::vector<std::size_t>& sizes, Bounds bou
 std::vector<Case> link_cases(int ranks) {
   std::vector<Case> cases;
   if (ranks == 2) {
-    // Sizes: inside the header's line; in a separate line; staged, or written directly into the
+    // The data is in the header's line, in a separate line, staged, or written directly into the
     // receive.
     cases.push_back(one_way("short messages", {16, 100}, {}));
-    // The first three may be sent before their receives are there.
+    // The first three may be sent before their receives are posted.
     cases.push_back(
         one_way("more short messages than credit", {1024, 1024, 1024, 1024}, {.stale = 1}));
     cases.push_back(

@@ -44,7 +44,7 @@ def check_reductions(comm):
 
 
 def check_handles(comm):
-    """Starts all kinds at once, and waits for them in another order."""
+    """Starts operations of all kinds at once, and waits for them in another order."""
     n, me = comm.size, comm.rank
     count = 10_007
     mine = np.arange(count, dtype=np.float32) + me
@@ -98,7 +98,7 @@ def check_rows(comm):
 def check_messages(comm):
     n, me = comm.size, comm.rank
     for count, tags in [(0, [7, -3]), (1, [8, 2**31 - 1]), (200_000, [9, 0])]:
-        # Sends every rank, this one included, two messages; a receive by tag takes the second one first.
+        # Sends two messages to every rank, this one included. Receives by tag take the second message first.
         sends = []
         for rank in range(n):
             for tag in tags:
@@ -123,7 +123,7 @@ def check_groups(comm):
     right, left = (me + 1) % n, (me - 1) % n
     mine, theirs = np.full(100_000, me), np.empty(100_000, int)
     total, most = np.full(5, me), np.full(7, me)
-    with comm.group():  # all ranks send first, which only a group allows
+    with comm.group():  # all ranks send first, which works only in a group
         comm.send(mine, right)
         assert comm.recv(theirs, left) is theirs
         comm.allreduce(total)
