@@ -86,19 +86,19 @@ TEST(CostTable, WhatIsNotATableIsRefused) {
   EXPECT_EQ(code("\"hosts\": 1", "\"hosts\": 0"), Code::kPara);
   EXPECT_EQ(code("\"step_ns\": \"1000\"", "\"step_ns\": \"0\""), Code::kPara);
   EXPECT_EQ(code("\"bytes\": \"64\"", "\"bytes\": \"99999999\""), Code::kPara);
-  // With such sizes, ranks would write beyond the staging buffers.
+  // With such sizes, ranks would write past the end of the staging buffers.
   EXPECT_EQ(code("\"chunk\": \"262144\"", "\"chunk\": \"26214400\""), Code::kPara);
   EXPECT_EQ(code("\"chunk\": \"262144\"", "\"chunk\": \"0\""), Code::kPara);
   EXPECT_EQ(code("\"ns\": \"111\"", "\"ns\": \"0\""), Code::kPara);
   EXPECT_EQ(code("\"ns\": \"111\"", "\"ns\": \"11111\""), Code::kPara);  // times must not fall
   EXPECT_EQ(code("\"bytes\": \"1024\"", "\"bytes\": \"65536\""), Code::kPara);
   EXPECT_EQ(code("\"algorithm\": \"staged\"", "\"algorithm\": \"\""), Code::kPara);
-  // Fields of a later library do no harm.
+  // Fields of a later version are ignored.
   EXPECT_EQ(code("\"version\": 2", "\"version\": 2, \"later\": 5"), Code::kSuccess);
   EXPECT_EQ(code("\"move\"", "\"a kind to come\""), Code::kSuccess);
 }
 
-// Rank 0 sends the contents of a file to the others.
+// Rank 0 sends the contents of a file to the other ranks, so any bytes may arrive.
 TEST(CostTable, NoBytesDoHarm) {
   CostTable tuning;
   tuning.put(messages(key(4)));
@@ -127,7 +127,7 @@ TEST(CostTable, FindsItsKeyAndTheNearest) {
   tuning.put(host(key(3)));
   EXPECT_EQ(tuning.find(key(4))->key, key(4));
   EXPECT_EQ(tuning.find(key(8)), nullptr);
-  EXPECT_EQ(tuning.nearest(key(3))->key, key(4));  // the entry of 3 ranks has no costs of messages
+  EXPECT_EQ(tuning.nearest(key(3))->key, key(4));  // the entry of 3 ranks has no message costs
   EXPECT_EQ(tuning.nearest(key(12))->key, key(16));
   EXPECT_EQ(tuning.nearest(key(4, 3))->key, key(4, 2));
   for (auto member : {&CostKey::library, &CostKey::cpu, &CostKey::transport}) {
@@ -154,7 +154,7 @@ TEST(Curve, GoesInStraightLines) {
   EXPECT_EQ(curve.ns(8000), 600);
 }
 
-// A measurement moves its own curve at its size; the other curves move by the mean.
+// A measurement changes its own curve at its size. The other curves change by the mean.
 TEST(Fit, MovesCurvesByWhatWasMeasured) {
   LocalCosts base;
   base.curves = {{"a", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}},
@@ -169,7 +169,8 @@ TEST(Fit, MovesCurvesByWhatWasMeasured) {
   EXPECT_EQ(fitted.find("b", CurveKind::kFold)->points[1].ns, 8000u);
 }
 
-// A group takes its parent's measurements in the same ratio to `staged`.
+// The reference is a parent's curve, and the base is a group's: a curve that only the parent
+// measured is added in the same ratio to `staged`.
 TEST(Fit, AddsMeasuredCurvesThatWereNotKnown) {
   LocalCosts reference;
   reference.curves = {{"staged", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}}};

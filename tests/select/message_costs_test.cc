@@ -1,5 +1,5 @@
-// Selection by measured costs: the predicted times are plausible, and the choice is the best that
-// brute force finds, or so close that it is not worth leaving the rules.
+// Selection by measured costs: the predicted times are plausible. The choice is the best that brute
+// force finds, or so close that the rules' choice stays.
 #include "hccl/select/message_costs.h"
 
 #include <gtest/gtest.h>
@@ -55,8 +55,8 @@ MessageCosts any_network(std::mt19937& random) {
   return costs;
 }
 
-// With one rank on each host, no costs make the selector choose an algorithm that rounds a sum of
-// 16-bit floats more often.
+// With one rank on each host, no costs lead to an algorithm that rounds a sum of 16-bit floats more
+// often.
 TEST(MessageCosts, CannotBuyARounding) {
   std::mt19937 random(11);  // NOLINT(cert-msc51-cpp): the same numbers every time
   for (int round = 0; round < 20; ++round) {
@@ -133,7 +133,7 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
               best = std::min(best, predict_ns(other, size, bytes, depth, costs));
             }
           }
-          // Hysteresis: a tenth for the algorithm, a twentieth for its pieces.
+          // Hysteresis: up to a tenth for the algorithm, and a twentieth for its pieces.
           ASSERT_LE(taken, best / 0.9 / 0.95 * (1 + 1e-9))
               << to_string(op) << " of " << bytes << " on " << size << ": " << choice.reason;
           const Choice again = choose_remote(op, size, bytes, "", 1, &costs);
@@ -149,14 +149,15 @@ TEST(SelectByCosts, KnownNetworksGetTheirKnownBest) {
   const auto name = [](Op op, int size, std::size_t bytes, const MessageCosts& costs) {
     return std::string(choose_remote(op, size, bytes, "", 1, &costs).algorithm->name);
   };
-  // Far hosts whose sockets work in parallel: few steps are best. Further messages cost nearly
-  // nothing, so all ranks may talk to each other, even sixteen, where the rules say otherwise.
+  // Distant hosts whose sockets work in parallel: few steps are best. Further messages cost nearly
+  // nothing, so each rank may send to all, even with sixteen ranks, for which the rules choose a
+  // ring.
   const MessageCosts far = network(500, 0.1, 1);
   EXPECT_EQ(name(Op::kAllReduce, 4, 8, far), "one_shot");
   EXPECT_EQ(name(Op::kAllReduce, 16, 1 << 20, far), "direct");
   EXPECT_EQ(choose_remote(Op::kAllReduce, 16, 1 << 20, "").algorithm->name, "ring");
-  // Messages cost the same one after another as at once, so few messages are best, and an algorithm
-  // that talks to all ranks loses.
+  // Messages take as long at once as one after another. So few messages are best, and an algorithm
+  // in which each rank sends to all loses.
   const MessageCosts busy = network(10, 0.001, 10);
   EXPECT_EQ(name(Op::kAllReduce, 8, 1024, busy), "recursive_doubling");
   EXPECT_EQ(name(Op::kAllGather, 6, 1024, busy), "bruck");
@@ -181,7 +182,8 @@ TEST(SelectByCosts, AWishIsALaw) {
 }
 
 TEST(SelectByCosts, NoiseDoesNotLeaveTheRules) {
-  // By the formulas, ring and direct are equally good for a long vector if latency hardly matters.
+  // By the formulas, ring and direct take equally long for a long vector if the latency hardly
+  // matters.
   for (int percent = -9; percent <= 9; ++percent) {
     MessageCosts costs = network(1, 1, 1);
     costs.steps.back().more_ns =

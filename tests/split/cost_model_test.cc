@@ -1,5 +1,5 @@
 // The cost of an allreduce, learned from samples with noise and outliers whose true costs are
-// known; and from the traces of ranks.
+// known, and from the traces of ranks.
 #include "split/cost_model.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(CostModel, OutliersHardlyMatter) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     Clock clock(seed);
     auto samples = probe(clock, kTruth);
-    samples[4].seconds *= 30;  // as if another process had the core
+    samples[4].seconds *= 30;  // as if another process used the core
     samples[9].seconds *= 3;
     CostModel model = CostModel::create(samples).value();
     expect_near(model.affine(), kTruth, 0.1);
@@ -71,8 +71,8 @@ TEST(CostModel, OutliersHardlyMatter) {
   }
 }
 
-// Measured on a line of 100 Mbit/s that lets the first bytes pass at once. A time that is far too
-// low must not weigh more than one that is too high.
+// Measured on a line of 100 Mbit/s, on which the first bytes take no time. A time that is far too
+// low must not count more than one that is too high.
 TEST(CostModel, OneTimeThatIsFarTooLowHardlyMatters) {
   const CostModel model = CostModel::create({{{4096, 70.6e-6},
                                               {4096, 915e-6},
@@ -117,7 +117,8 @@ TEST(CostModel, OneSizeOverAndOverLeavesTheRestAsItWas) {
 }
 
 TEST(CostModel, ATableWhereTheLineDoesNotFit) {
-  // Another algorithm runs from 1 MiB on: four times as fast for a byte, with a longer start.
+  // From 1 MiB on another algorithm runs: a byte takes a fortieth of the time, but the start takes
+  // longer.
   const auto truth = [](std::uint64_t n) {
     return n < 1u << 20 ? 20e-6 + static_cast<double>(n) / 0.1e9
                         : 9e-3 + static_cast<double>(n) / 4e9;
@@ -143,7 +144,7 @@ TEST(CostModel, ATableOfSizesThatLieUnevenly) {
 }
 
 TEST(CostModel, AProbeThatFlattersIsStretchedByWhatTrainingMeasures) {
-  // The first bytes after a pause pass at once: each size of the probe seems twice as fast as it
+  // After a pause the first bytes take no time, so each size of the probe seems twice as fast as it
   // is.
   std::vector<CostSample> flattering;
   for (const std::uint64_t bytes : {1u << 16, 1u << 20, 1u << 24})
@@ -154,7 +155,7 @@ TEST(CostModel, AProbeThatFlattersIsStretchedByWhatTrainingMeasures) {
   ASSERT_TRUE(model.add({kMuch, 1e-8 * kMuch}).ok());
   // One size is measured; the other sizes change by the same factor.
   EXPECT_NEAR(model.table()(1 << 20), 1e-8 * (1 << 20), 0.01e-8 * (1 << 20));
-  // A measurement of a size counts at once, and then also corrects its neighbour.
+  // A measurement of a size counts at once, and also corrects the size's neighbour.
   ASSERT_TRUE(model.add({1 << 20, 1.5e-8 * (1 << 20)}).ok());
   EXPECT_NEAR(model.table()(1 << 20), 1.5e-8 * (1 << 20), 0.01e-8 * (1 << 20));
   EXPECT_NEAR(model.table()(1 << 16), 1.5e-8 * (1 << 16), 0.01e-8 * (1 << 16));
@@ -195,8 +196,8 @@ TEST(CostModel, RefusesWhatIsNoTime) {
 
 // ---- profiles ----
 
-// Two ranks with a link of 1 ms + 1 ns a byte; rank 1 computes more slowly. While both overlap,
-// compute runs at 80 % and communication at 50 % of their speed.
+// Two ranks with a link of 1 ms + 1 ns a byte. Rank 1 computes more slowly. While compute and
+// communication overlap, they run at 80 % and 50 % of their speeds.
 std::vector<Trace> two_ranks() {
   const std::vector<std::uint64_t> bytes = {4000000, 1000000};
   std::vector<Trace> traces(2);
@@ -211,8 +212,8 @@ std::vector<Trace> two_ranks() {
       it.begin_ns = static_cast<std::int64_t>(number) * 1000000000 + rank * 777;
       const auto at = [&](double ms) { return it.begin_ns + static_cast<std::int64_t>(1e6 * ms); };
       const double early = rank == 0 ? 2 : 0;  // rank 0 is ready earlier, and waits
-      // Alone, the gradients come at 10 and 20 ms, and the first segment takes 5 ms. Beside compute
-      // the segment takes 10 ms, and delays compute by 2 ms.
+      // Without overlap, the gradients come at 10 and 20 ms, and the first segment takes 5 ms.
+      // Beside compute the segment takes 10 ms, and delays compute by 2 ms.
       const double last = it.overlapped ? 22 : 20;
       it.gradients = {{0, "a", bytes[0], at(10 - early)}, {1, "b", bytes[1], at(last - early)}};
       it.compute_end_ns = at(last - early);
@@ -221,7 +222,7 @@ std::vector<Trace> two_ranks() {
       it.segments = {{0, 0, bytes[0], "ring", at(first_start - early), at(first_end), 0, 0},
                      {1, 1, bytes[1], "ring", at(it.overlapped ? second - early : second),
                       at(second + 2), 0, 0}};
-      if (number == 1) it.gradients[0].ready_ns = at(0);  // the first iteration is no example
+      if (number == 1) it.gradients[0].ready_ns = at(0);  // the first iteration is not used
       trace.iterations.push_back(it);
     }
   }

@@ -1,8 +1,8 @@
 """Processes that begin with modules already imported: a server imports them once, and forks each process.
 
-Such a process differs from one that Python starts: the modules were imported before; its hash seed is the server's;
-/proc shows the server's command line and variables; at its end no garbage is collected among the objects that the
-imports made. Otherwise it ends as any other, by the interpreter's own end.
+Such a process differs from one that Python starts. The modules were imported before. Its hash seed is the server's.
+/proc shows the server's command line and variables. At its end, the objects that the imports made are not collected as
+garbage. Otherwise it ends like any other process, by the interpreter's own end.
 """
 
 import atexit
@@ -19,8 +19,8 @@ import types
 
 
 class Server:
-    """Forks processes of Python that have imported `modules` with the variables `environment`. Ends with this process.
-    One thread at a time may use it."""
+    """Forks processes of Python that have imported `modules` with the variables `environment`. The server ends with this
+    process. One thread at a time may use it."""
 
     def __init__(self, modules, environment):
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -42,7 +42,7 @@ class Server:
 
 
 class Process:
-    """`python command...`, forked by a server. Has the parts of subprocess.Popen that tests use, and raises its
+    """`python command...`, forked by a server. Has the members of subprocess.Popen that tests use, and raises the same
     errors."""
 
     def __init__(self, server, command, environment):
@@ -60,7 +60,7 @@ class Process:
         return self.returncode
 
     def communicate(self, timeout=None):
-        """Waits for the end; returns the output and the errors."""
+        """Waits for the end and returns the output and the errors."""
         self.wait(timeout)
         for file in self._files:
             file.seek(0)
@@ -73,7 +73,7 @@ class Process:
 
 
 def _serve(channel):
-    """Answers requests; returns in each forked process, with its request."""
+    """Answers requests. In each forked process, it returns the request of that process."""
     while True:
         message, files, _, _ = socket.recv_fds(channel, 1 << 20, 2)
         if not message:
@@ -96,8 +96,8 @@ def _serve(channel):
 
 
 def _renew():
-    """Gives the process its own copies of state that the imports made: random numbers, and an output that is flushed at
-    the very end. The imported modules live until then, and do not keep this output alive."""
+    """Gives the process its own copies of state that the imports made: new random numbers, and an output that is flushed
+    at the very end. The imported modules live until the end, and must not keep this output alive."""
     for name in ("random", "numpy.random"):
         if name in sys.modules:
             sys.modules[name].seed()
@@ -127,7 +127,7 @@ if __name__ == "__main__":
     if len(os.listdir("/proc/self/task")) > 1:
         sys.exit("forks: the modules have started threads, which a fork leaves behind")
     gc.collect()
-    gc.freeze()  # a process would copy all these objects to look for garbage, a second of its time
+    gc.freeze()  # a collection in a forked process would copy all these objects, which takes a second
     request = _serve(socket.socket(fileno=int(sys.argv[1])))
     _renew()
-    exec(*_program(**request))  # here, so that an exception, Ctrl-C or the end of the program is the interpreter's
+    exec(*_program(**request))  # here, so that the interpreter handles exceptions, Ctrl-C and the end

@@ -18,7 +18,7 @@ namespace {
 
 #ifdef HCCL_TEST_MPI
 
-// With processes, MPI gives the ranks and carries the root info, as in programs written for HCCL.
+// With processes, MPI gives the ranks and sends the root info, as in programs written for HCCL.
 class Mpi {
  public:
   Mpi() {
@@ -105,7 +105,7 @@ World::World(const std::vector<Config>& configs) {
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) ranks_[i] = *made;
   });
-  meet();  // a failing call of another rank must not end this rank's joining
+  meet();  // no rank may fail while another one joins
 }
 
 World::~World() {
