@@ -1,4 +1,4 @@
-"""The smaller parts of apex, compared with their definitions: LARC, fp16_utils, multi_tensor_apply; combined
+"""The smaller parts of apex, compared with their definitions: LARC, fp16_utils, multi_tensor_apply; and combined
 parameters."""
 
 import numpy
@@ -16,7 +16,7 @@ def test_larc_scales_gradients_by_layers():
     weights = [random(3, seed=i).requires_grad_() for i in range(2)]
     wanted = [weight.detach().double().numpy() for weight in weights]
     optimizer = _apex_utils.LARC(torch.optim.SGD(weights, 0.1, weight_decay=0.5), 0.02, clip=True)
-    for scale in (1e-3, 10.0):  # the optimizer's rate applies, or LARC's
+    for scale in (1e-3, 10.0):  # the optimizer's rate limits, or LARC's
         for i, weight in enumerate(weights):
             weight.grad = random(3, seed=i + 2) * scale
             gradient = weight.grad.double().numpy()
@@ -27,7 +27,7 @@ def test_larc_scales_gradients_by_layers():
         for weight, each in zip(weights, wanted):
             numpy.testing.assert_allclose(weight.detach().numpy(), each, rtol=1e-5)
     weights[0].grad = torch.ones(3).to_sparse()
-    with pytest.raises(RuntimeError):  # SGD gets its weight decay back
+    with pytest.raises(RuntimeError):  # LARC must restore SGD's weight decay
         optimizer.step()
     assert optimizer.param_groups[0]["weight_decay"] == 0.5 and optimizer.state_dict()["param_groups"]
 
@@ -54,7 +54,7 @@ def test_operations_over_lists():
 
 @pytest.mark.parametrize("level", ["O0", "O2"])
 def test_parameters_of_the_model_in_one_tensor(level):
-    """A write to the combined tensors changes the model; after a step they are the same tensors."""
+    """A write to the combined tensors changes the model. After a step they are still the same tensors."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     optimizer = _optimizers.NpuFusedSGD(model.parameters(), 0.1)
     model, optimizer = _apex.initialize(model, optimizer, opt_level=level, loss_scale=1.0)
@@ -77,7 +77,7 @@ def test_parameters_of_the_model_in_one_tensor(level):
 @pytest.mark.parametrize("level", ["O1", "O2"])
 @pytest.mark.parametrize("kind", [_optimizers.NpuFusedAdam, torch.optim.Adam])
 def test_gradients_of_the_optimizer_in_one_tensor(level, kind):
-    """A program clips gradients there; amp gives the same methods to all optimizers."""
+    """A program clips the gradients in the combined tensors. amp adds the same methods to all optimizers."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     optimizer = kind(model.parameters(), 0.1)
     model, optimizer = _apex.initialize(model, optimizer, opt_level=level, loss_scale=4.0, combine_grad=True)
@@ -148,7 +148,7 @@ def novograd(p, g, state, step, lr=1e-3, bias_correction=True, betas=(0.9, 0.999
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_optimizers_of_apex(name, options, dtype):
-    """Compares with apex's formulas; another optimizer that loads the first one's checkpoint makes half of the
+    """Compares with apex's formulas. Another optimizer, which loads the first one's checkpoint, makes half of the
     steps."""
     own, formula = getattr(_apex_optimizers, name), {"FusedLAMB": lamb, "FusedNovoGrad": novograd}[name]
     parameters = [random(*shape, seed=i).to(dtype).requires_grad_() for i, shape in enumerate(((3, 4), (5,), (2,)))]

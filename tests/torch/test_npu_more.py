@@ -1,5 +1,5 @@
-"""Names of newer scripts for Ascend: random states, checkpoints of NPUs, options of groups, streams, compilers, and the
-Trainer of transformers."""
+"""Names of newer scripts for Ascend: random states, checkpoints of NPUs, options of groups, streams, compilers, and
+transformers' Trainer."""
 
 import sys
 
@@ -56,7 +56,7 @@ assert doubled(torch.ones(2).cuda()).tolist() == [2, 2]
 
 
 def test_checkpoints_that_an_npu_wrote(tmp_path):
-    """torch_npu pickles a tensor as a call of its own function, and newer versions as a format, too."""
+    """torch_npu pickles a tensor as a call of its own function; newer versions also pickle a format."""
     writer = """
 import collections, enum, sys, types, torch
 for name in ("torch_npu", "torch_npu.utils", "torch_npu.utils.storage", "torch_npu.npu", "torch_npu.npu._format"):
@@ -200,7 +200,7 @@ print(torchair.get_npu_backend())
 
 
 def test_trainer_of_transformers_saves_and_resumes(tmp_path):
-    """A run that continues from a checkpoint ends with the weights of a whole run, with dropout."""
+    """With dropout, a run that continues from a checkpoint ends with the weights of a whole run."""
     program = tmp_path / "script.py"
     program.write_text("""
 import sys, torch, torch_npu

@@ -20,7 +20,7 @@ BUILD = pathlib.Path(os.environ.get("HCCL_BUILD_DIR", "build/dev"))
 
 
 class Branches(torch.nn.Module):
-    """The second branch is used in some iterations only."""
+    """The second branch is used only in some iterations."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +52,7 @@ CASES = {
 @pytest.mark.parametrize("fresh, dtype", [(True, torch.float32), (False, torch.float64)])
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_are_those_of_gloo(case, fresh, dtype):
-    """fresh: zero_grad(set_to_none=True), which makes new gradients each time."""
+    """fresh: zero_grad(set_to_none=True), so that each step makes new gradients."""
 
     def work(rank):
         gloo = dist.new_group(backend="gloo")
@@ -162,7 +162,7 @@ def test_hccl_plan_reads_the_traces(split, tmp_path, monkeypatch):
     assert plan["today"]["last_indices"] == segments
     iterations = json.loads((tmp_path / "0.pb.json").read_text())["iterations"]
     behind = {iteration["behind_backward"] for iteration in iterations[1:9]}
-    assert behind == ({False} if split == "default" else {False, True})  # also run after backward, to be measured alone
+    assert behind == ({False} if split == "default" else {False, True})  # also run after backward, to time it alone
 
 
 def test_the_segment_hook():
@@ -174,7 +174,7 @@ def test_the_segment_hook():
             lambda parameters: seen.append([(p, p.grad.clone()) for p in parameters])
         )
         model(torch.full((2, 10), 1.0 + rank)).sum().backward()
-        assert sum(map(len, seen)) == 4  # before there is a plan: one segment
+        assert sum(map(len, seen)) == 4  # one segment until there is a plan
         for _ in range(3):
             seen.clear()
             model.zero_grad(set_to_none=False)

@@ -25,8 +25,8 @@ np.testing.assert_allclose(sess.run(many[5]), [5 * total, 10 * total])  # alone
 shutdown_resource(sess, npu_shutdown)  # noqa: F405
 close_session(sess)  # noqa: F405
 
-# Reduces a list with sparse gradients whose numbers of rows differ between ranks; a mean over a group, too, divides by
-# all ranks.
+# Reduces a list with sparse gradients whose numbers of rows differ between ranks. A mean over a group divides by the
+# number of all ranks, too.
 if rank < 2:
     create_group("first", 2, [0, 1])  # noqa: F405
 rows = tf.tile(mine[:1, None], [rank + 1, 1])  # noqa: F405
@@ -42,7 +42,7 @@ np.testing.assert_allclose(sparse.values[:, 0], (owners + 1) / size)
 np.testing.assert_allclose(whole, [total, 2 * total])
 assert not part or np.allclose(part, np.array([3.0, 6.0]) / size)
 
-# A hook that is used a second time broadcasts in the new graph, too.
+# When a hook is used again, it broadcasts in the new graph, too.
 hook = NPUBroadcastGlobalVariablesHook(0)  # noqa: F405
 for _ in range(2):
     with tf.Graph().as_default():  # noqa: F405
@@ -50,7 +50,7 @@ for _ in range(2):
         with tf.train.MonitoredSession(hooks=[hook]) as sess:  # noqa: F405
             assert sess.run(own) == 1.0
 
-# All ranks skip a step if it overflows on one of them.
+# All ranks skip a step if a gradient overflows on one of them.
 weight = tf.get_variable("weight", [], initializer=tf.zeros_initializer())  # noqa: F405
 rate = tf.placeholder(tf.float32, [])  # noqa: F405
 manager = ExponentialUpdateLossScaleManager(16.0, 2, 1, 2, 0.5)  # noqa: F405
@@ -69,7 +69,7 @@ with tf.Session() as sess:  # noqa: F405
     np.testing.assert_allclose(value, -(size - 1.0), rtol=1e-6)
     assert scale == 16.0
 
-# Collectives in branches and loops, with others around them; the branch is taken or not.
+# Collectives in branches and loops, with others around them. The branch is taken, or it is not.
 taken = tf.placeholder(tf.bool, [])  # noqa: F405
 one = hccl_ops.allreduce(mine, "sum", fusion=0)  # noqa: F405
 either = tf.cond(  # noqa: F405

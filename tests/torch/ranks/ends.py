@@ -1,5 +1,5 @@
-"""Pairs of ranks that end without destroy_process_group(), one pair for each way of ending. Arguments: an empty folder,
-the ways. Prints their exit codes, by way, as JSON."""
+"""Pairs of ranks that end without destroy_process_group(), one pair for each way of ending. Arguments: an empty folder
+and the ways. Prints the ranks' exit codes, by way, as JSON."""
 
 import atexit
 import json
@@ -42,7 +42,7 @@ def messages(rank):
 
 def thread(rank):
     groups = [dist.new_group() for _ in range(2)]
-    if rank == 0:  # rank 1 never joins in these operations
+    if rank == 0:  # rank 1 never calls these operations
         waits = lambda: dist.all_reduce(torch.ones(1), group=groups[0])
         threading.Thread(target=waits, daemon=True).start()
         waits = lambda: dist.irecv(torch.ones(1), 1, group=groups[1]).wait()
@@ -57,7 +57,7 @@ def cleanup(rank):
 
 
 def code(rank):
-    """An exit handler runs after the backend's, because it was registered before torch was imported."""
+    """The exit handler runs after the backend's handler, because it was registered before torch was imported."""
     nobody_waits(rank)
     sys.exit(3)
 

@@ -1,4 +1,5 @@
-"""FullyShardedDataParallel of a model on NPUs. Its state dict after training equals that of DistributedDataParallel."""
+"""FullyShardedDataParallel of a model on NPUs. After training, its state dict equals that of
+DistributedDataParallel."""
 
 import os
 
