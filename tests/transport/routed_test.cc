@@ -1,4 +1,4 @@
-// The transport "auto": which transport carries bytes, and that one wait covers both transports.
+// The transport "auto": which transport carries the bytes, and a wait that covers both transports.
 #include "transport/routed.h"
 
 #include <gtest/gtest.h>
@@ -52,8 +52,8 @@ TEST(Routed, TakesTheWayThatTheHostsCallFor) {
   EXPECT_EQ(names({5}).size(), 1u);
 }
 
-/// Opens a mesh with these hosts; ranks whose host is kAbsent take no part. A message between each
-/// pair of the others arrives, and a message to an absent rank fails.
+/// Opens a mesh with these hosts; ranks whose host is kAbsent do not take part. Expects that a
+/// message between each pair of the others arrives, and that a message to an absent rank fails.
 void lacks(const std::vector<int>& hosts, std::string_view name) {
   std::vector<int> here;
   for (int rank = 0; rank < static_cast<int>(hosts.size()); ++rank) {
@@ -103,8 +103,8 @@ TEST(Routed, ConnectsTheRanksThatAreThere) {
   lacks({kAbsent, 0}, "shm");
 }
 
-// Rank 0 sleeps as soon as nothing moves. It awaits messages through shared memory and through a
-// socket in turn, and either must wake it.
+// Rank 0 sleeps as soon as nothing moves. It waits for messages through shared memory and through a
+// socket in turn, and both must wake it.
 TEST(Routed, OneSleepCoversBothWays) {
   run_ranks(3, [](Rank& rank) {
     auto opened = open_routed(args_of(rank, {0, 0, 1}));
@@ -135,7 +135,7 @@ TEST(Routed, OneSleepCoversBothWays) {
   });
 }
 
-// Rank 1 cannot join the shared memory of its host: host 0 uses sockets, host 1 is not affected.
+// Rank 1 cannot join the shared memory of its host. So host 0 uses sockets; host 1 is not affected.
 TEST(Routed, HostWithoutSharedMemoryFallsBackToTcpWithOneWarning) {
   std::mutex mutex;
   std::vector<std::string> warnings;
@@ -164,7 +164,8 @@ TEST(Routed, HostWithoutSharedMemoryFallsBackToTcpWithOneWarning) {
   EXPECT_NE(warnings[0].find("tcp"), std::string::npos);
 }
 
-// The first attempt to open was aborted. A process's own reason takes precedence over the abort's.
+// The first attempt to open was aborted. If the process has a reason of its own, that is reported,
+// and not the abort's.
 TEST(Routed, AnAbortedOpeningTriesNoSecondTransport) {
   run_ranks(1, [](Rank& rank) {
     RouteParts parts;

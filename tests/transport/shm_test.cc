@@ -1,5 +1,5 @@
-// Shared memory between ranks that are threads: rules that the contract tests do not require of
-// every transport.
+// Shared memory between ranks that are threads: rules that the contract does not contain for every
+// transport.
 #include "transport/shm/shm.h"
 
 #include <gtest/gtest.h>
@@ -80,8 +80,8 @@ TEST(ShmWakeUp, IsNeverLostWaitingForRoomOrForAReceive) {
   });
 }
 
-// The receiver asks for the lanes in reverse order; there are more small messages than may be
-// staged.
+// The receiver posts its receives lane by lane, in reverse order. There are more small messages
+// than may be staged.
 TEST(Shm, LanesDoNotWaitForEachOther) {
   constexpr std::uint32_t kLanes = 40;
   constexpr int kEach = 60;
@@ -247,7 +247,7 @@ TEST(Shm, RankWithAnotherKeyFailsAllOfThemSoon) {
   });
 }
 
-// A stranger with the same user id connects to the socket while the ranks meet, and writes
+// A stranger with the same user id connects to the socket while the ranks join, and writes
 // nonsense.
 TEST(Shm, StrangerAtTheSocketIsIgnored) {
   const testing::Folder folder;
@@ -304,8 +304,8 @@ TEST(Shm, ManyRanksOfOneProcessFitInto1024Descriptors) {
   });
 }
 
-// Threads must use the same addresses, or the thread sanitizer cannot follow the data that they
-// share.
+// Threads must use the same addresses: otherwise the thread sanitizer cannot follow the data that
+// they share.
 TEST(Shm, RanksOfOneProcessShareOneMapping) {
   run_ranks(4, [](Rank& rank) {
     const auto mesh = open(rank);

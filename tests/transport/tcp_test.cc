@@ -58,7 +58,7 @@ Fd connect_to(std::uint16_t port) {
   return fd.ok() ? std::move(*fd) : Fd();
 }
 
-/// Whether the other end closes the connection.
+/// Returns whether the other end closes the connection.
 bool gets_closed(int fd) {
   const Deadline deadline = soon();
   char bytes[256];
@@ -87,7 +87,7 @@ std::string hello(std::uint32_t from, std::uint32_t to) {
       .take();
 }
 
-/// Joins like a peer that holds the key, but sends only the first `bytes` bytes of a client's
+/// Joins like a peer that has the key, but sends only the first `bytes` bytes of a client's
 /// messages.
 void join_partly(int fd, Handshake handshake, const std::string& last_words, std::size_t bytes) {
   const auto send = [&](std::string text) {
@@ -103,8 +103,8 @@ void join_partly(int fd, Handshake handshake, const std::string& last_words, std
   if (send(*proof)) send(last_words);
 }
 
-/// Opens a mesh on `size` ranks. `strangers` runs on rank 0, gets rank 0's port, and ends before
-/// the last rank begins to connect. Then checks that messages pass.
+/// Opens a mesh on `size` ranks. `strangers` runs on rank 0 with rank 0's port, and ends before the
+/// last rank begins to connect. Then checks that messages arrive.
 void join_among(int size,
                 const std::function<void(std::uint16_t port, const Key& key)>& strangers) {
   const testing::Load load;
@@ -131,7 +131,7 @@ void join_among(int size,
     auto mesh = open_tcp(args);
     const auto took = Deadline::Clock::now() - start;
     if (busy.joinable()) busy.join();
-    // The last rank begins after the strangers, which must not delay it.
+    // The last rank begins after the strangers. They must not delay it.
     if (rank.rank() == size - 1) {
       EXPECT_LT(took, load.allows(3s));
     }
@@ -149,8 +149,8 @@ void join_among(int size,
   });
 }
 
-/// Whether an open connection to the port has sent all bytes with which a rank joins, and the
-/// port's owner has read them.
+/// Returns whether an open connection to the port has sent all bytes that a joining rank sends, and
+/// the owner of the port has read them.
 bool has_joined(std::uint16_t port, const Key& key) {
   std::size_t sent = 0, unread = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -216,7 +216,8 @@ TEST(TcpJoin, DisconnectingAtAnyByteDoesNotDisturb) {
 
 TEST(TcpJoin, RanksThatAreNotAwaitedAreRefused) {
   join_among(3, [](std::uint16_t port, const Key& key) {
-    // A number out of range, the rank's own number, and a connection for another rank.
+    // A number out of range, the rank's own number, and a connection that is meant for another
+    // rank.
     const std::pair<std::uint32_t, std::uint32_t> wrong[] = {
         {3, 0}, {0xffffffff, 0}, {0, 0}, {2, 1}};
     for (const auto& [from, to] : wrong) {
@@ -316,7 +317,7 @@ TEST(TcpJoin, ARankThatCannotListenFailsAllAtOnce) {
   });
 }
 
-/// The congestion control of the connected TCP sockets of this process.
+/// The names of the congestion control of this process's connected TCP sockets.
 std::multiset<std::string> congestion_controls() {
   std::multiset<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -351,7 +352,7 @@ TEST(TcpLink, OnlyHostsApartPaceWhatTheySend) {
   }
 }
 
-// A host that acknowledges packets has a working path, even if its rank reads nothing for long.
+// The path to a host that acknowledges packets works, even if its rank reads nothing for long.
 TEST(TcpLink, ABusyPeerIsNoBrokenPath) {
   run_ranks(2, [](Rank& rank) {
     OpenArgs args = rank.open_args(soon());
@@ -381,7 +382,7 @@ TEST(TcpLink, ABusyPeerIsNoBrokenPath) {
   });
 }
 
-// A rank may post new requests between prepare() and sleep(), when it looks once more.
+// A rank may post requests after prepare() and before sleep(). Then sleep() looks once more.
 TEST(TcpLink, WhatIsPostedOnTheWayToSleepIsSent) {
   run_ranks(2, [](Rank& rank) {
     OpenArgs args = rank.open_args(soon());
@@ -476,7 +477,7 @@ TEST(TcpLink, HoldsBackWhatNobodyReceives) {
   });
 }
 
-// Rank 0 posts no receive, and all other ranks send: rank 0's memory does not grow with their
+// Rank 0 posts no receive, and all other ranks send. Rank 0's memory must not grow with their
 // number.
 TEST(TcpLink, HoldsBackWhatManySendTogether) {
   constexpr int kRanks = 14;
@@ -569,7 +570,7 @@ TEST(TcpLink, WhatArrivedBeforeTheCloseIsStillDelivered) {
   });
 }
 
-/// A mesh of rank 0; the test plays rank 1 over a bare authenticated socket.
+/// A mesh of rank 0. The test acts as rank 1, with a plain authenticated socket.
 struct Played {
   std::unique_ptr<Mesh> mesh;
   Fd peer;
