@@ -215,11 +215,11 @@ class GatheringOracle : public World {
   };
   std::map<std::uint32_t, Lone> lone_;  // ranks that have ended before their processes
   std::map<std::pair<Gatherings::Key, std::uint32_t>, Call> calls_;
-  // By scope and rank: the times at which no other rank refused the call that this rank refused.
+  // By scope and rank: when this rank, and no other, refused a call.
   std::map<std::pair<Uuid, std::uint32_t>, std::vector<nanoseconds>> refused_;
 
  private:
-  /// An orphan loses 1 s with the root and with each successor that is stopped or beyond a cut.
+  /// An orphan waits 1 s for the root and for each successor that is stopped or beyond a cut.
   /// repair_ includes the first such second; this function returns the sum of the others.
   nanoseconds asks_stopped(nanoseconds from, nanoseconds to) const {
     if (severed_at_ <= to) return seconds(severed_.size());

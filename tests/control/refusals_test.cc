@@ -144,7 +144,7 @@ TEST(Refusals, OfGroupsCountSinceTwoRanksHaveLastMetWhateverTheRoot) {
   EXPECT_GT(forgiven, 1000);
 }
 
-// A refusal counts if its rank is awaited, if it came by the given time, and if the gathering makes
+// A refusal counts if it came by the given time, if its rank is awaited, and if the gathering makes
 // a group.
 TEST(Refusals, OnlyAnOldEnoughOneOfAnAwaitedRankIsFound) {
   Refusals root;

@@ -119,7 +119,7 @@ TEST(SeekClaims, AProcessThatIsRefusedAloneRefusesNobody) {
   EXPECT_TRUE(step.outs[0].close && step.outs[0].frame.empty());
 }
 
-// A process that does not join claims rank 1: it replaces the process that joined, or both jobs
+// A process that has not joined claims rank 1: it replaces the process that joined, or both jobs
 // end.
 TEST(SeekClaims, AProcessThatHasNotComeMayClaimARank) {
   for (const std::uint64_t started : {3000u, 5200u, 6000u}) {
@@ -140,7 +140,7 @@ TEST(SeekClaims, AProcessThatHasNotComeMayClaimARank) {
     world.add_at_root({1}, 3, milliseconds(100), 5100);
     world.add_at_root({2}, 3, milliseconds(200), 5600);
     world.run_until(milliseconds(400));
-    if (started == 3000) {  // the process that does not join is left over
+    if (started == 3000) {  // the process that has not joined is left over
       for (const std::uint32_t number : {0u, 1u, 2u}) EXPECT_TRUE(world.is_in(number));
     } else if (started == 5200) {  // the start times are too close
       EXPECT_NE(world.hears(2).find("this host pid 900 (started 52 s"), std::string::npos);
@@ -157,7 +157,7 @@ TEST(SeekClaims, AProcessThatHasNotComeMayClaimARank) {
   }
 }
 
-// The process that does not join belongs to the same attempt as rank 1, or to an earlier attempt.
+// The process that has not joined belongs to the same attempt as rank 1, or to an earlier attempt.
 TEST(SeekClaims, AProcessOfAnEarlierAttemptThatHasNotComeIsNotHeeded) {
   for (const std::uint32_t number : {1u, 2u}) {
     Seeking world;

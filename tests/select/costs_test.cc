@@ -169,8 +169,7 @@ TEST(Fit, MovesCurvesByWhatWasMeasured) {
   EXPECT_EQ(fitted.find("b", CurveKind::kFold)->points[1].ns, 8000u);
 }
 
-// The reference is a parent's curve, and the base is a group's: a curve that only the parent
-// measured is added in the same ratio to `staged`.
+// A group uses its parent's measurements: each measured curve keeps its ratio to `staged`.
 TEST(Fit, AddsMeasuredCurvesThatWereNotKnown) {
   LocalCosts reference;
   reference.curves = {{"staged", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}}};
