@@ -199,7 +199,7 @@ TEST_F(Acl, EventIsCompleteWithWhatIsBeforeIt) {
   EXPECT_FALSE(complete(event_));
 }
 
-// As in hccl_test -t 1, a stream repeatedly waits for an event that another stream records later.
+// As in hccl_test -t 1, a stream waits for an event that another stream records later; repeatedly.
 TEST_F(Acl, EventThatWasNeverRecordedIsAGate) {
   for (const bool reset_late : {false, true}) {
     for (int round = 0; round < 20; ++round) {

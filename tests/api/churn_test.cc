@@ -123,7 +123,7 @@ class Rank {
     return number != 0;
   }
 
-  /// A sub-communicator of all ranks; their order differs each time.
+  /// A sub-communicator of all ranks, whose order differs each time.
   HcclComm group(std::uint64_t id) {
     std::array<std::uint32_t, kSize> ranks{};
     std::uint32_t sub_rank = 0;

@@ -272,7 +272,7 @@ TEST(ForkedRanks, UseTheirMemoryWhileTheParentWorks) {
   EXPECT_EQ(wrong, 0u);
 }
 
-/// A child of a busy parent calls every function that may wait for a lock.
+/// A child of a busy parent makes every call that may wait for a lock.
 int use_everything() {
   float* const data = device_floats(kCount);
   CHECK(data != nullptr);
@@ -293,7 +293,7 @@ int use_everything() {
   return 0;
 }
 
-// At a fork, other threads may hold any lock of the heap, of a stream or of a communicator.
+// At a fork, other threads may hold any lock of the heap, a stream or a communicator.
 TEST(ForkedRanks, AreUsableWhateverOtherThreadsDidAtTheFork) {
   ApiWorld world(2);
   std::atomic<bool> over{false};

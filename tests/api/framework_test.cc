@@ -397,7 +397,7 @@ TEST(Framework, AFailedMessageTellsItsCallbackWhy) {
   EXPECT_NE(text.find("enough"), std::string::npos) << text;
 }
 
-// One child only exits, one makes calls, and one destroys the communicator.
+// One child only ends, one calls, and one destroys the communicator.
 TEST(Framework, AForkedChildIsHarmless) {
   ApiWorld world(2);
   const auto exchange = [&] {

@@ -1,6 +1,6 @@
 // A handle is never given out twice and causes no crash, and an object is not destroyed while a
-// call uses it. comm_test.cc and acl_test.cc test the same through the interface; this file tests
-// handle numbers that do not occur there.
+// call uses it. comm_test.cc and acl_test.cc test the same through the interface; here are numbers
+// that do not occur there.
 #include "hccl/api/handles.h"
 
 #include <gtest/gtest.h>

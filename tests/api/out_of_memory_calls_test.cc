@@ -67,7 +67,7 @@ class Lack {
   bool reached_ = false;
 };
 
-/// Runs the trial while allocation 0, 1, 2, ... of its call fails, until the call makes no more.
+/// Runs the trial with allocation 0, 1, 2, ... of its call failing, until the call makes no more.
 void each_allocation(const char* what, const std::function<void(Lack&)>& trial) {
   long number = 0;
   for (; number < kAllocations && !::testing::Test::HasFailure(); ++number) {
@@ -117,7 +117,7 @@ void fuse(HcclComm comm, Step step, Lack* lack) {
   if (at(Step::kCreate, create) != HCCL_SUCCESS) {
     ASSERT_EQ(create(), HCCL_SUCCESS);
   }
-  // The failed call may have marked the gradient as ready. Then a second call is refused.
+  // The failed call may have marked the gradient as ready; a second call is then refused.
   const auto mark = [&](Step here) {
     if (at(here, [&] { return HcclFusionReady(fusion, 0); }) != HCCL_SUCCESS) {
       const int again = HcclFusionReady(fusion, 0);

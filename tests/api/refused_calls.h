@@ -179,7 +179,7 @@ inline std::vector<Refusals> collectives() {
        [](A& a) { return HcclAllGather(a.send, a.recv, a.count, a.type, a.comm, a.stream); },
        {null_send("sendBuf is null"), null_recv("recvBuf is null"), count("sendCount is"), kType,
         kStream, kInside}},
-      // The root is rank 1, which makes the wrong call.
+      // The root is rank 1, which makes the wrong calls.
       {"HcclReduce", "reduce",
        [](A& a) {
          return HcclReduce(a.send, a.recv, a.count, a.type, a.op, 1 + a.root, a.comm, a.stream);

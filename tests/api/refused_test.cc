@@ -31,7 +31,7 @@ HcclResult sum(float* data, std::uint64_t count, HcclComm comm) {
   return HcclAllReduce(data, data, count, kFloat, HCCL_REDUCE_SUM, comm, nullptr);
 }
 
-// Rank 1 makes only the wrong call. Rank 0 makes the right call, and fails because of rank 1's
+// Rank 1 makes only the wrong call; rank 0 makes the right call, and gets the error of rank 1's
 // call.
 void expect_known(const Refusals& function, const Wrong& wrong) {
   SCOPED_TRACE(std::string(function.name) + ": " + wrong.words);

@@ -316,7 +316,7 @@ TEST(Requests, AfterAnAbortCallsFailOneAfterTheOther) {
 }
 
 TEST(Requests, WithoutACommunicatorEachHasAThread) {
-  // Each call waits for the other one.
+  // Each waits for the other one.
   std::promise<void> here, there;
   HcclRequest first = nullptr, second = nullptr;
   const auto meet = [](std::promise<void>& mine, std::promise<void>& other) {

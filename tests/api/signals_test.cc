@@ -260,9 +260,9 @@ HcclResult submitted(void* ran) {
   return sum_of_two(handler_comm, &sum);
 }
 
-/// The same with submitted calls. Two more calls are queued behind the call that was left: another
-/// thread waits for one of them, and no thread waits for the other. Both fail soon after the
-/// communicator has ended, and never run.
+/// The same with submitted calls. Two more are queued behind the call that was left: another thread
+/// waits for one of them, no thread for the other. Both fail soon after the communicator has ended,
+/// and never run.
 std::string leave_a_submitted_call(std::uint32_t rank, HcclCall call) {
   std::string wrong = join_two(rank);
   if (!wrong.empty()) return wrong;

@@ -282,7 +282,7 @@ TEST(Streams, APeerThatDoesNotComeIsAFailureOfTheStream) {
   EXPECT_NE(HcclBarrier(world.comm(1), nullptr), HCCL_SUCCESS);
 }
 
-// Operations that a stream skips after a failure give up their places: the communicator goes on.
+// Operations that a stream skips after a failure give their places up: the communicator goes on.
 TEST(Streams, WhatIsSkippedAfterAFailureHoldsNobodyUp) {
   ApiWorld broken(2), sound(2);
   Stream streams[2];

@@ -163,7 +163,7 @@ TEST(WorkQueueTest, AWaitBehindACallWhoseOperationNeverEndsIsGivenUp) {
     return waited.code();
   };
   const auto patient = submit();
-  EXPECT_EQ(wait(patient, std::chrono::milliseconds(300)), Code::kTimeout);  // only this wait ended
+  EXPECT_EQ(wait(patient, std::chrono::milliseconds(300)), Code::kTimeout);  // of this wait
   EXPECT_FALSE(patient->done());
   const WorkQueue::Turn operation(operations);
   for (const auto& each : {patient, submit()}) {

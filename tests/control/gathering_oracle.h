@@ -394,7 +394,7 @@ class GatheringOracle : public World {
     require(!silent.empty(), "survivors may not go on, though nobody is silent");
     require(here.empty() || !may_go_on(here, silent), "the larger part may not go on");
   }
-  // Requires that an awaited rank refused a call after it last met one of the ranks that came.
+  // Requires that an awaited rank refused a call after it last met one of the ranks that have come.
   void check_refusal(std::uint32_t node, nanoseconds own, const Gatherings::Answer& answer) {
     ++counts_.events["gatherings that a refused call ends"];
     const auto culprit = static_cast<std::uint32_t>(answer.why.culprit());

@@ -86,7 +86,7 @@ TEST(Gatherings, MembersElsewhereAreTheParentsAffair) {
   EXPECT_EQ(end.answers[0].sum.arrived, (RankSet{1, 2, 7}));
 }
 
-// The node that knew the answer has died. Meanwhile a later gathering has failed.
+// The node that knew the answer has died, and meanwhile a later gathering has failed.
 TEST(Gatherings, ALaterErrorEndsNoEarlierGathering) {
   Gatherings node;
   EXPECT_TRUE(node.answered({{{1}, 2}, part_of(1, {1, 3}), Status(Code::kTimeout, "late")}));
@@ -219,7 +219,7 @@ TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
   EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
 }
 
-// The members below the lower relay come just before its wait ends, so its part is complete.
+// The members below the first relay come just before its wait is over, so its part is complete.
 TEST(Gatherings, RelaysDoNotWaitOneAfterTheOther) {
   Gatherings low, high;
   EXPECT_FALSE(low.add(kFirst, part_of(0, {0, 1, 2, 7}), kStart));
@@ -322,8 +322,8 @@ TEST(Gatherings, TheLargerPartOfTheSurvivorsGoesOn) {
   EXPECT_FALSE(ok({5}, {1, 2}, {0, 3, 4}));
 }
 
-// The silent members' parts are in the sum. But these members may be on the other side of a cut,
-// and go on there.
+// The silent members' parts are in the sum, but these members may be on the other side of a cut and
+// go on there.
 TEST(Gatherings, SilentMembersThatHadArrivedAreNotOnThisSide) {
   const RankSet all = RankSet::range(0, 5), silent{0, 1, 2};
   EXPECT_EQ(answer_to(all, all, silent, silent).code(), Code::kUnavail);
@@ -397,7 +397,8 @@ TEST(Gatherings, APartThatComesAgainGoesUpAgain) {
   EXPECT_EQ(relay.due(kRelay, kStart).parts.size(), 1u);
 }
 
-// A member's relay died before it passed the answer on. That death made the next gathering fail.
+// A member's relay died before it passed the answer on, and that death made the next gathering
+// fail.
 TEST(Gatherings, TheLastSuccessIsKeptBesideTheNextError) {
   Gatherings root;
   const Gatherings::Key next{kFirst.group, kFirst.number + 1};
@@ -432,8 +433,8 @@ TEST(Gatherings, ANodeTakesNoMoreThanItsLimit) {
   EXPECT_LE(root.last().size(), kGatheringsCap);
 }
 
-// The answers of many groups are dropped in the order in which they came, so an answer that a
-// member may still miss is kept.
+// The answers of many groups are forgotten in the order in which they came, so an answer that a
+// member may still miss is there.
 TEST(Gatherings, ANodeKeepsTheLatestAnswersWithinALimit) {
   Gatherings node;
   const auto key = [](std::uint32_t group) {

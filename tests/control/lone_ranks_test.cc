@@ -1,5 +1,5 @@
-// A rank leaves or dies while another rank of its process stays, in small control trees. The root
-// dies before or after it learns that the rank ended. Ranks 2n and 2n + 1 are on node n.
+// A rank leaves or dies while another rank of its process stays, in small control trees; the root
+// dies before or after it learns of that. Ranks 2n and 2n + 1 are on node n.
 #include <gtest/gtest.h>
 
 #include "tests/control/oracle.h"

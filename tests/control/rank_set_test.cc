@@ -99,7 +99,7 @@ TEST(RankSet, BytesHaveOneFormAndLimits) {
   EXPECT_FALSE(read({2, 3, 3}, 8)) << "the range is empty";
   EXPECT_FALSE(read({3, 0, 1, 2}, 8)) << "the last range has no end";
   EXPECT_FALSE(read({0xfffffffe, 0, 1}, 8)) << "the number of ranges is a lie";
-  // If random bytes can be read as a set, that set is written as the same bytes.
+  // If random bytes are read as a set, that set is written as the same bytes.
   std::mt19937_64 random(3);
   int sets = 0;
   for (int round = 0; round < 100'000; ++round) {

@@ -1,5 +1,6 @@
-// Small control trees. Each test chooses the time and the place of each fault, so that one rule of
-// the relays decides which messages the ranks get. Each node has one rank, with the same number.
+// Small control trees in which each test chooses the time and the place of each fault, so that one
+// rule of the relays decides which messages ranks get. Each node has one rank, with the same
+// number.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -55,7 +56,7 @@ class SmallTree : public Oracle {
       schedule(when - now_, [=, this] { gather(0, rank, number); });
     }
   }
-  /// The rank refuses a call for a group or, if not `group`, another call in which ranks wait.
+  /// The rank refuses a call for a group or, if not `group`, another call for which ranks wait.
   void refuses(std::uint32_t rank, nanoseconds when, bool group = true) {
     awaited_ = rank;
     schedule(when, [=, this] { refuse(rank, group ? kEverything : kWaits, true); });
@@ -245,7 +246,7 @@ TEST(Relay, AnAnswerThatIsHalfToldReachesAll) {
   EXPECT_EQ(tree.whole(), 4U);
 }
 
-// Only node 1 gets the verdict of node 0, but node 1 is stopped. So node 2 becomes a root that
+// Only node 1 gets the verdict of node 0, and node 1 is stopped. So node 2 becomes a root that
 // decides.
 TEST(Relay, AStoppedNodeDoesNotTellAPastRootsNews) {
   for (const bool dies : {true, false}) {
@@ -269,8 +270,7 @@ TEST(Relay, AStoppedNodeHearsItsParentsNews) {
   tree.ends();
 }
 
-// All nodes except node 1 obey root 0 again, and get its verdict. Node 1 was also asked to be the
-// root.
+// All but node 1 obey root 0 again, and get its verdict. Node 1 was asked to be the root, too.
 TEST(Relay, ALaterRootHearsWhatChildrenOfAnEarlierOneHeard) {
   SmallTree tree(4, 8);
   tree.stops(0, milliseconds(3050), milliseconds(600));
@@ -388,7 +388,7 @@ TEST(Relay, ARefusedCallThatWasToldCountsForThoseThatHadFewer) {
   tree.ends();
 }
 
-// Node 4 answers the first gathering itself, so no root knows that the two ranks have met.
+// Node 4 answers the first gathering, so no root knows that the two ranks have met.
 TEST(Relay, TheNextRootKnowsWhoHasMetSinceARefusedCall) {
   SmallTree tree(13, 2);
   tree.groups({9, 10});

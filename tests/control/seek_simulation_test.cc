@@ -153,8 +153,8 @@ class Simulation : public JoiningWorld {
     }
     ++size_;
   }
-  // Processes of an earlier job on the root's machine claim ranks of others. Some of them come
-  // first. They are older by more than a second, or belong to an earlier attempt.
+  // Processes of an earlier job on the root's machine claim ranks of others, and some come first.
+  // They are older by more than a second, or of an earlier attempt.
   void plan_left_over() {
     const auto count = static_cast<std::uint32_t>(processes_.size());
     const std::string machine = processes_[0].own.hosts[0].machine;
@@ -203,7 +203,7 @@ class Simulation : public JoiningWorld {
     const auto has = [&why](const std::string& text) {
       return why.find(text) != std::string::npos;
     };
-    // The root may die after it sent this refusal.
+    // The root may die after it has sent this refusal.
     if (has("came when joining was over")) {
       ++counts_.events["came when joining was over"];
       return require(root_state == Seek::State::kIn && !is_in(number), why);
@@ -294,7 +294,7 @@ class Simulation : public JoiningWorld {
 
   // ---- rules for all processes ----
 
-  // Each process goes on as a relay, and both ends of each line know the same about it.
+  // Each process goes on as a relay, and both ends of each line know the same.
   void check_tree() {
     const Roster& roster = *processes_[0].seek->roster();
     std::size_t lines = 0;

@@ -1,4 +1,4 @@
-// Whole lives of control trees: nodes die, leave, stop and run again, while their ranks gather,
+// Whole lives of control trees: nodes die, leave, stop and run again, and their ranks gather,
 // report and wait. A seed decides everything, so a seed that fails can be replayed:
 //   control_simulation_test --seeds 100000    more worlds
 //   control_simulation_test --seed 17         one world, with every event
@@ -59,9 +59,9 @@ class Simulation : public Oracle {
   }
 
  private:
-  /// The time that the tree may need after a fault. Acknowledgements come within 50 ms, and orphans
-  /// ask again after 100 ms. A stopped node is abandoned 300 ms after the next frame to it, which
-  /// may be a beat 1 s later. A stopped root takes 1 s more.
+  /// The time that the tree may need after a fault. Acknowledgements come within 50 ms, orphans ask
+  /// again after 100 ms, and a stopped node is abandoned 300 ms after the next frame to it, which
+  /// may be a beat 1 s later; a stopped root takes 1 s more.
   nanoseconds allowed(bool root_stops) const {
     if (kind_ == kCalm || kind_ == kShortStops) return milliseconds(80);
     if (kind_ == kSuspended) return milliseconds(1500);
@@ -104,8 +104,7 @@ class Simulation : public Oracle {
       repair_ = 2 * reach() + allowed(stopped == 0 || dies == 0);
       if (dies != stopped) later_dies(dies, seconds(2) + random_.up_to(seconds(4)));
     }
-    // All processes of the job are suspended, or get so little processor time that they run in
-    // turns.
+    // All processes of the job are suspended, or get too little processor time and run in turns.
     const bool starved = random_.percent(50);
     for (std::uint32_t node = 0; kind_ == kSuspended && node < size; ++node) {
       if (!starved) later_stops(node, seconds(2) + random_.up_to(milliseconds(5)), seconds(8));

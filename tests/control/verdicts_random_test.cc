@@ -203,7 +203,7 @@ class EventsOracle {
   std::set<Uuid> over_;
 };
 
-// One world, in which both the oracle and the library decide.
+// One world in which the oracle and the library decide.
 class Twins {
  public:
   explicit Twins(std::uint64_t seed)

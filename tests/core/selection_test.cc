@@ -67,7 +67,7 @@ class TuneFile : public ::testing::Test {
     entry.messages->steps = {{64, 10'000, more_ns}, {4 << 20, 2'000'000, more_ns + 1'000'000}};
     return entry;
   }
-  /// The name of the allreduce with few messages, for this many ranks of this machine.
+  /// The name of the allreduce of few messages, for this many ranks of this machine.
   static std::string few_messages(int size) {
     return shared(size) ? "paired_doubling" : "recursive_doubling";
   }

@@ -1,4 +1,4 @@
-// A table of costs, from a file in either form or from rank 0. An accepted table is written
+// A table of costs, from a file in either form or from rank 0: an accepted table is written
 // unchanged, and every choice that it leads to is valid.
 #include "hccl/select/costs.h"
 

@@ -16,8 +16,8 @@ using namespace hccl::transport;
 
 constexpr int kRanks = 3;
 
-/// The parts of all ranks. The parts of the other ranks are the fuzzer's bytes, or these bytes in
-/// the form that a rank without a failure sends.
+/// The parts of all ranks. Other ranks' parts are the fuzzer's bytes, or these bytes in the form
+/// that a rank without a failure sends.
 Result<std::vector<std::string>> parts_of(fuzz::Input& input, int rank, const std::string& mine) {
   const std::uint8_t what = input.byte();
   if (what == 255) return Status(Code::kTimeout, "ranks that did not come: 1");

@@ -150,7 +150,7 @@ class Harness {
   }
   Uuid scope() { return {static_cast<std::uint8_t>(input_.below(4))}; }
 
-  // Line numbers are used once, as Control's sockets do.
+  // Line numbers are used once, as by Control's sockets.
   bool open(LineId id) { return closed_.count(id) == 0 && lines_.try_emplace(id, 0).second; }
   void deliver(const Relay::Step& step) {
     for (const auto& late : step.late) PROMISE(late.arrived == RankSet{own_});

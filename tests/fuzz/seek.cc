@@ -71,7 +71,7 @@ class Harness {
       if (what < 36) return deliver(seek_.failed(what % 2 == 0, "refused", now_));
       deliver(seek_.opened(new_line(), now_));
     } else if (what < 60) {
-      // Called once, as Root does, and never for a process that has ranks.
+      // Called once, as by Root, and never for a process that has ranks.
       if (!is_root_ || std::exchange(brought_, true)) return;
       deliver(seek_.bring(input_.below(kSize), kSize, "same", now_));
     } else if (what < 61) {
@@ -149,7 +149,7 @@ class Harness {
     return set;
   }
 
-  // Line numbers are used once, as Control's sockets do.
+  // Line numbers are used once, as by Control's sockets.
   LineId new_line() { return *lines_.insert(++last_).first; }
   LineId some_line() {
     const std::uint8_t which = input_.byte();

@@ -13,7 +13,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 DIGITS = HERE.parents[1] / "examples" / "jax" / "digits.py"
 TIMEOUT = 180  # seconds; for a hang, not for speed
-os.environ.pop("PYTHONUNBUFFERED", None)  # it would split the lines of ranks that share a pipe
+os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
 QUIET = {"HCCL_LOG": "off", "OMP_NUM_THREADS": "1"}
 
 
@@ -72,7 +72,7 @@ def test_collectives(size):
     assert "jit" in right
     groups = {f"{kind} {order}" for kind in ("rows", "columns", "both") for order in ([0, 1, 2, 3], [3, 2, 1, 0])}
     assert size == 2 or groups <= right
-    # XLA itself refuses these calls before it calls the library.
+    # XLA itself refuses these calls, before it calls the library.
     refused = {case for case in outputs[0] if "refused" in case}
     assert all("float16 refused: INVALID_ARGUMENT: Unsupported primitive type" in case for case in refused), refused
 

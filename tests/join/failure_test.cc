@@ -1,5 +1,5 @@
 // Failures: each survivor gets an error that names the failed rank, within a second, and gets it
-// again later. Nothing is left behind. Ranks are processes, so that they can die.
+// again later; and nothing is left behind. Ranks are processes here, so that they can die.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -283,7 +283,7 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
     Lateness lateness;
     ASSERT_TRUE(lateness.watch([&] { return all_know(board, silent); }, seconds(60)));
     for (int r = 0; r < kSize; ++r) EXPECT_EQ(processes.wait(r), 0);
-    std::uint64_t longest = 0;  // the rank that called first times out for all ranks
+    std::uint64_t longest = 0;  // longest wait: the rank that called first times out first, for all
     for (int r = 0; r < kSize; ++r) {
       const auto me = static_cast<std::size_t>(r);
       EXPECT_EQ(board.later[me].code, Code::kTimeout) << "rank " << r;

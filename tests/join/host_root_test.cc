@@ -61,7 +61,7 @@ int as_user(uid_t user, const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// The files in this user's folder of the plain name.
+/// The files in this user's folder with the plain name.
 std::vector<std::string> files_in(const Folder& runtime) {
   std::vector<std::string> names;
   for (const auto& each : std::filesystem::directory_iterator(runtime / plain_name())) {
@@ -186,8 +186,7 @@ TEST(HostRoot, OtherUsersNeitherReadNorMeetNorPretend) {
                     }),
             0);
 
-  // Another user's live rank 0 has a file in a folder that has this user's name: it must not be
-  // read.
+  // Another user's living rank 0 has a file in a folder with this user's name: it must not be read.
   const Folder shared;
   ASSERT_EQ(::chmod(shared.path().c_str(), 01777), 0);
   int ready[2];
@@ -255,7 +254,7 @@ TEST(HostRoot, ATakenNameStopsNobody) {
   }
 }
 
-// Roots that start at the same time may each make a folder. Still only one of them opens the job.
+// Roots that come at the same time may each make a folder. Still only one of them opens the job.
 TEST(HostRoot, OneOfTheRootsThatComeAtOnceToATakenName) {
   constexpr int kRoots = 4;
   for (int round = 0; round < 50; ++round) {

@@ -95,8 +95,8 @@ class Secured {
   std::unique_ptr<TlsStream> stream_;
 };
 
-// A root, and ranks that join on threads of their own. Rank 0 uses the root's node, as in a job
-// whose rank 0 has made the root info.
+// A root, and ranks that join on threads of their own. The root's node becomes rank 0's, as in a
+// job whose rank 0 has made the root info.
 class Meeting {
  public:
   explicit Meeting(std::chrono::seconds patience = std::chrono::seconds(60))

@@ -51,7 +51,7 @@ static int join_once(HcclComm* comm) {
   return 0;
 }
 
-/* Starts a process that leaves this process's session, and lives as long as this process. */
+/* Starts a process that has left this process's session, and lives as long as this process. */
 static void start_daemon(void) {
   int gone[2];
   if (pipe(gone) != 0) exit(3);

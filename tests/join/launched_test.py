@@ -246,7 +246,7 @@ class NeverMixed(unittest.TestCase):
     def test_rank_left_over_from_an_earlier_attempt(self):
         number = port()
         old = start(by_hand(1, number, 1))
-        time.sleep(1.5)  # makes the earlier attempt at least a second older
+        time.sleep(1.5)  # the earlier attempt is at least a second older
         new = [start(by_hand(1, number, 2))]
         new[0].send_signal(signal.SIGSTOP)  # so that the old rank comes first
         new.insert(0, start(by_hand(0, number, 2)))
@@ -261,7 +261,7 @@ class NeverMixed(unittest.TestCase):
             own = {"GROUP_RANK": str(agent), "TORCHELASTIC_RESTART_COUNT": str(attempt), "HCCL_JOB_SECRET_FILE": secret}
             return {**by_hand(rank, number, nonce, 3), "LOCAL_WORLD_SIZE": str(1 + agent), **own}
 
-        new = [start(of(0, 0, 0)), start(of(1, 1, 1))]  # only agent 1 has restarted its ranks
+        new = [start(of(0, 0, 0)), start(of(1, 1, 1))]  # agent 1 alone has restarted its ranks
         old = start(of(2, 1, 0, nonce=1))
         text = end(old)
         self.assertRegex(text, "refused: .*left over from an earlier attempt.*TORCHELASTIC_RESTART_COUNT")
@@ -402,7 +402,7 @@ class Starts(unittest.TestCase):
             if killed:
                 time.sleep(chance.uniform(0, 0.5))
                 found = [pid for each in jobs[killed] for pid in ranks_below(each.pid)]
-                with contextlib.suppress(ProcessLookupError, IndexError):  # the processes ended, or have not begun
+                with contextlib.suppress(ProcessLookupError, IndexError):  # the processes have ended, or have not begun
                     os.kill(chance.choice(found), signal.SIGKILL)
             for job, processes in jobs.items():
                 end_of = end_of_ranks if job == killed else end

@@ -90,7 +90,7 @@ void expect(const Result<Launch>& launch, LauncherKind kind, int rank, int size,
 
 TEST(Launcher, Alone) {
   expect(detect({}), LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
-  // No launcher: variables that job scripts export, that batch scripts have, or that HCCL counts as
+  // No launcher: variables that job scripts export, that batch scripts have, or that HCCL calls
   // "not set".
   expect(detect({{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"WORLD_SIZE", "4"}}),
          LauncherKind::kAlone, 0, 1, 0, 1, "", 0);

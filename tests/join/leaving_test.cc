@@ -94,7 +94,7 @@ void expect_only_lack_of(int scarce, rlim_t limit, const Outcome& outcome, bool 
   for (const std::string& named : ranks_in(text)) EXPECT_EQ(named, std::to_string(scarce)) << text;
 }
 
-// Opens a world, and calls until a call fails. Then ends the process without leaving; rank 0's
+// Opens a world, and calls until a call fails. Then ends the process without leaving. Rank 0's
 // process, which informs the others, ends last. Once all ranks are in the world, `scarce` gets a
 // limit that leaves `spare` descriptors.
 [[noreturn]] void call_until_error(Processes& processes, int size, int rank, int scarce,
@@ -180,7 +180,7 @@ TEST(Failing, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
       const auto met = member.control->agree(core::identity(member.control->info().id, "world"), {},
                                              config.agreement(), "", Deadline::after(seconds(60)),
                                              never, "world");
-      return met.ok() ? 0 : 1;  // keeps the node until rank 1 has the answer
+      return met.ok() ? 0 : 1;  // keeps the node until rank 1 has the answer, too
     });
     processes.start([&] {
       Member member;

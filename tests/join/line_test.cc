@@ -55,7 +55,7 @@ class Proxy {
     here.port = port_;
     return here;
   }
-  /// The bytes that passed, upwards only or both ways; valid after the proxy has stopped.
+  /// The bytes that have passed, upwards only or both ways; valid once the proxy has stopped.
   const std::string& sent() const { return sent_; }
   const std::string& seen() const { return seen_; }
 
@@ -281,7 +281,7 @@ constexpr int kHandshakeRecords[2] = {3, 2};
 // The rank or the root closes the line, and the rank dials again.
 TEST(Line, FlippedByteInAnyRecordChangesNothing) {
   for (const bool up : {false, true}) {
-    // Flips a byte of one record after another, until the story has no such record.
+    // Flips a byte of each record, until the story has no such record.
     for (int flipped = 0;; ++flipped) {
       SCOPED_TRACE(std::string(up ? "up" : "down") + ", record " + std::to_string(flipped));
       // A rank that gets no proof from the root does not join.

@@ -1,4 +1,4 @@
-// Valid rank tables, one for each layout. Tests break copies of them on purpose.
+// Valid rank tables, one for each layout; tests break them on purpose.
 #pragma once
 
 namespace hccl::test {

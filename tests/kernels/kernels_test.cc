@@ -161,8 +161,8 @@ class FoldTest : public ::testing::TestWithParam<Case> {
     return result;
   }
 
-  /// Folds the first `count` elements, with each memory shifted by `shift`. The result replaces
-  /// input `in_place`, unless that is negative.
+  /// Folds the first `count` elements, with the memory shifted by `shift`; the result replaces
+  /// input `in_place`, if that is not negative.
   void check(std::size_t count, std::size_t shift, int in_place,
              Store store = Store::kCached) const {
     const auto [type, op, number] = GetParam();

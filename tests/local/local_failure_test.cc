@@ -174,8 +174,8 @@ TEST(LocalFailure, AnEndedProcessIsWaitedForByName) {
   });
 }
 
-// A rank stops a long copy when the operation has failed, because the other ranks get their buffers
-// back.
+// A rank in a long copy stops when the operation has failed, because the other ranks get their
+// buffers back.
 TEST(LocalFailure, CopiesEndSoonAfterAFailure) {
   LocalRanks host({.size = 2, .shared_cores = false});
   std::atomic<bool> told{false};
@@ -244,7 +244,7 @@ TEST(LocalFailure, NamesBothCallsOfAMismatchOnAllRanks) {
   }
 }
 
-// The 32-bit digest that this library once compared. A search finds its collisions.
+// The 32-bit digest that this library once compared: a search finds collisions.
 std::uint32_t short_digest(const Envelope& call) {
   const std::uint64_t kind = std::uint64_t{call.op} << 24 | std::uint64_t{call.type} << 16 |
                              std::uint64_t{call.reduce} << 8 | call.version;

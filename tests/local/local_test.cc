@@ -335,7 +335,7 @@ void for_each_allreduce(int size, std::size_t element, std::uint64_t most, const
   }
 }
 
-// A fold must be in rank order: 1e8 - 1e8 + 1 gives 0 or 1, depending on the order.
+// Folding must be in rank order: 1e8 - 1e8 + 1 gives 0 or 1, depending on the order.
 TEST(Local, FoldsInRankOrderByEveryAlgorithm) {
   for_each_allreduce(3, sizeof(float), 10000, [](const Algorithm& by, auto count, bool heap) {
     LocalRanks host({.size = 3, .tuning = {.chunk = 1 << 12}});
@@ -476,7 +476,7 @@ TEST(Local, IsQuickOnlyIfNoRankCameLate) {
       };
       std::uint64_t number = 0;
       for (const std::uint64_t count : {1u, 64u, 1u << 14}) {
-        int after_wait = 0;  // a busy rank 0 may be late itself, but not each time
+        int after_wait = 0;  // on a busy machine rank 0 may be late itself, though not each time
         for (int i = 0; i < kTries; ++i) after_wait += is_quick(++number, count, true) ? 1 : 0;
         EXPECT_TRUE(after_wait < kTries || rank == 1) << count;
       }
@@ -499,7 +499,7 @@ std::size_t mapped(int ranks) {
   void* const area =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   EXPECT_NE(area, MAP_FAILED);
-  static_cast<void>(::madvise(area, bytes, MADV_NOHUGEPAGE));  // one would hold several buffers
+  static_cast<void>(::madvise(area, bytes, MADV_NOHUGEPAGE));  // one would hold whole buffers
   memory.area = {static_cast<std::byte*>(area), bytes};
   Region region(memory, testing::patient(), WaitPolicy{});
   region.map_all();

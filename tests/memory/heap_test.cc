@@ -273,7 +273,7 @@ TEST(Heap, LimitsOfTheProcessAreRespectedAndNamed) {
               return none.message().find("ulimit -f") == std::string::npos ? 2 : 0;
             }),
             0);
-  // Without a configured size the heap takes a part of the addresses. A configured size may be too
+  // Without a configured size the heap takes a part of the addresses; a configured size may be too
   // large.
   EXPECT_EQ(in_child([] {
               const rlimit limit{1024 * kMiB, 1024 * kMiB};

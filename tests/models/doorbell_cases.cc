@@ -64,7 +64,7 @@ Case of(std::string name, BellKind kind, const std::vector<Body>& bodies, Bounds
           bounds};
 }
 
-/// An abort ends a wait. After that the reason can be read.
+/// An abort ends a wait, after which the reason can be read.
 Case abort_case() {
   return {"an abort",
           [](World& world) {

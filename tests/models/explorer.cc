@@ -162,8 +162,7 @@ class Engine {
   void fail(std::string why);
   void judge_standstill();
   Location& at(Word& word);
-  /// Applies the mutation if it concerns this operation. Returns false if the operation is left
-  /// out.
+  /// Applies the mutation if it concerns this operation; false: the operation is left out.
   bool mutate(const char* what, Order& order, const Where& where);
   void publish(Word& word, std::uint64_t value, Order order, const Knowledge* previous);
   Cell* cell(std::uintptr_t at);
@@ -715,8 +714,8 @@ void Mutex::unlock() noexcept { engine().unlock(*this); }
 
 // ---- the functions that the compiler's instrumentation for the thread sanitizer calls ----
 // The code under test is compiled with -fsanitize=thread but linked with these functions instead of
-// the sanitizer, so that the explorer gets its plain accesses. The code's real atomics are not part
-// of the model. These functions must not throw: a race ends the execution later.
+// the sanitizer, so that the explorer sees its plain accesses. The code's real atomics do not
+// concern the ranks. These functions must not throw: a race ends the execution later.
 
 #define HCCL_PLAIN(size)                                                                        \
   void __tsan_read##size(void* at) { hccl::model::engine().access(at, size, false); }           \

@@ -1,4 +1,4 @@
-// Tests of the explorer: programs of a few lines, whose outcomes C++20's memory model defines.
+// The explorer itself, with programs of a few lines whose outcomes C++20's memory model defines.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -17,8 +17,8 @@ using RingWriter = transport::shm::BasicRingWriter<ModelAtomics>;
 using transport::Request;
 using transport::shm::RingBytes;
 
-// The smallest ring that the transport makes. Eager messages have at most 1 KiB, and three of them
-// may wait for their receives. Pieces have 2 KiB, and a burst is two pieces.
+// The smallest ring that the transport makes: eager messages have at most 1 KiB, and three of them
+// may wait for their receives; pieces have 2 KiB, and a burst is two pieces.
 constexpr std::uint64_t kRing = std::uint64_t{16} << 10;
 
 /// The segment of these ranks.

@@ -1,6 +1,6 @@
-// Weak memory, one interleaving after another: a policy of atomics (hccl/base/atomics.h) with which
-// the library's own templates run, and the explorer that tries every execution within its bounds.
-// README.md has the rules of the memory model.
+// Weak memory, one interleaving after another: a policy of atomics (hccl/base/atomics.h) under
+// which the library's own templates run, and the explorer that tries every execution within its
+// bounds. README.md has the rules of the memory model.
 #pragma once
 
 #include <atomic>

@@ -89,7 +89,7 @@ std::uint64_t input(int rank, std::uint64_t number) {
   return number * 16 + static_cast<std::uint64_t>(rank) + 1;
 }
 
-// Algorithm inline: the data is in the slots. Returns false if the operation failed.
+// Algorithm inline: the data is in the slots. False: the operation failed.
 bool inline_operation(Region& region, std::uint64_t number) {
   const Envelope this_call = call(number);
   region.begin(this_call, false);
@@ -147,7 +147,7 @@ void staged_operation(Region& region, std::uint64_t number, std::uint64_t chunks
 }
 
 // Algorithm push: each rank stores into the outputs of its peers, and all leave together. Here the
-// outputs are in the staging buffers, with a cache line for each sender.
+// outputs are in the staging buffers, with a cache line for each giver.
 void push_operation(Region& region, std::uint64_t number) {
   const Envelope this_call = call(number);
   region.begin(this_call, false);

@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUILD = ROOT / os.environ.get("HCCL_BUILD_DIR", "build/release")
 TIMEOUT = 120  # seconds; for a hang, not for speed
-os.environ.pop("PYTHONUNBUFFERED", None)  # it would split the lines of ranks that share a pipe
+os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
 
 
 def environment():

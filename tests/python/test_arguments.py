@@ -55,7 +55,7 @@ def test_group_name(function):
         ("rank_num: is False", ("g", False, [])),
         ("rank_ids: expected a list, not tuple", ("g", 1, (0,))),
         ("rank_ids: expected a list, not NoneType", ("g", 2, None)),
-        ("rank_ids: has 1 ranks, rank_num is 2", ("g", 2, ["x"])),  # the length is checked first
+        ("rank_ids: has 1 ranks, rank_num is 2", ("g", 2, ["x"])),  # the length is checked before the items
         (r"rank_ids\[1\]: expected an int, not str 'x'", ("g", 2, [0, "x"])),
         (r"rank_ids\[0\]: is -1", ("g", 1, [-1])),
         (r"rank_ids\[0\]: is 4294967296", ("g", 1, [1 << 32])),

@@ -1,5 +1,4 @@
-"""Waits for other ranks, and for an incomplete rank table: Ctrl-C ends them, and other Python threads continue
-meanwhile."""
+"""Waits for other ranks, and for an incomplete rank table: Ctrl-C ends them, and other Python threads run on."""
 
 import os
 import pathlib
@@ -56,7 +55,7 @@ except KeyboardInterrupt:
 """
 
 
-# After its end, Python ends threads that request its lock. The threads below check for signals.
+# After its end, Python ends threads that want its lock. The threads below check for signals.
 ENDS = """
 import threading, time
 import hccl, numpy as np
@@ -201,7 +200,7 @@ except hccl.HcclError as error:
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_a_rank_whose_program_ends_is_named(transport):
-    """The rank has left and has not died. The ranks that wait for it get an error that says so."""
+    """The rank has left and has not died; the ranks that wait for it get an error that says so."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -1,5 +1,5 @@
-"""Non-blocking operations, messages, groups, abort and limits: the behaviour that users rely on, and the calls that are
-refused. ranks/operations.py compares the results."""
+"""Non-blocking operations, messages, groups, abort and limits: the behaviour that users rely on, and refused calls.
+ranks/operations.py compares the results."""
 
 import gc
 import multiprocessing

@@ -110,7 +110,7 @@ TEST(Checker, DoubledContribution) {
                    }),
             "reduce_scatter, 3 ranks: rank 1 step 0 folds rank 0's part of chunk 1 twice");
   const std::string late = broken(Op::kAllReduce, "ring", 4, 0, [](Schedule& s) {
-    // The finished chunk arrives, and is wrongly folded with the rank's own part again.
+    // The finished chunk arrives, and is wrongly folded with the rank's own part once more.
     s.steps[3].recvs[0].reduce_with = s.steps[3].recvs[0].into;
     s.steps[3].recvs[0].reduce_with->buffer = Buffer::kIn;
   });

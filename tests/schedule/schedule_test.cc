@@ -15,8 +15,7 @@
 namespace hccl::schedule {
 namespace {
 
-// Instrumented code is ten to twenty times slower, so only the optimised build tests the full
-// range.
+// Instrumented code is ten to twenty times slower; only the optimised build tests the full range.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kMostRanks = 32;
 #else

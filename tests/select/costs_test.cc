@@ -127,7 +127,7 @@ TEST(CostTable, FindsItsKeyAndTheNearest) {
   tuning.put(host(key(3)));
   EXPECT_EQ(tuning.find(key(4))->key, key(4));
   EXPECT_EQ(tuning.find(key(8)), nullptr);
-  EXPECT_EQ(tuning.nearest(key(3))->key, key(4));  // the entry of 3 ranks has no message costs
+  EXPECT_EQ(tuning.nearest(key(3))->key, key(4));  // the entry of 3 ranks has no costs of messages
   EXPECT_EQ(tuning.nearest(key(12))->key, key(16));
   EXPECT_EQ(tuning.nearest(key(4, 3))->key, key(4, 2));
   for (auto member : {&CostKey::library, &CostKey::cpu, &CostKey::transport}) {
@@ -154,7 +154,7 @@ TEST(Curve, GoesInStraightLines) {
   EXPECT_EQ(curve.ns(8000), 600);
 }
 
-// A measurement changes its own curve at its size. The other curves change by the mean.
+// A measurement moves its own curve at its size; the other curves move by the mean.
 TEST(Fit, MovesCurvesByWhatWasMeasured) {
   LocalCosts base;
   base.curves = {{"a", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}},

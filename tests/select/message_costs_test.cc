@@ -55,8 +55,8 @@ MessageCosts any_network(std::mt19937& random) {
   return costs;
 }
 
-// With one rank on each host, no costs lead to an algorithm that rounds a sum of 16-bit floats more
-// often.
+// With one rank on each host, no costs make the selector choose an algorithm that rounds a sum of
+// 16-bit floats more often.
 TEST(MessageCosts, CannotBuyARounding) {
   std::mt19937 random(11);  // NOLINT(cert-msc51-cpp): the same numbers every time
   for (int round = 0; round < 20; ++round) {
@@ -133,7 +133,7 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
               best = std::min(best, predict_ns(other, size, bytes, depth, costs));
             }
           }
-          // Hysteresis: up to a tenth for the algorithm, and a twentieth for its pieces.
+          // Hysteresis: a tenth for the algorithm, a twentieth for its pieces.
           ASSERT_LE(taken, best / 0.9 / 0.95 * (1 + 1e-9))
               << to_string(op) << " of " << bytes << " on " << size << ": " << choice.reason;
           const Choice again = choose_remote(op, size, bytes, "", 1, &costs);
@@ -182,8 +182,7 @@ TEST(SelectByCosts, AWishIsALaw) {
 }
 
 TEST(SelectByCosts, NoiseDoesNotLeaveTheRules) {
-  // By the formulas, ring and direct take equally long for a long vector if the latency hardly
-  // matters.
+  // By the formulas, ring and direct are equally good for a long vector if latency hardly matters.
   for (int percent = -9; percent <= 9; ++percent) {
     MessageCosts costs = network(1, 1, 1);
     costs.steps.back().more_ns =

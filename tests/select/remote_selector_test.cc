@@ -80,8 +80,7 @@ TEST(Select, DefaultsFollowRanksAndBytes) {
   EXPECT_EQ(name(Op::kBarrier, 64, 0), "dissemination");
 }
 
-// On one host all messages use the same processors, so their number counts. Between hosts the steps
-// cost most.
+// On one host all messages use the same processors; between hosts the steps cost most.
 TEST(Select, RanksOfOneHostSendFewMessages) {
   const auto name = [](int size, std::size_t bytes, int hosts) {
     return choose_remote(Op::kAllReduce, size, bytes, "", hosts).algorithm->name;
@@ -100,7 +99,7 @@ TEST(Select, RanksOfOneHostSendFewMessages) {
   EXPECT_EQ(name(24, 1024, 24), "direct");
 }
 
-// Ranks that share cores should send very few messages, so one rank of each pair sends for both.
+// Ranks that share cores should send very few messages: one rank of each pair sends for both.
 TEST(Select, RanksThatShareCoresSpeakInPairs) {
   const auto choice = [](int size, std::size_t bytes, int hosts, std::string_view wanted = "") {
     return choose_remote(Op::kAllReduce, size, bytes, wanted, hosts, nullptr, true);

@@ -1,5 +1,5 @@
-// The exchanges in which ranks agree about gradients: every rank gets the same answer, whatever the
-// ranks measured.
+// The exchanges in which ranks agree about gradients: every rank gets the same answer, whatever
+// each measured.
 #include "split/engine/agreement.h"
 
 #include <gtest/gtest.h>

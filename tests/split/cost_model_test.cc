@@ -1,5 +1,5 @@
 // The cost of an allreduce, learned from samples with noise and outliers whose true costs are
-// known, and from the traces of ranks.
+// known; and from the traces of ranks.
 #include "split/cost_model.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(CostModel, OutliersHardlyMatter) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     Clock clock(seed);
     auto samples = probe(clock, kTruth);
-    samples[4].seconds *= 30;  // as if another process used the core
+    samples[4].seconds *= 30;  // as if another process had the core
     samples[9].seconds *= 3;
     CostModel model = CostModel::create(samples).value();
     expect_near(model.affine(), kTruth, 0.1);
@@ -212,8 +212,8 @@ std::vector<Trace> two_ranks() {
       it.begin_ns = static_cast<std::int64_t>(number) * 1000000000 + rank * 777;
       const auto at = [&](double ms) { return it.begin_ns + static_cast<std::int64_t>(1e6 * ms); };
       const double early = rank == 0 ? 2 : 0;  // rank 0 is ready earlier, and waits
-      // Without overlap, the gradients come at 10 and 20 ms, and the first segment takes 5 ms.
-      // Beside compute the segment takes 10 ms, and delays compute by 2 ms.
+      // Alone, the gradients come at 10 and 20 ms, and the first segment takes 5 ms. Beside compute
+      // the segment takes 10 ms, and delays compute by 2 ms.
       const double last = it.overlapped ? 22 : 20;
       it.gradients = {{0, "a", bytes[0], at(10 - early)}, {1, "b", bytes[1], at(last - early)}};
       it.compute_end_ns = at(last - early);
@@ -222,7 +222,7 @@ std::vector<Trace> two_ranks() {
       it.segments = {{0, 0, bytes[0], "ring", at(first_start - early), at(first_end), 0, 0},
                      {1, 1, bytes[1], "ring", at(it.overlapped ? second - early : second),
                       at(second + 2), 0, 0}};
-      if (number == 1) it.gradients[0].ready_ns = at(0);  // the first iteration is not used
+      if (number == 1) it.gradients[0].ready_ns = at(0);  // the first iteration is no example
       trace.iterations.push_back(it);
     }
   }

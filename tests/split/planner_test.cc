@@ -82,7 +82,7 @@ struct Best {
   std::size_t fewest;  // segments of the smallest plan within the slack
 };
 
-/// The best end of all possible cuts; end(cuts) returns the end of the last segment.
+/// The best of all possible cuts; end(cuts) returns the end of the last segment.
 template <class End>
 Best brute_force(const Instance& instance, double slack, const End& end, double rounding = 1e-12) {
   const std::size_t m = instance.bytes.size();
@@ -281,7 +281,7 @@ TEST(Planner, BoundIsReachedWhereItCanBe) {
   EXPECT_DOUBLE_EQ(one.end, 1 + 0.5 + 6);
   EXPECT_DOUBLE_EQ(one.lower_bound, one.end);
   EXPECT_DOUBLE_EQ(one.gap(), 0);
-  // Backward is slow, and hides the allreduces of all but the last gradient.
+  // Backward is slow, and hides all but the last gradient.
   const std::vector<double> slow = {1, 10, 20};
   const Plan hidden = plan_segments({bytes, slow}, AffineCost{0.5, 0.01}).value();
   EXPECT_EQ(hidden.last_indices, (Segments{1, 2}));
@@ -295,7 +295,7 @@ TEST(Planner, BoundIsReachedWhereItCanBe) {
 }
 
 TEST(Planner, ACheapSizeDoesNotWeakenTheBoundBeyondTheSegmentsThereAre) {
-  // Segments of 1 byte cost a tenth as much for a byte, but 4 of them do not carry 4000 bytes.
+  // Segments of 1 byte cost a tenth a byte, but 4 of them do not carry 4000 bytes.
   const std::vector<std::uint64_t> bytes(4000, 1);
   const std::vector<double> at_once(4000, 1);
   const TableCost cost = TableCost::create({{1, 0.001}, {1000, 10}, {4000, 40}}).value();
@@ -348,7 +348,7 @@ TEST(Planner, TenThousandGradientsAreQuick) {
     ready.push_back(0.3 * i / 10000);
   }
   const AffineCost cost{400e-6, 0.3 / 5e8};
-  // Processor time of this thread, because other work may keep the machine busy.
+  // Processor time of this thread: other work may keep the machine busy.
   const auto now = [] {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

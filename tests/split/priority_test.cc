@@ -1,5 +1,5 @@
-// Plans that send the newest gradient first, in chunks; compared with brute force over every order
-// of small chunks.
+// Sends the newest gradient first, in chunks; compared with brute force over every order of small
+// chunks.
 #include "split/priority.h"
 
 #include <gtest/gtest.h>
@@ -115,8 +115,7 @@ TEST(Priority, BeatsTheOrderOfBackwardWhereCommunicationIsTheBottleneck) {
   const PriorityPlan plan = plan_newest_first(it.problem(0), cost).value();
   EXPECT_LT(plan.late, 0.8 * late);
   EXPECT_GT(plan.chunk_bytes, 1000000u) << "smaller chunks cost more than they gain";
-  // The plan's chunk is the largest whose lateness exceeds the best one by at most 1 % of an
-  // iteration.
+  // The largest chunk whose lateness exceeds the best one by at most 1 % of an iteration.
   const auto late_with = [&](std::uint64_t chunk) {
     return plan_newest_first(it.problem(chunk), cost).value().late;
   };

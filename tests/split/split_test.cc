@@ -1,5 +1,5 @@
 // Segments by index, by size and by default: HCCL's known results, a second version of the rule in
-// integers on random inputs, and every error.
+// integers on random inputs, and every refusal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -160,7 +160,7 @@ TEST(BySize, SumsAreExactBeyondTheMantissaOfAFloat) {
 }
 
 TEST(BySize, PercentagesMeanTheirDecimals) {
-  // 14.3f is a little more than 14.3. A boundary at exactly 14.3 % must still count.
+  // 14.3f is a little more than 14.3; the boundary at exactly 14.3 % must still be met.
   EXPECT_EQ(by_size(equal(1000, 40000000), {14.2f, 14.3f, 14.3f, 14.3f, 14.3f, 14.3f, 14.3f}),
             (Segments{141, 284, 427, 570, 713, 856, 999}));
   for (int tenths = 1; tenths < 1000; ++tenths) {
@@ -198,7 +198,7 @@ Segments integer_rule(const Bytes& bytes, const std::vector<int>& percentages) {
     return target - acc[mid - 1] <= acc[mid] - target ? mid - 1 : mid;
   };
   Segments out;
-  std::int64_t target = 0;  // where the shares so far should end
+  std::int64_t target = 0;  // where the shares so far should have ended
   for (const int percentage : percentages) {
     target += percentage * (acc.back() / 100);
     do {
@@ -303,8 +303,7 @@ TEST(UnknownShape, BoundsAUsersPercentages) {
   const Bytes five = equal(5, 199 * kMiB / 2);
   EXPECT_EQ(segments_by_size(five, Percentages{60, 40}).value(), (Segments{2, 4}));
   EXPECT_EQ(segments_by_size(five, Percentages{60, 40}, 200 * kMiB).value(), (Segments{1, 2, 4}));
-  // 63 % are 2.52 gradients. The nearest cut takes three of four, but the cut must be below: it
-  // takes two.
+  // 63 % are 2.52 gradients: the nearest cut takes three of four, the cut below takes two.
   EXPECT_EQ(segments_by_size(equal(4, 1000), Percentages{63, 37}, 200 * kMiB).value(),
             (Segments{1, 3}));
 }

@@ -180,7 +180,7 @@ TEST(Protobuf, RefusesWhatItCannotRead) {
       << refused.status().message();
   const std::string whole = to_binary(example());
   for (std::size_t size = 0; size < whole.size();
-       ++size)  // if cut off anywhere, it gives an error and no crash
+       ++size)  // cut off anywhere, it gives an answer and no crash
     (void)from_binary(std::string_view(whole).substr(0, size));
 }
 
@@ -273,7 +273,7 @@ TEST(WriteTrace, SaysThatTheDiskIsFullInEveryForm) {
   }
 }
 
-// The trace of a large model can be read again, and does not contain the iteration that failed.
+// The trace of a large model can be read again, and lacks the iteration that failed.
 TEST(Recording, ATraceHasTheNewestIterationsThatCanBeRead) {
   constexpr std::uint32_t kGradients = 1100;
   std::vector<TraceGradient> gradients;

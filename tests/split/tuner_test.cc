@@ -188,8 +188,8 @@ TEST(Tuner, TheFastestOfItsRivalsStays) {
       best = last;
       expect_best(training);
       EXPECT_GT(seen.size(), 2u) << "rivals, and back";
-      // The rivals are the best plan without contention, a similar plan with few segments, and a
-      // plan with half as many segments.
+      // Rivals are the best plan without contention, a similar plan with few segments, and half as
+      // many segments.
       EXPECT_TRUE(std::any_of(seen.begin(), seen.end(),
                               [&](const Segments& each) { return each.size() < best.size(); }));
     } else {
@@ -248,8 +248,8 @@ TEST(Tuner, WhereNothingOverlapsItLooksAgainNowAndThen) {
   expect_best(training);
 }
 
-// In one window compute seems to lose much time, because other processes used the cores. The plan
-// that ignores this loss is also measured, and stays.
+// In one window compute seems to lose much, because other processes had the cores. The plan that
+// ignores the loss is measured, too, and stays.
 TEST(Tuner, OneWindowThatWasDisturbedDoesNotDecide) {
   World world;
   Training training{world};

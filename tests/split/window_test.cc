@@ -1,5 +1,5 @@
-// Combines the messages of several ranks about a window. The ranks' clocks and starts are
-// unrelated, and the true times of the segments are known.
+// Combines the messages of several ranks about a window: the ranks' clocks and starts are
+// unrelated, and the segments' true times are known.
 #include "split/engine/window.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
 
-/// One iteration of one rank, in milliseconds of a common clock: its begin, the time when each
-/// gradient is ready, and each segment's start and end. `clock` is the offset of this rank's own
+/// One iteration of one rank, in milliseconds of a common clock: its begin, the time when both
+/// gradients are ready, and each segment's start and end. `clock` is the offset of this rank's own
 /// clock.
 Times iteration(std::uint64_t number, bool overlapped, std::int64_t clock, std::int64_t begin,
                 std::vector<std::int64_t> ready, std::vector<std::int64_t> start,

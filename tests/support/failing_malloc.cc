@@ -1,4 +1,4 @@
-// Loaded before a program (LD_PRELOAD): lets one allocation of the process fail, whatever code
+// Loaded before a program (LD_PRELOAD): lets one allocation of the process fail, whichever code
 // requests it. The program finds the two functions below with dlsym().
 #include <atomic>
 #include <cerrno>

@@ -19,8 +19,8 @@ import types
 
 
 class Server:
-    """Forks processes of Python that have imported `modules` with the variables `environment`. The server ends with this
-    process. One thread at a time may use it."""
+    """Forks processes of Python that have imported `modules` with the variables `environment`. Ends with this process.
+    One thread at a time may use it."""
 
     def __init__(self, modules, environment):
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -60,7 +60,7 @@ class Process:
         return self.returncode
 
     def communicate(self, timeout=None):
-        """Waits for the end and returns the output and the errors."""
+        """Waits for the end; returns the output and the errors."""
         self.wait(timeout)
         for file in self._files:
             file.seek(0)
@@ -96,8 +96,8 @@ def _serve(channel):
 
 
 def _renew():
-    """Gives the process its own copies of state that the imports made: new random numbers, and an output that is flushed
-    at the very end. The imported modules live until the end, and must not keep this output alive."""
+    """Gives the process its own copies of state that the imports made: random numbers, and an output that is flushed at
+    the very end. The imported modules live until then, and do not keep this output alive."""
     for name in ("random", "numpy.random"):
         if name in sys.modules:
             sys.modules[name].seed()

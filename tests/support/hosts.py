@@ -13,8 +13,8 @@ def _run(*words):
 
 @contextlib.contextmanager
 def two_hosts(rate=None):
-    """Makes two namespaces and a line between them, limited to `rate` ("1gbit") if given; yields their names. The
-    first namespace has the address 10.214.0.1."""
+    """Makes two namespaces and a line between them, limited to `rate` ("1gbit") if given; yields their names. The first
+    has the address 10.214.0.1."""
     names = [f"ht{os.getpid()}-{host}" for host in range(2)]
     try:
         for name in names:

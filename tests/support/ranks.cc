@@ -106,7 +106,7 @@ bool sleep_until_done(transport::Mesh& mesh, const transport::Request& request) 
 std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed) {
   std::vector<std::byte> bytes(size);
   std::uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
-  // Word by word, because the thread sanitizer follows each store.
+  // Word by word: the thread sanitizer follows each store.
   for (std::size_t i = 0; i < size; i += sizeof state) {
     state ^= state << 13;
     state ^= state >> 7;

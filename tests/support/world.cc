@@ -18,7 +18,7 @@ namespace {
 
 #ifdef HCCL_TEST_MPI
 
-// With processes, MPI gives the ranks and sends the root info, as in programs written for HCCL.
+// With processes, MPI gives the ranks and carries the root info, as in programs written for HCCL.
 class Mpi {
  public:
   Mpi() {

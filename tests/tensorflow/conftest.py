@@ -18,7 +18,7 @@ import forks
 
 HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT = 120  # seconds; for a hang, not for speed
-os.environ.pop("PYTHONUNBUFFERED", None)  # it would split the lines of ranks that share a pipe
+os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 QUIET = {"HCCL_LOG": "off", "OMP_NUM_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
 NOT_FOR_IMPORTS = ("ASCEND_", "CM_", "HCCL_", "NPU_", "RANK_")  # TensorFlow reads none of them
@@ -51,7 +51,7 @@ def run(*command, fresh=False, **environment):
 
 
 def start(size, *command, fresh=False, **environment):
-    """Starts processes with the variables of torchrun. If one of them dies, the others continue."""
+    """Starts processes with the variables of torchrun. If one of them dies, the others run on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -250,7 +250,7 @@ print(npu_config_proto(given) is given,
 """
     done = run("-c", BEGIN + text)
     assert done.stdout.split() == "True True ['NpuOptimizer'] True True 1 False".split(), done.stderr[-3000:]
-    # TensorFlow warns only about deprecated calls of the script, and not of npu_bridge.
+    # TensorFlow warns about deprecated calls of the script only, not of npu_bridge.
     assert not re.search("From .*/npu_bridge/.* deprecated", done.stderr), done.stderr[-3000:]
 
 

@@ -44,7 +44,7 @@ def test_lists_that_differ_are_an_error_on_all_ranks(how, text, tmp_path):
 
 
 def test_traces_that_cannot_be_written_are_a_warning(tmp_path):
-    """The training has succeeded, and the ranks leave in good order."""
+    """The training has ended well, and the ranks leave in good order."""
     (tmp_path / "file").write_text("in the way")
     outputs = on_ranks(2, RANKS / "fused.py", tmp_path / "file")
     assert all("all well" in output and "no traces in" in output for output in outputs), outputs

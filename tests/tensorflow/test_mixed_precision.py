@@ -7,7 +7,7 @@ from conftest import HERE, on_ranks, said
 
 
 def test_an_overflow_on_one_rank_is_one_on_all(tmp_path):
-    """In fit and in a loop. The scaling is inside the reducing optimizer, or around it."""
+    """In fit and in a loop, with the scaling inside the reducing optimizer or around it."""
     for size in (1, 2):
         on_ranks(size, HERE / "ranks" / "mixed.py", tmp_path / str(size))
     alone, first, second = (np.load(tmp_path / f"{name}.npz") for name in ("1-0", "2-0", "2-1"))

@@ -62,6 +62,6 @@ print("all well")
 
 
 def test_names_are_of_upstreams_kinds():
-    """Scripts import some names as modules. They can import and use these modules."""
+    """Scripts import some names as modules; they can import and use these."""
     done = run("-c", IMPORTS)
     assert done.stdout.strip().endswith("all well"), done.stdout + done.stderr[-3000:]

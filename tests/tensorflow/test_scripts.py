@@ -1,5 +1,5 @@
-"""Programs with the imports and calls of public scripts for Ascend, on made-up data. Each program learns, and ends with
-the same weights and losses on one rank and on two, which divide its batches between them."""
+"""Programs with the imports and calls of public scripts for Ascend, on made-up data: each program learns, and ends with
+the same weights and losses on one rank and on two, which divide its batches."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The smaller parts of apex, compared with their definitions: LARC, fp16_utils, multi_tensor_apply; and combined
+"""The smaller parts of apex, compared with their definitions: LARC, fp16_utils, multi_tensor_apply; combined
 parameters."""
 
 import numpy
@@ -16,7 +16,7 @@ def test_larc_scales_gradients_by_layers():
     weights = [random(3, seed=i).requires_grad_() for i in range(2)]
     wanted = [weight.detach().double().numpy() for weight in weights]
     optimizer = _apex_utils.LARC(torch.optim.SGD(weights, 0.1, weight_decay=0.5), 0.02, clip=True)
-    for scale in (1e-3, 10.0):  # the optimizer's rate limits, or LARC's
+    for scale in (1e-3, 10.0):  # the optimizer's rate applies, or LARC's
         for i, weight in enumerate(weights):
             weight.grad = random(3, seed=i + 2) * scale
             gradient = weight.grad.double().numpy()
@@ -54,7 +54,7 @@ def test_operations_over_lists():
 
 @pytest.mark.parametrize("level", ["O0", "O2"])
 def test_parameters_of_the_model_in_one_tensor(level):
-    """A write to the combined tensors changes the model. After a step they are still the same tensors."""
+    """A write to the combined tensors changes the model; after a step they are the same tensors."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     optimizer = _optimizers.NpuFusedSGD(model.parameters(), 0.1)
     model, optimizer = _apex.initialize(model, optimizer, opt_level=level, loss_scale=1.0)

@@ -1,4 +1,4 @@
-"""hccl and hccl-ascend as separate packages, and the names that each of them installs."""
+"""hccl and hccl-ascend as separate packages: the names that each installs."""
 
 import os
 import pathlib

@@ -104,7 +104,7 @@ def test_a_coalescing_block_fails_with_its_first_failure():
 
 
 def test_several_tensors_in_one_list_count_as_several_ranks():
-    """As with Gloo, each of the tensors gets the result of all."""
+    """As with Gloo, each of the tensors gets the result."""
     reductions = {
         "SUM": sum,
         "PRODUCT": math.prod,

@@ -59,7 +59,7 @@ def test_a_callback_waits_for_what_was_issued_before_it_ran():
 
 
 def test_operations_of_callbacks_have_one_place_on_all_ranks():
-    # One rank has issued as many operations as possible when the other rank has waited for the earlier callbacks.
+    # One rank issues as many operations as possible, while the other rank has waited for the earlier callbacks.
     def work(rank):
         def numbered(i):
             def callback(future):

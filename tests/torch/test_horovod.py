@@ -18,7 +18,7 @@ def test_names_on_two_ranks():
 
 
 def started(rank, *command, size=2):
-    """Starts a rank with the variables of torchrun. If a rank dies, the others continue."""
+    """Starts a rank with the variables of torchrun. If a rank dies, the others run on."""
     world = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "GROUP_WORLD_SIZE": "1", "GROUP_RANK": "0"}
     place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getpid())}
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": f"hvd{os.getpid()}"}

@@ -124,7 +124,7 @@ assert isinstance(apex.normalization.FusedLayerNorm(4), torch.nn.LayerNorm)
 
 @pytest.mark.parametrize("affine", [True, False])
 def test_batch_norms_over_all_ranks(affine):
-    """Outputs, gradients and statistics equal those of one batch norm over the whole batch."""
+    """Outputs, gradients and statistics are those of one batch norm over the whole batch."""
     data = torch.randn(6, 3, 4, generator=torch.Generator().manual_seed(0)) + 30
 
     def work(rank):
@@ -183,7 +183,7 @@ def test_batch_norms_do_not_wait_in_eval():
 
 
 def test_ddp_takes_devices_of_npus(tmp_path):
-    """DDP as scripts use it, with torch.distributed.launch's variables; at O2; equal weights on both ranks."""
+    """DDP as scripts write it, with torch.distributed.launch's variables; O2, equal weights on both ranks."""
     program = tmp_path / "script.py"
     program.write_text("""
 import os, torch, torch_npu, apex
@@ -434,7 +434,7 @@ for location in (None, "npu:0", {{"npu:3": "npu:0"}}, torch.device("npu:1"), lam
 
 
 def test_transfer_to_npu(tmp_path):
-    """A script for CUDA and nccl, on two ranks. Until the import nothing of CUDA is changed."""
+    """A script for CUDA and nccl, on two ranks; before the import nothing of CUDA is changed."""
     program = tmp_path / "script.py"
     program.write_text("""
 import os, torch, torch_npu

@@ -1,5 +1,5 @@
-"""Names of newer scripts for Ascend: random states, checkpoints of NPUs, options of groups, streams, compilers, and
-transformers' Trainer."""
+"""Names of newer scripts for Ascend: random states, checkpoints of NPUs, options of groups, streams, compilers, and the
+Trainer of transformers."""
 
 import sys
 
@@ -200,7 +200,7 @@ print(torchair.get_npu_backend())
 
 
 def test_trainer_of_transformers_saves_and_resumes(tmp_path):
-    """With dropout, a run that continues from a checkpoint ends with the weights of a whole run."""
+    """A run that continues from a checkpoint ends with the weights of a whole run, with dropout."""
     program = tmp_path / "script.py"
     program.write_text("""
 import sys, torch, torch_npu

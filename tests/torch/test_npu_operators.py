@@ -149,7 +149,7 @@ RULES = {
 
 @pytest.mark.parametrize("mode", [*RULES, None])
 def test_attention(mode):
-    """Four heads share two heads of keys, and five positions attend to seven."""
+    """Four heads share two heads of keys; five positions attend to seven."""
     q, k, v = random(2, 4, 5, 6), random(2, 2, 7, 6, seed=1), random(2, 2, 7, 3, seed=2)
     pse, given = random(2, 4, 5, 7, seed=3), random(5, 7, seed=4) > 0.5
     given[2] = True  # no key is left: the result is zero
@@ -247,7 +247,7 @@ def test_overlaps():
 
 
 def test_boxes_are_encoded_and_decoded():
-    """The examples of torch_npu's documentation. Decoding reverses encoding."""
+    """The examples of torch_npu's documentation; decoding undoes encoding."""
     anchors = torch.tensor([[1.0, 2, 3, 4], [3, 4, 5, 6]])
     found = op("npu_bounding_box_encode", anchors, torch.tensor([[5.0, 6, 7, 8], [7, 8, 9, 6]]),
                0, 0, 0, 0, 0.1, 0.1, 0.2, 0.2)
@@ -442,7 +442,7 @@ GRADIENTS = {
 
 
 def test_the_class_of_roi_align():
-    """On a ramp, each bin has the value at its middle."""
+    """On a ramp, each bin is the value at its middle."""
     ramp = torch.arange(16.0).expand(1, 1, 16, 16)
     rois = torch.tensor([[0, 4.0, 4.0, 20.0, 12.0]])
     for aligned, first in ((True, 2.5), (False, 3.0)):

@@ -109,7 +109,7 @@ def test_one_step_is_within_two_ulp(name, options):
         assert ((a - b).abs() <= 2 * ulp).all()
 
 
-# torch's fused forms round differently in the last elements of a tensor. Its SGD in a loop does not.
+# Torch's fused forms round differently in the last elements of a tensor; its SGD loop does not.
 @pytest.mark.parametrize(
     "name, options",
     [case for case in CASES if case[0] in FUSED],
@@ -136,7 +136,7 @@ def test_float64_is_torchs_to_the_last_digits(name, options):
     assert relative(ours, theirs) < 1e-13
 
 
-# torch 2.13's fused SGD is wrong for 16-bit types, so float64 is the reference. Each step rounds once.
+# torch 2.13's fused SGD is wrong for 16 bits, so float64 is the reference. Each step rounds once.
 @pytest.mark.parametrize("dtype, epsilon", [(torch.bfloat16, 2**-8), (torch.float16, 2**-11)])
 @pytest.mark.parametrize("name, options", CASES, ids=lambda x: x if isinstance(x, str) else "")
 def test_sixteen_bits_round_once(name, options, dtype, epsilon):

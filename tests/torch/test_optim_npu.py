@@ -1,4 +1,4 @@
-"""Ascend's names: scripts that were written for its adapter, each in a separate process."""
+"""Ascend's names: scripts written for its adapter, each in a separate process."""
 
 import sys
 

@@ -170,7 +170,7 @@ def test_norm_has_the_same_bits_with_any_number_of_threads():
 
 
 def test_norm_over_ranks():
-    """Each rank has one row of a weight. The norm, and the check for infinite or NaN gradients, cover all ranks."""
+    """Each rank has one row of a weight; the norm, and the check for infinite or NaN gradients, cover all ranks."""
 
     def work(rank):
         rows = torch.ones(2, 3)

@@ -20,7 +20,7 @@ BUILD = pathlib.Path(os.environ.get("HCCL_BUILD_DIR", "build/dev"))
 
 
 class Branches(torch.nn.Module):
-    """The second branch is used only in some iterations."""
+    """The second branch is used in some iterations only."""
 
     def __init__(self):
         super().__init__()
@@ -162,7 +162,7 @@ def test_hccl_plan_reads_the_traces(split, tmp_path, monkeypatch):
     assert plan["today"]["last_indices"] == segments
     iterations = json.loads((tmp_path / "0.pb.json").read_text())["iterations"]
     behind = {iteration["behind_backward"] for iteration in iterations[1:9]}
-    assert behind == ({False} if split == "default" else {False, True})  # also run after backward, to time it alone
+    assert behind == ({False} if split == "default" else {False, True})  # also run after backward, to be measured alone
 
 
 def test_the_segment_hook():

@@ -361,7 +361,7 @@ dist.all_reduce(tensor)
 
 @pytest.mark.parametrize("cmake, reason", [("", "install cmake"), ("cmake", "compiler: g++ -m64")])
 def test_without_a_compiled_module_it_says_once_that_it_is_slower(cmake, reason, tmp_path):
-    """Uses a copy of the package without a built module. PATH has no compilers, or a CMake that fails."""
+    """Uses a copy of the package without a built module, and a PATH without compilers, or a CMake that fails."""
     import hccl
 
     package = pathlib.Path(hccl.__file__).parent

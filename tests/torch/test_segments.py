@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Net(torch.nn.Module):
-    """The second branch is used only in some iterations."""
+    """The second branch is used in some iterations only."""
 
     def __init__(self, seed=0):
         super().__init__()

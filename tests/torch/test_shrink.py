@@ -28,7 +28,7 @@ def until_failure(group=None):
 
 @pytest.mark.parametrize("dead", [[0], [2], [1, 0], [3, 2]])
 def test_programs_go_on_without_dead_ranks(dead):
-    """Real programs. The store dies with rank 0."""
+    """Real programs; the store dies with rank 0."""
     port = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).port
     job = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     program = [sys.executable, HERE / "ranks" / "shrinks.py", *map(str, dead)]

@@ -46,7 +46,7 @@ def test_a_restart_after_a_kill(tmp_path):
 
 
 def test_several_jobs_on_a_host():
-    """Both jobs use forked and spawned workers of DataLoader, and threads of OpenMP."""
+    """Both jobs have forked and spawned workers of DataLoader, and threads of OpenMP."""
     with concurrent.futures.ThreadPoolExecutor() as threads:
         program = ["--standalone", HERE / "ranks" / "job.py"]
         jobs = [threads.submit(torchrun, 2, *program, OMP_NUM_THREADS="2", JOB=str(job)) for job in range(2)]
@@ -118,7 +118,7 @@ def test_records_of_the_profiler():
 
 
 def test_pytorchs_own_tests():
-    """All tests of distributed_test.py that Gloo runs, except four that torch refuses to plugins."""
+    """All tests of distributed_test.py that Gloo runs, but four that torch refuses to plugins."""
     done = run([sys.executable, HERE / "pytorch_suite.py"], limit=10 * TIMEOUT)  # 281 tests
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-20000:]
 
@@ -174,7 +174,7 @@ def test_where_the_module_is_kept(tmp_path):
     _, errors = full.communicate(timeout=TIMEOUT)
     assert "has been built, but cannot be kept" in errors and "Traceback" not in errors, errors
     left = [file.name for file in other.rglob("*.*") if file.is_file() and file.name != ".lock"]
-    assert len(left) == 1 and left[0].endswith(".failed"), left  # read by processes that wait for the module
+    assert len(left) == 1 and left[0].endswith(".failed"), left  # for processes that wait for the module
 
 
 def test_information():

@@ -27,7 +27,7 @@ OPS = {
     "BOR": functools.partial(functools.reduce, operator.or_),
     "BXOR": functools.partial(functools.reduce, operator.xor),
 }
-# Small numbers: every type holds them exactly, and also their sums, products and halves.
+# Small numbers: every type holds them exactly, and their sums, products and halves, too.
 INPUTS = {2: [[0, 1, 2, 2, 1, 2, 0], [1, 1, 2, 0, 2, 2, 0]]}
 INPUTS[4] = INPUTS[2] + [[2, 1, 0, 1, 1, 1, 1], [1, 1, 2, 1, 0, 1, 1]]
 

@@ -57,7 +57,7 @@ def test_a_callback_may_end_the_group():
     def work(rank):
         group = dist.new_group()
         tensors = [torch.ones(3), torch.ones(3)]
-        if rank == 1:  # rank 1 is late, so rank 0's callback runs in the background
+        if rank == 1:  # delays rank 1, so rank 0's callback runs in the background
             dist.recv(torch.zeros(1), 0)
         works = [dist.all_reduce(each, group=group, async_op=True) for each in tensors]
         backend = group._get_backend(torch.device("cpu"))

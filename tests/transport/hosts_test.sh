@@ -94,7 +94,7 @@ sweep() {
   echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: allreduce right at all sizes, by $algorithm"
 }
 
-# talk RANKS_PER_HOST: tests messages between all ranks, time limits, and the end of communicators.
+# talk RANKS_PER_HOST: tests messages between all ranks, and the limits and the end of communicators.
 talk() {
   local per_host=$1 output
   output=$(start "$per_host" "$messages")
@@ -162,8 +162,8 @@ if [[ $(wc -l <<<"$words") != 1 || ! $words =~ ^\ *4\ .*predicted.*\(measured\ n
 fi
 echo "hosts_test: measured costs choose between hosts"
 
-# One packet of 25 is lost, also while ranks join: each packet whose random number is below 2^32 / 25. This does not
-# use netem, which few kernels for containers have.
+# One packet of 25 is lost, also while ranks join: a packet whose random number is below 2^32 / 25. This does not use
+# netem, which few kernels for containers have.
 lost() {
   local lost=0 host
   for host in "${hosts[@]}"; do
@@ -227,8 +227,8 @@ if ((named != 3 || lonely != 1 || took > 10000)); then
 fi
 echo "hosts_test: both sides of a partition name the other one, all after $took ms at a peer timeout of 5 s"
 
-# broken_path NAME HOST:FILTER...: while four ranks compute, packets between hosts 1 and 3 are lost, which rank 0
-# cannot detect. All ranks must name both ends of the path.
+# broken_path NAME HOST:FILTER...: while four ranks compute, packets between hosts 1 and 3 are lost, which rank 0 cannot
+# see. All ranks must name both ends.
 broken_path() {
   local name=$1 filter took named
   local line=/sys/class/net/$tag-v1/statistics/rx_bytes

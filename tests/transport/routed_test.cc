@@ -52,8 +52,8 @@ TEST(Routed, TakesTheWayThatTheHostsCallFor) {
   EXPECT_EQ(names({5}).size(), 1u);
 }
 
-/// Opens a mesh with these hosts; ranks whose host is kAbsent do not take part. Expects that a
-/// message between each pair of the others arrives, and that a message to an absent rank fails.
+/// Opens a mesh with these hosts; ranks whose host is kAbsent take no part. A message between each
+/// pair of the others arrives, and a message to an absent rank fails.
 void lacks(const std::vector<int>& hosts, std::string_view name) {
   std::vector<int> here;
   for (int rank = 0; rank < static_cast<int>(hosts.size()); ++rank) {
@@ -135,7 +135,7 @@ TEST(Routed, OneSleepCoversBothWays) {
   });
 }
 
-// Rank 1 cannot join the shared memory of its host. So host 0 uses sockets; host 1 is not affected.
+// Rank 1 cannot join the shared memory of its host: host 0 uses sockets, host 1 is not affected.
 TEST(Routed, HostWithoutSharedMemoryFallsBackToTcpWithOneWarning) {
   std::mutex mutex;
   std::vector<std::string> warnings;

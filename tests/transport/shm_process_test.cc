@@ -1,4 +1,4 @@
-// Shared memory between ranks that are processes, and what remains after one is killed.
+// Shared memory between ranks that are processes, and what remains when one is killed.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -144,7 +144,7 @@ void barrier(const OpenArgs& args) { EXPECT_TRUE(args.exchange("", args.deadline
 
 class ShmProcesses : public ::testing::Test {
  protected:
-  /// The number of folders that leaders have left in this user's folder.
+  /// Folders that leaders have left in this user's folder.
   std::size_t count_left() const {
     const auto own = fs::directory_iterator(folder_ / ("hccl-" + std::to_string(::geteuid())));
     return static_cast<std::size_t>(std::distance(begin(own), end(own)));
@@ -254,7 +254,7 @@ TEST_F(ShmProcesses, KeepNoDescriptorOfAnotherRanksHeap) {
   family.pass_rounds(shm::kRounds + 1);
 }
 
-// Rank 1 has the segment, but answers only after rank 2 has the segment, too.
+// Rank 1 has the segment, and answers only after rank 2 has the segment, too.
 TEST_F(ShmProcesses, GetTheSegmentBeforeTheFirstHasAnswered) {
   static std::atomic<int>* served = nullptr;
   static int own_rank = -1;
@@ -281,8 +281,8 @@ TEST_F(ShmProcesses, GetTheSegmentBeforeTheFirstHasAnswered) {
   ::munmap(page, sizeof *served);
 }
 
-/// Runs the body for `number` ranks of a process, as threads. Thread 0 exchanges the data of the
-/// whole process.
+/// Runs the body for `number` ranks of a process, as threads. Thread 0 exchanges data for the
+/// process.
 void run_threads(const OpenArgs& process, int number,
                  const std::function<void(OpenArgs&, int)>& body) {
   struct Round {
@@ -339,7 +339,7 @@ void run_threads(const OpenArgs& process, int number,
   }
 }
 
-/// The number of segments that this process has mapped.
+/// The segments that this process has mapped.
 int count_mapped() {
   int mapped = 0;
   std::ifstream maps("/proc/self/maps");

@@ -247,7 +247,7 @@ TEST(Shm, RankWithAnotherKeyFailsAllOfThemSoon) {
   });
 }
 
-// A stranger with the same user id connects to the socket while the ranks join, and writes
+// A stranger with the same user id connects to the socket while the ranks meet, and writes
 // nonsense.
 TEST(Shm, StrangerAtTheSocketIsIgnored) {
   const testing::Folder folder;
@@ -304,8 +304,8 @@ TEST(Shm, ManyRanksOfOneProcessFitInto1024Descriptors) {
   });
 }
 
-// Threads must use the same addresses: otherwise the thread sanitizer cannot follow the data that
-// they share.
+// Threads must use the same addresses, or the thread sanitizer cannot follow the data that they
+// share.
 TEST(Shm, RanksOfOneProcessShareOneMapping) {
   run_ranks(4, [](Rank& rank) {
     const auto mesh = open(rank);

@@ -87,7 +87,7 @@ std::string hello(std::uint32_t from, std::uint32_t to) {
       .take();
 }
 
-/// Joins like a peer that has the key, but sends only the first `bytes` bytes of a client's
+/// Joins like a peer that holds the key, but sends only the first `bytes` bytes of a client's
 /// messages.
 void join_partly(int fd, Handshake handshake, const std::string& last_words, std::size_t bytes) {
   const auto send = [&](std::string text) {
@@ -103,8 +103,8 @@ void join_partly(int fd, Handshake handshake, const std::string& last_words, std
   if (send(*proof)) send(last_words);
 }
 
-/// Opens a mesh on `size` ranks. `strangers` runs on rank 0 with rank 0's port, and ends before the
-/// last rank begins to connect. Then checks that messages arrive.
+/// Opens a mesh on `size` ranks. `strangers` runs on rank 0, gets rank 0's port, and ends before
+/// the last rank begins to connect. Then checks that messages pass.
 void join_among(int size,
                 const std::function<void(std::uint16_t port, const Key& key)>& strangers) {
   const testing::Load load;
@@ -131,7 +131,7 @@ void join_among(int size,
     auto mesh = open_tcp(args);
     const auto took = Deadline::Clock::now() - start;
     if (busy.joinable()) busy.join();
-    // The last rank begins after the strangers. They must not delay it.
+    // The last rank begins after the strangers, which must not delay it.
     if (rank.rank() == size - 1) {
       EXPECT_LT(took, load.allows(3s));
     }
@@ -216,8 +216,7 @@ TEST(TcpJoin, DisconnectingAtAnyByteDoesNotDisturb) {
 
 TEST(TcpJoin, RanksThatAreNotAwaitedAreRefused) {
   join_among(3, [](std::uint16_t port, const Key& key) {
-    // A number out of range, the rank's own number, and a connection that is meant for another
-    // rank.
+    // A number out of range, the rank's own number, and a connection for another rank.
     const std::pair<std::uint32_t, std::uint32_t> wrong[] = {
         {3, 0}, {0xffffffff, 0}, {0, 0}, {2, 1}};
     for (const auto& [from, to] : wrong) {
@@ -477,7 +476,7 @@ TEST(TcpLink, HoldsBackWhatNobodyReceives) {
   });
 }
 
-// Rank 0 posts no receive, and all other ranks send. Rank 0's memory must not grow with their
+// Rank 0 posts no receive, and all other ranks send: rank 0's memory does not grow with their
 // number.
 TEST(TcpLink, HoldsBackWhatManySendTogether) {
   constexpr int kRanks = 14;

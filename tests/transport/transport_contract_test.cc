@@ -192,7 +192,7 @@ TEST_P(TransportData, KeepsTheOrderOfALane) {
         traffic.send(mesh, right, lane, message(rank.rank(), right, lane, i, size(i)));
       }
     }
-    // Receives lane by lane, in another order than that of the sends.
+    // Receives lane after lane, in another order than that of the sends.
     for (const std::uint32_t lane : {255u, 0u, 1u}) {
       for (std::uint64_t i = 0; i < 60; ++i) {
         traffic.recv(mesh, left, lane, message(left, rank.rank(), lane, i, size(i)));

@@ -33,8 +33,8 @@ using testing::wait_all;
 using namespace std::chrono_literals;
 using Bytes = std::vector<std::byte>;
 
-/// Returns the bytes that replace a unit (a frame, or a TLS record). `from` is the rank that sent
-/// the unit.
+/// Returns the bytes that replace a unit (a frame, or a record of TLS). `from` is the rank that
+/// sent the unit.
 using Edit = std::function<std::string(int from, std::string unit)>;
 
 std::size_t head_size(Wire wire) {
@@ -47,8 +47,7 @@ FrameHeader header_of(const std::string& unit) {
   return header;
 }
 
-/// The length of the unit that begins here. If the unit is incomplete, the length is larger than
-/// bytes.size().
+/// The length of the unit that begins here; if the unit is incomplete, more than bytes.size().
 std::size_t unit_size(Wire wire, const std::string& bytes) {
   if (bytes.size() < head_size(wire)) return head_size(wire);
   if (wire == Wire::kTls) {
@@ -299,8 +298,8 @@ TEST(WireCrc, ABitOfEachFieldOfEachFrameIsFound) {
   }
 }
 
-/// Makes one of many changes to the unit with the chosen number and direction. The other units pass
-/// unchanged.
+/// Makes one of many changes to the unit with the chosen number and direction; the other units
+/// pass.
 struct Attack {
   unsigned seed;
   Wire wire;

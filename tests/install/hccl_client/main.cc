@@ -242,7 +242,7 @@ bool Client::measure(const Operator& op, const TestCase& test_case, void* send, 
   }
   CLIENT_CHECK(aclrtRecordEvent(end_, stream_));
   if (options_.gate) {
-    usleep(1000);  // everything is queued, and nothing may have begun yet
+    usleep(1000);  // everything is queued, and nothing may have begun
     float early = 0;
     if (aclrtEventElapsedTime(&early, begin_, end_) == ACL_SUCCESS) {
       std::fprintf(stderr, "%s ran before its event came\n", op.name);

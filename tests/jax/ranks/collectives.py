@@ -76,8 +76,7 @@ def line(name, large=False):
 
 
 def grid():
-    """Sub-groups: the rows and the columns of a grid of two by two processes, in one program, also in reverse
-    order."""
+    """Sub-groups: rows and columns of two by two processes, in one program, also in reverse order."""
     blocks = inputs("float32", False)
     for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
         places = np.array(order).reshape(2, 2)
@@ -101,7 +100,7 @@ def grid():
 
 
 def by_jit():
-    """Collectives that the compiler inserts into a matrix product whose factors are divided among the processes."""
+    """Collectives that the compiler makes from a matrix product whose factors are divided among the processes."""
     mesh = Mesh(np.array(jax.devices()), "i")
     a, b = np.arange(8.0 * 16).reshape(8, 16) % 7, np.arange(16.0 * 8).reshape(16, 8) % 5
     left = jax.make_array_from_callback(a.shape, NamedSharding(mesh, P(None, "i")), lambda at: a[at])

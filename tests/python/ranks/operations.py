@@ -44,7 +44,7 @@ def check_reductions(comm):
 
 
 def check_handles(comm):
-    """Starts operations of all kinds at once, and waits for them in another order."""
+    """Starts all kinds at once, and waits for them in another order."""
     n, me = comm.size, comm.rank
     count = 10_007
     mine = np.arange(count, dtype=np.float32) + me
@@ -123,7 +123,7 @@ def check_groups(comm):
     right, left = (me + 1) % n, (me - 1) % n
     mine, theirs = np.full(100_000, me), np.empty(100_000, int)
     total, most = np.full(5, me), np.full(7, me)
-    with comm.group():  # all ranks send first, which works only in a group
+    with comm.group():  # all ranks send first, which only a group allows
         comm.send(mine, right)
         assert comm.recv(theirs, left) is theirs
         comm.allreduce(total)

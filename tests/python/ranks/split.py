@@ -1,4 +1,4 @@
-"""hccl.split.api in a world of one or more ranks: the segments that Fusion makes with the settings."""
+"""hccl.split.api in a world of one or more ranks: the segments that Fusion makes of the settings."""
 
 import hccl
 import numpy as np

@@ -25,8 +25,8 @@ np.testing.assert_allclose(sess.run(many[5]), [5 * total, 10 * total])  # alone
 shutdown_resource(sess, npu_shutdown)  # noqa: F405
 close_session(sess)  # noqa: F405
 
-# Reduces a list with sparse gradients whose numbers of rows differ between ranks. A mean over a group divides by the
-# number of all ranks, too.
+# Reduces a list with sparse gradients whose numbers of rows differ between ranks; a mean over a group, too, divides by
+# all ranks.
 if rank < 2:
     create_group("first", 2, [0, 1])  # noqa: F405
 rows = tf.tile(mine[:1, None], [rank + 1, 1])  # noqa: F405
@@ -69,7 +69,7 @@ with tf.Session() as sess:  # noqa: F405
     np.testing.assert_allclose(value, -(size - 1.0), rtol=1e-6)
     assert scale == 16.0
 
-# Collectives in branches and loops, with others around them. The branch is taken, or it is not.
+# Collectives in branches and loops, with others around them; the branch is taken or not.
 taken = tf.placeholder(tf.bool, [])  # noqa: F405
 one = hccl_ops.allreduce(mine, "sum", fusion=0)  # noqa: F405
 either = tf.cond(  # noqa: F405

@@ -14,8 +14,7 @@ START = [np.arange(n, dtype="float32") for n in (3, 5, 7, 2)]
 
 
 def trained(shards):
-    """Returns (variables, step, loss, optimizer). The loss is the mean over the ranks of rank + 1 times the
-    squares."""
+    """Returns (variables, step, loss, optimizer); the loss is the ranks' mean of rank + 1 times the squares."""
     variables = [tf.get_variable(f"v{i}", initializer=s) for i, s in enumerate(START)]  # noqa: F405
     loss = tf.add_n([tf.reduce_sum(v * v) * (rank + 1) for v in variables])  # noqa: F405
     optimizer = NPUDistributedOptimizer(  # noqa: F405
@@ -35,7 +34,7 @@ def check(values, steps):
 
 
 def sharded():
-    """The weights are the same as without shards. Each rank has the state of its own share, and its own checkpoint."""
+    """Weights are the same as without shards; each rank has the state of its own share, and its own checkpoint."""
     path = f"{sys.argv[1]}/own{rank}"
     for begin, end in ((0, 3), (3, 5)):
         tf.reset_default_graph()  # noqa: F405

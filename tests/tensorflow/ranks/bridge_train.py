@@ -1,4 +1,4 @@
-"""Trains with npu_bridge, with the same global batch on any number of ranks:
+"""Trains with npu_bridge, the same global batch on any number of ranks:
 bridge_train.py session|estimator FILE"""
 
 from npu_bridge.npu_init import *  # noqa: F403  as scripts do

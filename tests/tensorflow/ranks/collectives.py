@@ -13,7 +13,7 @@ SUMS = {"sum": sum, "prod": np.prod, "max": np.max, "min": np.min}
 
 
 def of(rank, shape=(3, 5), dtype="float32"):
-    """Small whole numbers, which are exact in every type."""
+    """Small whole numbers: exact in every type."""
     return tf.constant(np.random.default_rng(rank).integers(1, 4, shape), dtype)
 
 

@@ -1,4 +1,4 @@
-"""Rank 0 waits in TensorFlow for rank 1, which does not call. Meanwhile rank 0 gets SIGINT, and rank 1 gets an error:
+"""Rank 0 waits in TensorFlow for rank 1, which does not call; rank 0 gets SIGINT meanwhile, and rank 1 gets an error:
 interrupted.py fit|session|loop"""
 
 import os

@@ -41,7 +41,7 @@ class Rates(keras.callbacks.Callback):
 
 
 def learning_rates():
-    """Two epochs warm up. Then the rate is halved in each epoch; in the sixth epoch it is a function of the batch."""
+    """Two epochs of warmup; then the rate is halved in each epoch; in the sixth it is a function of the batch."""
     lr, steps, seen = 0.08, 2, Rates()
     want = [lr / SIZE * ((SIZE - 1) / 2 * (i + 1) / steps + 1) for i in range(2 * steps)]
     want += [lr] * steps + [lr / 2] * steps + [lr / 4] * steps + [lr / 10 * 5.0, lr / 10 * 5.5]

@@ -67,7 +67,7 @@ def a_loaded_optimizer_reduces_or_says_so():
 
 
 def replicas_in_a_rank_are_reduced():
-    """The loss scaling makes nested calls in other threads."""
+    """The scaled loss makes nested calls in other threads."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     for scaled in (False, True):
         with strategy.scope():

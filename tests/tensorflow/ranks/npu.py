@@ -84,7 +84,7 @@ for wraps in (lambda o: scale(wrap(o)), lambda o: wrap(scale(o))):
     optimizer.apply_gradients([(tf.constant(RANK + 1.0), weight)])
     assert weight.numpy() == 1.0 - total / SIZE
 
-# If one worker's gradient is not finite, no worker makes the step, and all halve their scale.
+# If one worker's gradient is not finite, no worker makes the step, and all halve the scale.
 weight = tf.Variable(1.0)
 scaled = npu.train.optimizer.NpuLossScaleOptimizer(
     tf.keras.optimizers.SGD(1.0), initial_scale=8.0, dynamic_growth_steps=2

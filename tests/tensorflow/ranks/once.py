@@ -1,4 +1,4 @@
-"""Each gradient is reduced exactly once, whichever object computes it: on two ranks the gradients are 1 and 2."""
+"""Each gradient is reduced exactly once, whoever computes it: on two ranks the gradients are 1 and 2."""
 
 import hccl.tensorflow as hvd
 import numpy as np

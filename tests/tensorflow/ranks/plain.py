@@ -1,4 +1,4 @@
-"""hccl.tensorflow used like Horovod: functions that only one rank traces again; gradients."""
+"""hccl.tensorflow used like Horovod: functions that only one rank traces again, and gradients."""
 
 import hccl.tensorflow as hvd
 import numpy as np
@@ -21,7 +21,7 @@ for rows in [[4, 4, 4, 2], [4, 3, 4, 1]][min(RANK, 1)]:
     np.testing.assert_allclose(got, [before, before])
     assert ones.numpy() == SIZE
 
-# Each rank has one row more than the rank before it, and multiplies all rows by its own number.
+# Each rank has one row more than the rank before, and weights all rows by its own number.
 x = tf.Variable(tf.ones([RANK + 1, 2]))
 root = tf.Variable([1.0, 2.0])
 number = tf.constant(RANK + 1.0)

@@ -1,4 +1,4 @@
-"""A GAN in the form of DCGAN's for TensorFlow 2: models of custom layers, two tapes, two optimizers that reduce."""
+"""A GAN in the form of DCGAN's for TensorFlow 2: models of own layers, two tapes, two optimizers that reduce."""
 
 import npu_device
 import numpy as np

@@ -1,4 +1,4 @@
-"""Video enhancement in the form of EDVR's: a custom broadcast of all variables, gradients averaged by allreduce."""
+"""Video enhancement in the form of EDVR's: an own broadcast of all variables, gradients averaged by allreduce."""
 
 from npu_bridge.estimator import npu_ops  # noqa: F401
 from npu_bridge.estimator.npu.npu_config import NPURunConfig  # noqa: F401

@@ -1,6 +1,5 @@
 """A classifier that is trained as in scripts for Ascend: apex O2, NpuFusedSGD, checkpoints, ranks by RANK_ID and
-RANK_SIZE. The last line of the output has the accuracy and a sum of the weights.
-classifier.py FOLDER [EPOCHS [resume|prof]]"""
+RANK_SIZE. The last line has the accuracy and a sum of the weights. classifier.py FOLDER [EPOCHS [resume|prof]]"""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""Pairs of ranks that end without destroy_process_group(), one pair for each way of ending. Arguments: an empty folder
-and the ways. Prints the ranks' exit codes, by way, as JSON."""
+"""Pairs of ranks that end without destroy_process_group(), one pair for each way of ending. Arguments: an empty folder,
+the ways. Prints their exit codes, by way, as JSON."""
 
 import atexit
 import json
@@ -57,7 +57,7 @@ def cleanup(rank):
 
 
 def code(rank):
-    """The exit handler runs after the backend's handler, because it was registered before torch was imported."""
+    """An exit handler runs after the backend's, because it was registered before torch was imported."""
     nobody_waits(rank)
     sys.exit(3)
 

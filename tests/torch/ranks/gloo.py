@@ -1,5 +1,5 @@
-"""Trains a linear model on made-up data as a framework's user does, with the backend that the framework chooses.
-Reports the backend and the weights. Argument: "plain", "accelerate", "trainer" or "lightning". Variable: OUT, a
+"""Trains a linear model on made-up data as users of a framework do, with a backend that the framework chooses, and
+reports the backend and the weights. Argument: "plain", "accelerate", "trainer" or "lightning". Variable: OUT, a
 folder."""
 
 import json

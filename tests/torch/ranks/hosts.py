@@ -1,6 +1,5 @@
-"""Two hosts with two ranks each, started three times. The first time, rank 3 is killed while the other ranks wait for
-it to join; the second time, in backward of DDP's second step. The third time all goes well. Files in FOLDER count how
-often rank 3 was killed."""
+"""Two hosts with two ranks each, started three times: rank 3 is killed while the other ranks wait for it to join, then
+in backward of DDP's second step; the third time all goes well. Files in FOLDER count how often rank 3 was killed."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""One of several jobs on a host. DDP gets its data from workers of DataLoader, with more threads than cores."""
+"""One of several jobs on a host: DDP gets its data from workers of DataLoader, with more threads than cores."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
-"""Two hosts with one rank each. Rank 0 fails in the first attempt, so the agent of rank 1 starts rank 1 again without
-counting that as a restart. A process of the first attempt survives, and tries to join the second attempt as rank 1: with
-torchrun's variables, and through PyTorch's store. Files in FOLDER mark the steps."""
+"""Two hosts with one rank each. Rank 0 fails in the first attempt, so rank 1's agent starts rank 1 again without
+counting that as a restart. A process of the first attempt survives, and tries to join the second attempt as rank 1: by
+torchrun's variables, and by PyTorch's store. Files in FOLDER mark the steps."""
 
 import datetime
 import os

@@ -1,5 +1,4 @@
-"""FullyShardedDataParallel of a model on NPUs. After training, its state dict equals that of
-DistributedDataParallel."""
+"""FullyShardedDataParallel of a model on NPUs. Its state dict after training equals that of DistributedDataParallel."""
 
 import os
 

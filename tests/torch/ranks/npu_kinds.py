@@ -66,7 +66,7 @@ class Gathered(torch.autograd.Function):
 
 
 def face():
-    """Each rank has some of the classes. Only the gradients of the backbone are averaged."""
+    """Each rank has some of the classes; only gradients of the backbone are averaged."""
     torch.manual_seed(rank)
     backbone, centers = nn.Sequential(nn.Linear(6, 8), nn.PReLU(8)).npu(), nn.Parameter(torch.randn(4, 8).npu())
     own = apex.optimizers.NpuFusedSGD([{"params": backbone.parameters()}], lr=0.02, momentum=0.9)
@@ -150,7 +150,7 @@ def segmentation():
 
 
 def speech():
-    """The gradients of two batches are added, and reduced as float16."""
+    """Gradients of two batches are added, and reduced as float16."""
     from torch.distributed.algorithms.ddp_comm_hooks import default
 
     torch.manual_seed(3)
@@ -182,7 +182,7 @@ def speech():
 
 
 def recommendation():
-    """Each rank has some of the tables. A look-up is sent to the rank that has the rows."""
+    """Each rank has some of the tables; look-ups are sent to the rank that has the rows."""
 
     class Exchanged(torch.autograd.Function):
         @staticmethod

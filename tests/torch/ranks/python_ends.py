@@ -51,7 +51,7 @@ LEFT = [nobody_waits, callback, exception, code]
 
 
 def interrupt(way):
-    """Rank 0 gets Ctrl-C while it waits. Rank 1 then gets an error; if it waits for a message, when rank 0 ends."""
+    """Rank 0 gets Ctrl-C while it waits. Rank 1 gets an error then; for a message, when rank 0 ends."""
     try:
         if rank == 0:
             pid = os.getpid()

@@ -1,5 +1,5 @@
-"""Rank 1 of the first attempt is killed. torchrun starts all ranks again, and they succeed although a rank of the first
-attempt still runs and tries to join. That rank writes its error into the file STALE."""
+"""Rank 1 of the first attempt is killed; torchrun starts all ranks again, and the work ends well, though a rank of the
+first attempt still runs and tries to join. That rank writes its error into the file STALE."""
 
 import os
 import pathlib

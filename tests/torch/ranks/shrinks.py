@@ -1,5 +1,5 @@
-"""A rank of a job that loses ranks: it dies when its turn comes, or goes on without the dead ranks. The arguments are
-the ranks that die, each in another step. Rank 0's process has the store."""
+"""A rank of a job that loses ranks: it dies in its turn, or goes on without the dead ranks. The arguments are the ranks
+that die, each in another step. Rank 0's process has the store."""
 
 import os
 import signal

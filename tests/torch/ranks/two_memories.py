@@ -51,7 +51,7 @@ for name, move in {
     dist.all_reduce(there)
     expect(name, (host.tolist(), there.tolist()), ([1.0] * 4, [2.0] * 4))
 
-# A parameter on an NPU stays the same tensor when it is moved there, and so do the parameters and buffers of a module.
+# A parameter on an NPU stays the same tensor, and so do the parameters and buffers of a module.
 parameter = torch.ones(2, device="npu", requires_grad=True)
 parameter.to(device).sum().backward()
 expect("gradient", parameter.grad.tolist(), [1.0, 1.0])

@@ -1,4 +1,4 @@
-"""The layers of PyTorch above the backend, under torchrun. Each is compared with the result of one rank."""
+"""The layers of PyTorch above the backend, under torchrun: each compared with the result of one rank."""
 
 import os
 import sys
