@@ -67,8 +67,8 @@ def start(size, *command, fresh=False, **environment):
 
 
 def printed(ranks):
-    """Waits for all ranks and returns the errors and the output of each. They use two pipes: in one pipe a warning could
-    split a line of the output, which the process writes in blocks of 8 KiB."""
+    """Waits for all ranks and returns the errors and the output of each. They use two pipes: in one pipe a warning
+    could split a line of the output, which the process writes in blocks of 8 KiB."""
     try:
         ended = [rank.communicate(timeout=TIMEOUT) for rank in ranks]
     finally:

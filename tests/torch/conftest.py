@@ -92,8 +92,9 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--redirects", "3")  
 
 
 def torchrun(ranks, *command, launcher=TORCHRUN, **environment):
-    """Runs the launcher and returns it with the output and the errors of its ranks. Each rank writes into its own files:
-    it runs with `python -u`, which writes a line in parts, and in a common pipe the parts of two ranks would mix."""
+    """Runs the launcher and returns it with the output and the errors of its ranks. Each rank writes into its own
+    files: it runs with `python -u`, which writes a line in parts, and in a common pipe the parts of two ranks would
+    mix."""
     with tempfile.TemporaryDirectory() as folder:
         start = [*launcher, "--log-dir", folder, "--nproc-per-node", ranks, *command]
         done = run(start, limit=2 * TIMEOUT, **environment)

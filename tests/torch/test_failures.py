@@ -154,8 +154,8 @@ def test_abort_ends_an_operation_on_all_ranks():
 
 @pytest.mark.parametrize("what", ["group", "world"])
 def test_first_messages_do_not_need_a_rank_that_has_gone(what):
-    """Messages open connections between the ranks that are still there. A message to a rank that has left fails at once,
-    long before the group's timeout of half an hour."""
+    """Messages open connections between the ranks that are still there. A message to a rank that has left fails at
+    once, long before the group's timeout of half an hour."""
     gone, heard = meeting(3), meeting(3)
 
     def work(rank):

@@ -58,8 +58,8 @@ def run(optimizer, them, steps, first=1):
 
 
 def relative(ours, theirs):
-    """Returns the largest difference between two lists of tensors. It is relative to the largest element of each tensor,
-    or to 0.1, because the only element of a tensor may be close to 0."""
+    """Returns the largest difference between two lists of tensors. It is relative to the largest element of each
+    tensor, or to 0.1, because the only element of a tensor may be close to 0."""
     return max(
         (a.double() - b.double()).abs().max().item()
         / b.double().abs().max().clamp(min=0.1).item()

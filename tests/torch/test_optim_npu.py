@@ -177,8 +177,8 @@ print("all")
 
 
 def test_a_fused_optimizer_of_the_program(python):
-    """A subclass as described in torch_npu's documentation, compared with torch.optim.SGD; with cases that Ascend's base
-    class lacks: late and new gradients, loaded states, added groups."""
+    """A subclass as described in torch_npu's documentation, compared with torch.optim.SGD; with cases that Ascend's
+    base class lacks: late and new gradients, loaded states, added groups."""
     text = """
 import copy
 import torch_npu, apex.amp

@@ -1,5 +1,5 @@
-"""How programs over the form in Python end. Each way is a pair of ranks. They are forked here, so that torch is imported
-once, and run to the end of this file, as programs do. Prints {way: [end of rank 0, end of rank 1]} as JSON.
+"""How programs over the form in Python end. Each way is a pair of ranks. They are forked here, so that torch is
+imported once, and run to the end of this file, as programs do. Prints {way: [end of rank 0, end of rank 1]} as JSON.
 
     python_ends.py FOLDER
 """
