@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""layers_test.py SOURCE: which room includes which, which files sleep, which keep state, how long functions of Python
+"""layers_test.py SOURCE: which room includes which, which files sleep, which have state, how long functions of Python
 are, and which modules of Python import each other.
 
 The rooms and their dependencies are those of the design: a file may include only the files that its room may use. Each
@@ -22,7 +22,7 @@ BELOW_CORE = ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/local", "hccl/sc
               "hccl/select", TRANSPORT, "hccl/exec", "hccl/files", "hccl/join"]
 CORE = BELOW_CORE + ["hccl/core"]
 
-# Room: the files that its files may include, besides each other.
+# By room: the files that its files may include, besides each other.
 ROOMS = {
     "public headers": ["public"],
     "hccl/base": [],
@@ -34,7 +34,7 @@ ROOMS = {
     "hccl/files": ["hccl/base"],
     "hccl/select": ["hccl/base", "hccl/kernels", "hccl/local", "hccl/schedule", "hccl/files"],
     "transport/*.h": ["hccl/base"],
-    # Registry and mesh both know what the built-in transports offer.
+    # The registry and the mesh both use the interfaces of the built-in transports.
     "transport": ["hccl/base", TRANSPORT, "transport/shm/shm.h", "transport/shm/sleeper.h",
                   "transport/tcp/tcp.h"],
     "transport/shm": ["hccl/base", "hccl/memory", TRANSPORT],
@@ -46,7 +46,7 @@ ROOMS = {
     "hccl/join": ["hccl/base", "hccl/control", TRANSPORT],
     "hccl/control": ["hccl/base"],
     "hccl/core": BELOW_CORE,
-    # The plugin knows the structs that it writes and reads.
+    # The plugin uses the structs that it writes and reads.
     "hccl/files/plugin": BELOW_CORE + ["hccl/select/costs.h", "split/trace.h"],
     "split": ["hccl/base", "hccl/files"],
     "split/engine": CORE + ["split"],
@@ -75,13 +75,13 @@ THREADS = re.compile(r"\bstd::thread\b(?!::(?:id|hardware_concurrency)\b)|\bstd:
 STARTER = "hccl/base/thread.h"
 LOCKS = re.compile(r"\bstd::(?:mutex|shared_mutex|recursive_mutex|timed_mutex|lock_guard|unique_lock|"
                    r"scoped_lock|shared_lock|condition_variable\w*)\b")
-# May use locks directly: the lock itself, a lock that a model checker replaces, and locks of many readers.
+# These files may use locks directly: the lock itself, a lock that a model checker replaces, and locks of many readers.
 LOCKERS = ("hccl/base/mutex.h", "hccl/base/atomics.h", "hccl/base/abort_flag.h", "hccl/acl/table.h",
            "transport/mpi/process.h", "transport/mpi/process.cc")
 ENVIRONMENT = re.compile(r"\b(?:(?:secure_)?getenv|putenv|(?:un)?setenv|temp_directory_path)(?=\s*\()|\benviron\b")
-# May read variables: the library's configuration, and, for torchrun's variables, the torch backend.
+# These files may read variables: the library's configuration, and the torch backend for torchrun's variables.
 READ_ENVIRONMENT = ("hccl/base/config.cc", "hccl/base/config.h", "python/hccl/torch/src/communicator.cc")
-# Calls that make a descriptor (methods with such a name have no "::" before it), and the types that take it at once.
+# Calls that make a descriptor (a method of such a name has no "::" before it), and the types that own it at once.
 DESCRIPTORS = re.compile(
     r"(?<![\w>:])(?:::(?:open|openat|creat|socket|accept|dup|pipe|fcntl(?=\(.*\bF_DUPFD))|"
     r"(?:::)?(?:accept4|memfd_create|eventfd|epoll_create1?|pipe2|dup[23]|socketpair|timerfd_create|signalfd|"
@@ -99,7 +99,7 @@ LONGEST_FUNCTION = 60  # lines, in Python
 
 
 def room_of(path):
-    """The room of a file, by its path from the root; None if no rule applies to the file."""
+    """Returns the room of a file, by its path from the root; None if no rule applies to the file."""
     if path in PUBLIC:
         return "public headers"
     if re.fullmatch(r"transport/[^/]+\.h", path):
@@ -119,7 +119,7 @@ def may_include(room, path):
 
 
 def without_comments(text):
-    """The text with comments and the contents of strings blanked; lines keep their numbers."""
+    """Returns the text with blanks instead of comments and the contents of strings; lines keep their numbers."""
     def blank(match):
         found = match.group(0)
         if found.startswith('"'):
@@ -203,7 +203,7 @@ def check_functions(root, path):
 
 
 def imports_of(path):
-    """The modules that a file imports, also inside functions."""
+    """Yields the modules that a file imports, also inside functions."""
     with open(path, encoding="utf-8") as file:
         tree = ast.parse(file.read(), path)
     for node in ast.walk(tree):
@@ -224,7 +224,7 @@ def check_circles(root):
                 module = os.path.relpath(path, os.path.join(root, "python"))[:-3].replace(os.sep, ".")
                 graph[module.removeprefix("ascend.")] = set(imports_of(path))
     before = 0
-    while len(graph) != before:  # modules that import, or are imported by, no other are in no circle
+    while len(graph) != before:  # removes modules that import no other, or that no other imports
         before = len(graph)
         graph = {module: targets & graph.keys() for module, targets in graph.items()}
         imported = set().union(*graph.values())
@@ -260,7 +260,7 @@ class TheProject(unittest.TestCase):
 
 
 class PlantedViolations(unittest.TestCase):
-    """Each line that breaks a rule is found at its place, and its allowed variant is not."""
+    """The check finds each line that breaks a rule, at its place, but not the allowed variant of the line."""
 
     @classmethod
     def setUpClass(cls):

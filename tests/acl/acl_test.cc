@@ -66,7 +66,8 @@ TEST_F(Acl, StreamRunsByItself) {
       },
       &done));
   done.wait(false);
-  // A worker that waits at a gate does not block another stream: a second worker serves that one.
+  // A worker that waits at a gate does not block another stream: a second worker serves the other
+  // stream.
   Gate gate;
   OK(aclrtLaunchHostFunc(stream_, Gate::pass, &gate));
   OK(aclrtLaunchHostFunc(other_, [](void* p) { static_cast<Gate*>(p)->release(); }, &gate));
@@ -133,7 +134,7 @@ TEST_F(Acl, StreamStopsAtAFailureAndLetsOthersGo) {
   OK(aclrtRecordEvent(event_, stream_));
   OK(aclrtStreamWaitEvent(other_, event_));
   gate.release();
-  EXPECT_EQ(aclrtSynchronizeStream(other_), ACL_ERROR_RT_STREAM_ABORT);  // it does not hang
+  EXPECT_EQ(aclrtSynchronizeStream(other_), ACL_ERROR_RT_STREAM_ABORT);  // the wait does not hang
   EXPECT_EQ(aclrtSynchronizeEvent(event_), ACL_ERROR_RT_STREAM_ABORT);
   EXPECT_NE(aclrtSynchronizeStream(stream_), ACL_SUCCESS);
   EXPECT_EQ(calls, 0);
@@ -415,7 +416,7 @@ TEST_F(Acl, ReportsAreCalledByTheThreadThatAsked) {
   EXPECT_EQ(seen.calls, 1);
   OK(aclrtProcessReport(0));
   EXPECT_EQ(seen.calls, 2);
-  // A thread that unsubscribes lets the stream go on.
+  // If a thread unsubscribes, the stream goes on.
   OK(aclrtLaunchCallback(note, &seen, ACL_CALLBACK_NO_BLOCK, stream_));
   OK(aclrtSynchronizeStream(stream_));
   OK(aclrtUnSubscribeReport(self, stream_));

@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
 
 constexpr std::uint32_t kSize = 3;
 constexpr std::size_t kMost = 4 << 14;
-// The promise is one second; the rest is for a loaded machine.
+// The promise is one second; a loaded machine may need more.
 constexpr milliseconds kSoon{3000};
 
 HcclComm make(ApiWorld& world, int rank, std::uint64_t number) {

@@ -324,7 +324,7 @@ TEST(Api, ABusyCommunicatorIsNotDestroyed) {
   options.hcomParallel = 1;
   HcclFusion fusion = nullptr;
   OK(HcclFusionCreate(world.comm(0), &gradient, 1, &options, &fusion));
-  // From here on rank 0 reduces, or waits to reduce, and rank 1 does not join in.
+  // From here on rank 0 reduces or waits to reduce; rank 1 has not begun.
   OK(HcclFusionReady(fusion, 0));
   SAYS(HcclCommDestroy(world.comm(0)), HCCL_E_AGAIN, "comm is in use");
   std::vector<float> other(2, 2);

@@ -34,8 +34,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kSize = 3;
 constexpr std::size_t kMost = std::size_t{4} << 20;  // bytes of a buffer
 constexpr int kSamples = 20;
-// The freed device memory that a process may keep (HCCL_MEMORY_CACHE, in MB); a rank sees the
-// memory of all ranks of its host.
+// The freed device memory that a process may keep, in MB (HCCL_MEMORY_CACHE). The resident memory
+// of a rank includes the device memory of all ranks of its host.
 constexpr const char* kCacheMb = "32";
 constexpr long kCacheKib = kSize * 32L * 1024;
 // Memory may grow by this much between the halves of a test: allocators keep some, and threads
@@ -116,7 +116,7 @@ class Rank {
     DO(HcclBarrier(world_, nullptr));
   }
   void leave() { DO(HcclCommDestroy(world_)); }
-  /// Whether `mine` is true on any rank.
+  /// Returns whether `mine` is true on any rank.
   bool any(bool mine) {
     std::int32_t number = mine ? 1 : 0;
     DO(HcclAllReduce(&number, &number, 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_MAX, world_, nullptr));

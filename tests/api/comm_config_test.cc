@@ -122,7 +122,7 @@ TEST(CommConfig, EachFieldIsTakenOrRefusedByName) {
   });
 }
 
-// A field that an older version does not know may hold any value.
+// Any value is allowed in a field that is newer than the configuration's version.
 TEST(CommConfig, OlderVersionsReadOnlyWhatTheyKnow) {
   const auto at = [](std::uint32_t version, std::function<void(C&)> change) {
     return [=](C& c) {
@@ -174,7 +174,7 @@ TEST(CommConfig, CanBeAskedFor) {
   EXPECT_EQ(HcclCommDestroy(plain), HCCL_SUCCESS);
 }
 
-// The time-out of the communicator ends an operation, not the environment's half hour.
+// The communicator's time-out of one second ends an operation, not the environment's half hour.
 TEST(CommConfig, TheTimeOutOfOperationsIsTheCommunicators) {
   HcclCommConfig config = fresh();
   config.hcclExecTimeOut = 1;

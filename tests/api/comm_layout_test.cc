@@ -1,5 +1,5 @@
-// Values and layouts of hccl_types.h: they are those that programs compiled against HCCL's header
-// have.
+// Values and layouts of hccl_types.h are those of HCCL's header, against which programs were
+// compiled.
 #include <gtest/gtest.h>
 
 #include <cstddef>

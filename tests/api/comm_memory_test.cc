@@ -140,7 +140,7 @@ TEST(CommMemory, RanksMustAgreeOnWindows) {
   world.expect_usable();
 }
 
-// The ranks that wait for the same registration hear of the refusal, and do not wait any longer.
+// The ranks that wait in the same registration get the error, and do not wait any longer.
 TEST(CommMemory, ARefusedWindowIsToldToTheOtherRanks) {
   for (const bool by_size : {true, false}) {
     ApiWorld world(3);

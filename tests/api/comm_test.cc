@@ -193,7 +193,7 @@ TEST(CommState, RootInfoIsIn256Bytes) {
   EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
 }
 
-// Calls that succeed leave the text of the last failure alone, also if the thread has no device.
+// Calls that succeed do not change the text of the last failure, even if the thread has no device.
 TEST(CommErrors, KeepTheTextOfTheLastCallThatFailed) {
   std::thread([] {
     std::uint32_t rank = 0;
@@ -251,8 +251,8 @@ TEST(CommState, RefusesOperationsWhileSuspendedAndCarriesOnThen) {
   world.expect_usable();
 }
 
-// A refused operation has not begun, so the program may repeat it. Here a suspension comes while an
-// operation multiplies its inputs in place.
+// A refused operation has not begun, so the program may repeat it. Here the communicator is
+// suspended while an operation begins that multiplies its inputs in place.
 TEST(CommState, ASuspensionLeavesTheInputsOfARefusedOperationAlone) {
   ApiWorld world(1);
   const HcclComm comm = world.comm(0);

@@ -41,7 +41,7 @@ void expect_ends(int (*rank0)(), int code0, int (*rank1)(), int code1) {
 
 // ---- while a thread waits ----
 
-/// Rank 0's process has the root, and ends as soon as the library of rank 1 has shut down.
+/// The root is in rank 0's process, which ends as soon as the library of rank 1 has shut down.
 int die_late() {
   HcclComm comm = nullptr;
   if (join_public(*shared, 2, 0, &comm) != HCCL_SUCCESS) return 1;
@@ -64,7 +64,7 @@ int exit_during_call() {
     for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
   }).detach();
   while (shared->progress[kWaits] == 0) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the thread waits
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // gives the thread time to wait
   std::exit(kCode);
 }
 
@@ -136,14 +136,14 @@ void* call_once(void* comm) {
   for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // may be cancelled here
 }
 
-/// The thread is cancelled within a call. That call succeeds nevertheless, and so does the next.
+/// A thread is cancelled within a call. That call still succeeds, and so does the next one.
 int cancel_a_call() {
   HcclComm comm = nullptr;
   if (join_public(*shared, 2, 0, &comm) != HCCL_SUCCESS) return 1;
   pthread_t thread{};
   if (pthread_create(&thread, nullptr, call_once, comm) != 0) return 2;
   while (shared->progress[kWaits] == 0) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until the call waits
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // gives the call time to wait
   pthread_cancel(thread);
   shared->progress[kEnds] = 1;
   void* result = nullptr;

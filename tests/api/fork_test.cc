@@ -95,11 +95,11 @@ void expect_death_is_heard(const std::vector<int>& victims, pid_t (*fork_one)(),
 }
 
 TEST(Fork, ASleepingChildDoesNotHideItsParentsDeath) {
-  // Kills the root's process, and another one.
+  // Kills the root's process, then another rank.
   expect_death_is_heard({0, 2}, [] { return ::fork(); }, milliseconds(500));
 }
 
-// No handler of pthread_atfork runs, so only the peer timeout shows the death.
+// No handler of pthread_atfork runs in a raw clone, so only the peer timeout reveals the death.
 TEST(Fork, AChildByRawCloneHidesItForThePeerTimeout) {
   ::setenv("HCCL_PEER_TIMEOUT", "5", 1);
   expect_death_is_heard(

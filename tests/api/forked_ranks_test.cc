@@ -52,7 +52,7 @@ int in_child(const std::function<int()>& body, bool with_handlers = true) {
   return status;
 }
 
-/// Ranks have 10 and 20: the sum is 30.
+/// The ranks contribute 10 and 20: the sum is 30.
 int sum_to_30(Board& board, int rank) {
   HcclComm comm = nullptr;
   CHECK(join_public(board, 2, rank, &comm) == HCCL_SUCCESS);
@@ -328,7 +328,8 @@ TEST(ForkedRanks, AreUsableWhateverOtherThreadsDidAtTheFork) {
   world.expect_usable();
 }
 
-// No handler of pthread_atfork runs in a raw clone, so it still has all of its parent's state.
+// No handler of pthread_atfork runs in a raw clone, so the child still has all of its parent's
+// state.
 TEST(ForkedRanks, ARawCopyIsRefusedAndHarmless) {
   ApiWorld world(1);
   float* const data = device_floats(kCount);
@@ -354,7 +355,7 @@ TEST(ForkedRanks, ARawCopyIsRefusedAndHarmless) {
   EXPECT_EQ(aclrtFree(data), ACL_SUCCESS);
 }
 
-// First a child calls exec, then a rank; the other rank gets an error for that rank's end.
+// First a child calls exec, then a rank. The other rank's error names that rank.
 TEST(ForkedRanks, MayExec) {
   Processes processes;
   Board& board = processes.board();

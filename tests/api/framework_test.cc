@@ -127,7 +127,7 @@ TEST(Framework, GroupsWhoseMembersGiveThemNamesOfTheirOwn) {
       make(all);
       if (rank != 1) {
         make(two);
-        HcclComm none = nullptr;  // a refused call does not count in the names of groups
+        HcclComm none = nullptr;  // refused calls do not count in names
         EXPECT_EQ(HcclCommCreateNextGroup(comm, 2, two, nullptr, 0, &none), HCCL_E_PTR);
         make(two);
       }
@@ -328,7 +328,7 @@ TEST(Framework, MessagesWithTags) {
   });
 }
 
-// Only messages with that rank end: others go on.
+// A rank that leaves ends only the messages with that rank: other messages go on.
 TEST(Framework, ARankThatLeavesEndsItsMessages) {
   ApiWorld world(3);
   std::atomic<int> ready{0}, told{0};

@@ -202,7 +202,7 @@ TEST_F(FusionAuto, TheEngineCostsNextToNothingWhereNothingIsSent) {
     RecordProperty(parallel ? "parallel_us" : "serial_us", std::to_string(1e6 * best));
     std::printf("%s: %.2f us an iteration\n", parallel ? "parallel" : "serial", 1e6 * best);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT_LT(best, 200e-6);  // ten times the right value, as other programs share the caches
+    EXPECT_LT(best, 200e-6);  // ten times the usual value, because other programs share the caches
 #endif
     OK(HcclFusionDestroy(fusion));
   }

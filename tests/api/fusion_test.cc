@@ -358,8 +358,7 @@ TEST(Fusion, HandlesThatAreNoneAreRefused) {
   OK(HcclFusionDestroy(here));
 }
 
-// In every case something differs between the ranks, though a segment may have equal numbers of
-// elements.
+// The two ranks differ in each case, though a segment may have equal numbers of elements.
 struct Difference {
   const char* what;
   std::vector<std::size_t> sizes[2];
@@ -581,7 +580,7 @@ TEST(Fusion, TraceFilesOfThreeKindsAndOfNone) {
   EXPECT_EQ(split_at(folder.read("t.csv"), '\n').size(), 1u + 3 * 8);
   OK(HcclFusionTraceWrite(fusion, (folder / "trace").c_str()));
   EXPECT_NE(folder.read("trace").find("layer1"), std::string::npos);
-  // The group whose strategy the communicator's fusions take, for the advice of hccl-plan.
+  // hccl-plan's advice needs the name of the group whose strategy the communicator's fusions use.
   EXPECT_NE(folder.read("trace").find("hccl_world_group"), std::string::npos);
   EXPECT_NE(folder.read("trace").front(), '{');
 

@@ -386,7 +386,8 @@ TEST(Hcom, OperationsOnAGroup) {
     EXPECT_EQ(swapped, expected);
     OK(HcomAllToAll(mine.data(), 1, type, out.data(), 1, type, "all", nullptr, "t"));
     EXPECT_EQ(out, (Numbers{10 * rank, 10 * rank + 1, 10 * rank + 2}));
-    // The rules of hccl.h hold, and the rules of the tag, at whichever position it is.
+    // The tag is checked wherever it is in the list of arguments, the other arguments by the rules
+    // of hccl.h.
     SAYS(HcomReduceScatterV(nullptr, blocks.data(), counts.data(), places.data(), part.data(), own,
                             type, sum, "all", nullptr),
          HCCL_E_PTR, "tag");
@@ -575,7 +576,8 @@ TEST(Hcom, AnExistingCommunicatorAsTheWorld) {
   });
 }
 
-// The root still knows on which groups ranks waited in the first world.
+// The root still stores on which groups of the first world ranks waited. The second world's groups
+// of the same name are new ones.
 TEST(Hcom, AWorldThatIsAdoptedTwiceMakesNewGroups) {
   const std::string text = table(2);
   const Folder folder;
@@ -820,7 +822,7 @@ TEST(Hcom, AnAutomaticPlanUsesTheTimesThatCallersPass) {
     times[3] = -1;
     SAYS(HcomGetSplitStrategy(nullptr, &feature, &list, &length, &configured), HCCL_E_PARA,
          "gradient_time[3]");
-    // Without a group of that name there are no ranks to measure with, so HCCL's default applies.
+    // There is no group of that name, so no ranks can measure, and HCCL's default applies.
     OK(HcomSetGradFusionAuto("nobody"));
     EXPECT_EQ(strategy("nobody", &configured), (Indices{153, 159}));
     EXPECT_TRUE(configured);

@@ -69,7 +69,7 @@ bool scatter(HcclComm comm, int rank, HcclResult& result) {
 }
 
 int run_rank(Board& board, int rank, const Operation& operation) {
-  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);  // lets ranks copy, not only parents
+  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);  // lets other ranks copy, not only a parent
   HcclComm comm = nullptr;
   if (join_public(board, kSize, rank, &comm) != HCCL_SUCCESS) return 1;
   HcclResult result = HCCL_E_INTERNAL;
@@ -86,7 +86,7 @@ int run_rank(Board& board, int rank, const Operation& operation) {
     }
   }
   if (HcclGetCommAsyncError(comm, &result) != HCCL_SUCCESS || result != HCCL_SUCCESS) return 5;
-  // A communicator that is made now knows from the start that copies are refused.
+  // A new communicator finds out when it is made that the kernel refuses copies.
   std::array<std::uint32_t, kSize> ranks{0, 1, 2};
   HcclCommConfig config;
   HcclCommConfigInit(&config);

@@ -73,7 +73,7 @@ HcclResult use(HcclComm comm, int rank) {
   return std::count(data, data + kCount, 7) == kCount ? HCCL_SUCCESS : HCCL_E_INTERNAL;
 }
 
-// True if all ranks have worked.
+// Returns whether all ranks worked.
 bool try_with(const Limit& limit, int scarce, const char* transport) {
   SCOPED_TRACE(std::string(transport) + ", " + limit.shown + " " + std::to_string(limit.value) +
                " on rank " + std::to_string(scarce));
@@ -95,7 +95,8 @@ bool try_with(const Limit& limit, int scarce, const char* transport) {
       const bool good = result == HCCL_SUCCESS;
       ranks.board().first[static_cast<std::size_t>(rank)].set(
           good ? Status() : Status(static_cast<Code>(result), HcclGetLastErrorText()));
-      // The root is in rank 0's process, and must stay until it has told the other ranks.
+      // The root is in rank 0's process, which must stay until the root has informed the other
+      // ranks.
       eventually([&] {
         return std::all_of(ranks.board().first.begin(), ranks.board().first.begin() + kSize,
                            [](const Outcome& each) { return each.known.load(); });
@@ -147,7 +148,7 @@ TEST(Limits, OfTheSizeOfFiles) {
   sweep(RLIMIT_FSIZE, "ulimit -f", {0, 1, 4096, 3 * kMiB, 16 * kMiB, 255 * kMiB, 512 * kMiB});
 }
 
-// Tries each number, so that each descriptor that the library opens is once the first one to fail.
+// Tries each number of descriptors, so that each open() of the library is once the first to fail.
 TEST(Limits, OfDescriptors) {
   std::vector<rlim_t> values(24);
   std::iota(values.begin(), values.end(), 1);

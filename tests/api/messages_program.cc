@@ -70,8 +70,9 @@ struct Transfer {
   HcclRequest request = nullptr;
 };
 
-// Every rank sends every rank each length with each tag, half of them in device memory. The lengths
-// of a pair and tag are posted in the same order on both sides, everything else in any order.
+// Every rank sends every length with every tag to every rank; half of the messages are in device
+// memory. Messages of one pair and tag are posted in the same order on both sides, all others in
+// any order.
 void exchange(HcclComm comm) {
   std::vector<std::vector<std::unique_ptr<Transfer>>> lines;
   for (uint32_t peer = 0; peer < size; ++peer) {
@@ -120,7 +121,7 @@ void exchange(HcclComm comm) {
   }
 }
 
-// Rank 0 takes a message of each rank as they come.
+// Rank 0 receives a message from each rank, in the order in which they come.
 void gather(HcclComm comm) {
   const uint32_t mine = rank * 1000 + 7;
   HcclRequest sent = nullptr;

@@ -106,8 +106,7 @@ void move_all(DataType type, int rank, int size, HcclComm comm) {
                   [&](std::size_t i) { return value(r, index(rank) * kCount + i); });
   }
 
-  // A ring: even ranks send first. With an odd number of ranks two even ones meet at the wrap,
-  // where rank 0 waits until the last rank, which also sends first, is served by its successor.
+  // A ring of an even number of ranks: even ranks send first, odd ranks receive first.
   if (size > 1 && size % 2 == 0) {
     const auto next = static_cast<std::uint32_t>((rank + 1) % size);
     const int before = (rank - 1 + size) % size;
@@ -376,7 +375,7 @@ TEST(WrongArguments, OfBlocksAreNamedAndHarmless) {
       refuse(e.name, e.call, para, "recvType", [](V& v) { v.other_type = HCCL_DATA_TYPE_INT32; });
     }
   }
-  world.on_all([&](int rank) {  // without data, the two buffers may be one
+  world.on_all([&](int rank) {  // empty buffers may be the same
     V v;
     v.comm = world.comm(rank);
     v.recv = v.send;

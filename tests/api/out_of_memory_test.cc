@@ -74,7 +74,7 @@ HcclResult join(Board::Meeting& meeting, std::uint32_t rank, HcclComm* comm) {
     meeting.state = made == HCCL_SUCCESS ? Board::kThere : Board::kFailed;
     if (made != HCCL_SUCCESS) return made;
   }
-  // The program tells all ranks if it has no root info to join with.
+  // Rank 0 also reports through `meeting` that it has no root info.
   eventually([&] { return meeting.state != Board::kNone; });
   if (meeting.state == Board::kFailed) return HCCL_E_UNAVAIL;
   return HcclCommInitRootInfo(kSize, &meeting.info, rank, comm);
@@ -118,7 +118,7 @@ HcclResult sub_communicator(HcclComm world, std::uint32_t rank, std::vector<floa
   return result != HCCL_SUCCESS ? result : destroyed;
 }
 
-/// A call in the background. If the call is refused, it must not run.
+/// Submits a call. If the submission is refused, the call must not run.
 HcclResult background(HcclComm comm) {
   std::atomic<int> calls{0};
   const auto call = [](void* at) {
@@ -133,7 +133,7 @@ HcclResult background(HcclComm comm) {
                                                   : static_cast<HcclResult>(kCalledWrongly);
 }
 
-/// A short and a long message in each direction. A request that has begun always ends.
+/// A short and a long message in each direction. Each request that was made must end.
 HcclResult messages(HcclComm comm, std::uint32_t rank, std::vector<float>& data) {
   HcclResult result = HCCL_SUCCESS;
   const auto note_result = [&](HcclResult each) {
@@ -173,7 +173,7 @@ HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& 
   return result != HCCL_SUCCESS ? result : destroyed;
 }
 
-/// The allocation that fails on a rank, counted from the rank's beginning or from the start of
+/// The allocation that fails on a rank, counted from the start of the rank or from the start of
 /// leaving.
 struct Failure {
   std::uint32_t rank;

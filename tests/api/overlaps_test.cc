@@ -1,6 +1,6 @@
-// Buffers of one call that share memory. In place, as hccl.h allows it, the results are those of
-// separate buffers. Interleaved blocks and shared sends are allowed, too; everything else is
-// refused (refused_calls.h has the simple cases). HCCL_TRANSPORT chooses the transport.
+// Buffers of one call that share memory. In-place calls that hccl.h allows give the results of
+// separate buffers. Interleaved blocks and shared send buffers are allowed, too; all other overlaps
+// are refused (refused_calls.h has the simple cases). HCCL_TRANSPORT chooses the transport.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -24,7 +24,7 @@ constexpr int kRanks = 3;
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-// value(): the input of a rank at place i. sum(): the sum of all ranks' inputs there.
+// value(): element i of a rank's input. sum(): the sum of element i over all ranks.
 int value(int rank, std::size_t i) { return static_cast<int>(i * 7 % 1001) + rank * 10000; }
 int sum(std::size_t i) {
   int all = 0;
@@ -87,7 +87,7 @@ TEST_P(Overlaps, InterleavedBlocks) {
 
     std::vector<int> data = filled(2 * kRanks * count, rank);
     Numbers received = odd;
-    received[me] = even[me] - count;  // relative to data + count, as are all of these
+    received[me] = even[me] - count;  // relative to data + count, like all entries
     for (std::size_t r = 0; r < kRanks; ++r) {
       if (r != me) received[r] -= count;
     }
@@ -116,7 +116,7 @@ TEST_P(Overlaps, InterleavedBlocks) {
     for (std::size_t i = 0; i < data.size(); ++i) {
       ASSERT_EQ(data[i], i / count == 2 * me + 1 ? sum(i) : value(rank, i)) << i;
     }
-    // Gathers from a gap between the blocks that are written.
+    // The input is in a gap between the blocks that are written.
     data = filled(2 * kRanks * count, rank);
     OK(HcclAllGatherV(data.data() + even[me], count, data.data(), counts.data(), odd.data(), kInt,
                       comm, nullptr));

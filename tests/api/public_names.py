@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""public_names.py ROOT: counts how many names of HCCL and acl that public clients use are in our headers, and prints
-the names that are missing. Fails if a name is not in the header that the table says, unless the table marks it
-"absent", or if a marked name is there."""
+"""public_names.py ROOT: counts how many of the names of HCCL and acl that public clients use are in the headers, and
+prints the missing names. Fails if a name is not in the header that the table gives, unless the table marks the name
+"absent", or if a name marked "absent" is there."""
 
 import csv
 import pathlib
@@ -14,7 +14,7 @@ INCLUDE = re.compile(r'#include [<"]([\w/]+\.h)[">]')
 
 
 def words(header, seen):
-    """The words of a header and of those that it includes, without comments."""
+    """Returns the words of a header and of the headers that it includes, without comments."""
     path = ROOT / "hccl" / header if header.startswith("acl/") else ROOT / header
     if path in seen or not path.exists():
         return set()

@@ -60,8 +60,8 @@ struct Wrong {
   const char* words;  /// a part of the error text
 };
 
-/// One function and all its wrong calls. `called` is the waiting rank's call as the error names it.
-/// `right` is the other rank's call, if that is another function.
+/// One function and all its wrong calls. `called` is the call of the waiting rank, as the error
+/// text names it. `right` is the waiting rank's call, if that rank calls another function.
 struct Refusals {
   const char* name;
   const char* called;
@@ -78,11 +78,11 @@ inline void expect_refused(const Refusals& function, const Wrong& wrong, Argumen
   EXPECT_NE(text.find(wrong.words), std::string::npos) << text;
 }
 
-/// The promise is 1.8 s: one second in which rank 1 may still make the right call, then the time
-/// that the error takes.
+/// The promise is 1.8 s: rank 1 may still make the right call for one second; the error takes the
+/// rest.
 constexpr std::chrono::milliseconds kTold{1800};
 
-/// Makes the right call on rank 0, which gets the error of rank 1's call.
+/// Makes the right call on rank 0, which fails because of rank 1's call.
 inline void expect_told(const Refusals& function, const Wrong& wrong, Arguments& arguments) {
   const Load load;
   const auto begin = std::chrono::steady_clock::now();
@@ -345,7 +345,7 @@ inline std::vector<Refusals> messages() {
         {[](A& a) { a.items[0].remoteRank = 1; }, "of rank 1 to itself"},
         {[](A& a) { a.items[1].buf = a.from + 1; }, "overlaps the send of item 0"},
         kStream}},
-      // The wrong call is in a group, whose other call does not run.
+      // The wrong call is in a group. The other call of that group does not run.
       {"HcclRecv",
        "a batch of 2 sends and receives",
        [](A& a) {

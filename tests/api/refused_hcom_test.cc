@@ -116,7 +116,7 @@ void expect_known(int rank, const Refusals& function, const Wrong& wrong,
   arguments.group = group.c_str();
   if (rank == 1) {
     expect_refused(function, wrong, arguments);
-    // Both ranks get the error.
+    // Rank 1 gets the error, too.
     HcclComm comm = nullptr;
     OK(HcomGetCommHandleByGroup(group.c_str(), &comm));
     HcclResult error = HCCL_SUCCESS;
@@ -179,7 +179,7 @@ void rank_of_two(int rank, int from, int to) {
   for (const Refusals& function : all) {
     for (const Wrong& wrong : function.wrong) cases.push_back({&function, &wrong});
   }
-  // Both ranks run the cases in order, so both run the first case that is not done.
+  // Both ranks take the cases in the same order, so the first unfinished case always runs on both.
   std::atomic<std::size_t> next = 0;
   on_threads(kAtOnce, [&](int) {
     for (std::size_t i = next++; i < cases.size(); i = next++) {

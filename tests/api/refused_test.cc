@@ -160,7 +160,7 @@ TEST(RefusedGroup, HurtsNobodyIfAllMakeTheSameMistake) {
       GroupArguments bad(world.comm(rank), rank, ++id);
       wrong.change(bad);
       EXPECT_NE(bad.call(), HCCL_SUCCESS);
-      // Once, rank 1 makes the right call late.
+      // In one group, rank 1 makes the right call late.
       if (rank == 1 && id == 1) std::this_thread::sleep_for(milliseconds(1800));
       GroupArguments right(world.comm(rank), rank, id);
       EXPECT_EQ(right.call(), HCCL_SUCCESS) << HcclGetLastErrorText();

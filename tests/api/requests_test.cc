@@ -45,7 +45,7 @@ HcclResult submit(HcclComm comm, Body body, Callback done, HcclRequest* request,
   return result;
 }
 
-// A request that succeeds, and is given back.
+// Waits for a request, expects its success, and frees it.
 void expect_ends(HcclRequest request) {
   EXPECT_EQ(HcclRequestWait(request, 0, nullptr), HCCL_SUCCESS) << HcclGetLastErrorText();
   EXPECT_EQ(HcclRequestFree(request), HCCL_SUCCESS);
@@ -195,8 +195,8 @@ TEST(Requests, CallbacksWaitForOthersAndSubmitMore) {
 }
 
 TEST(Requests, CallsOfCallbacksComeWhereTheRequestWasMarked) {
-  // The callback's call takes the marked place: on rank 1 the callback submits it after `behind`,
-  // on rank 0 the thread submits it before `behind`.
+  // Both ranks run the callback's call at the marked place: rank 1's callback submits it after
+  // `behind`, rank 0's thread before `behind`.
   ApiWorld world(2);
   world.on_all([&](int rank) {
     const HcclComm comm = world.comm(rank);

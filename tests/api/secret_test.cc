@@ -48,7 +48,7 @@ int end_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// 0: joined, and the sum of both ranks is right.
+// Returns 0 if this process has joined, and the sum of both ranks is right.
 int take_part(const std::string& path, std::uint32_t rank) {
   HcclComm comm = nullptr;
   if (HcclCommInitClusterInfo(path.c_str(), rank, &comm) != HCCL_SUCCESS) return 2;
@@ -61,7 +61,8 @@ int take_part(const std::string& path, std::uint32_t rank) {
   return value == 3 ? 0 : 4;
 }
 
-// Joins as another user, with all that this user can learn from the table; returns 0 if refused.
+// Joins as another user, with everything that this user can read in the table; returns 0 if
+// refused.
 int intrude(const std::string& table, std::uint16_t port) {
   if (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) return 1;
   const auto parsed = join::parse_rank_table(table);
@@ -101,7 +102,7 @@ TEST(Secret, AnotherUserCannotTakeARank) {
 
 TEST(Secret, JobOnSeveralHostsIsRefusedWithoutOne) {
   const Folder folder;
-  // 192.0.2.0/24 is for documentation: nobody's address.
+  // No host has an address of 192.0.2.0/24, which is reserved for documentation.
   const std::string path = folder.write("ranks.json", table_of("127.0.0.1", "192.0.2.1"));
   EXPECT_EQ(end_of(start([&] {
               HcclComm comm = nullptr;

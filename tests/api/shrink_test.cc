@@ -22,7 +22,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// The set of ranks of `comm` as bits, by an allreduce in which the caller adds its own bit.
+/// Computes the set of ranks of `comm` as bits, by an allreduce to which each rank adds its own
+/// bit.
 HcclResult meet(HcclComm comm, int rank, std::int64_t& ranks) {
   ranks = std::int64_t{1} << rank;
   return HcclAllReduce(&ranks, &ranks, 1, HCCL_DATA_TYPE_INT64, HCCL_REDUCE_SUM, comm, nullptr);
@@ -63,7 +64,7 @@ int survive(Board& board, Fate fate) {
   std::int64_t ranks = 0;
   bool last = false;
   while (!last) {
-    // All agree on the last round: rank 0 of the communicator announces it.
+    // All ranks end after the same round: rank 0 of the communicator announces it.
     std::uint32_t place = 0;
     HcclGetRankId(comm, &place);
     std::int64_t over = place == 0 && board.finish ? 1 : 0;
@@ -102,7 +103,7 @@ class Loss {
     processes_.kill(rank);
     alive_ &= ~(std::uint64_t{1} << rank);
   }
-  /// All living ranks, and no others, meet in one communicator.
+  /// Expects that all living ranks, and no others, are in one communicator.
   void expect_together() {
     const auto together = [&] {
       for (int r = 0; r < size_; ++r) {
@@ -149,7 +150,7 @@ class Loss {
 TEST(Shrink, GoesOnWithoutTheRootARelayOrALeaf) {
   for (const int victim : {0, 1, 11}) {
     SCOPED_TRACE("victim " + std::to_string(victim));
-    Loss loss(12);  // more ranks than one node has children, so that there are relays
+    Loss loss(12);  // more ranks than a node has children: some are relays
     loss.kill(victim);
     loss.expect_together();
     loss.expect_end();
@@ -186,7 +187,7 @@ TEST(Shrink, GoesOnWheneverRanksDie) {
   }
 }
 
-/// Of two ranks, one is stopped for ever; the other one notices its silence, and shrinks.
+/// One of two ranks is stopped for ever. The other one notices the silence, and shrinks.
 void expect_after_stop(int stopped, HcclResult expected) {
   SCOPED_TRACE("stopped " + std::to_string(stopped));
   Processes processes;

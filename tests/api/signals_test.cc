@@ -222,8 +222,8 @@ std::string call_while_it_waits(std::uint32_t rank) {
   return {};
 }
 
-/// The thread that left its call is refused at once. The call of another thread ends soon after the
-/// communicator does, and rank 1 gets the abort.
+/// The thread that left its call is refused at once. Another thread's call ends soon after the
+/// communicator has been aborted, and rank 1's calls fail.
 std::string leave_while_it_waits(std::uint32_t rank) {
   std::string wrong = join_two(rank);
   if (!wrong.empty()) return wrong;

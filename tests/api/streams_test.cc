@@ -1,5 +1,5 @@
-// Operators on created streams. One thread issues for all ranks: a call that did not return before
-// its peers had come would wait for ever.
+// Operators on created streams. One thread calls for all ranks. If a call waited for the other
+// ranks' calls, the thread would wait for ever.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -142,7 +142,7 @@ TEST(Streams, ACallWithoutAStreamRunsAfterThoseBeforeIt) {
   });
 }
 
-// Rank 1 makes no such call.
+// Rank 1 makes no call, and rank 0 does not wait for rank 1.
 TEST(Streams, AnEmptyBatchMeetsNobody) {
   ApiWorld world(2);
   Stream stream;
@@ -171,7 +171,7 @@ TEST(Streams, EveryOperatorRunsOnAStream) {
     const aclrtStream s = streams[index(r)].get();
     const auto me = static_cast<std::uint32_t>(r);
     {
-      // Arrays and items are read before the call returns: they end here.
+      // These arrays end with this block: the calls read them before they return.
       Numbers ones(3, 1), places{0, 1, 2}, matrix(9, 1);
       HcclSendRecvItem items[] = {{HCCL_SEND, m.in.data(), 1, kInt, (me + 1) % 3},
                                   {HCCL_RECV, m.ring.data(), 1, kInt, (me + 2) % 3}};
@@ -263,8 +263,8 @@ TEST(Streams, AFailureIsTheStreamsAndTheCommunicators) {
   }
 }
 
-// A peer that does not come: the stream fails when the communicator's time is up, and so does the
-// peer's own call later.
+// One rank does not call. The other rank's stream fails when the communicator's time is up, and so
+// does the first rank's later call.
 TEST(Streams, APeerThatDoesNotComeIsAFailureOfTheStream) {
   HcclCommConfig config;
   HcclCommConfigInit(&config);
@@ -333,7 +333,7 @@ TEST(Streams, AGroupIsIssuedAtItsEnd) {
   REFUSED(HcclRecv(&in[0], 1, kInt, 1, world.comm(0), streams[1].get()), HCCL_E_PARA, "stream");
   EXPECT_EQ(HcclGroupEnd(), HCCL_E_PARA);
 
-  // Collectives with a stream and without one, of one communicator, in the order of the calls.
+  // Collectives of one communicator, with a stream and without one, run in the order of the calls.
   std::int32_t values[2] = {1, 1};
   OK(HcclGroupStart());
   for (int rank = 0; rank < 2; ++rank) {

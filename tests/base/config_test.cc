@@ -337,14 +337,14 @@ TEST(Config, MisspeltNamesAreTold) {
   };
   EXPECT_EQ(nearest("HCCL_BUFFER_SIZE"), "HCCL_BUFFSIZE");
   EXPECT_EQ(nearest("HCCL_TRANSPROT"), "HCCL_TRANSPORT");
-  EXPECT_EQ(nearest("HCCL_CONNECTION_TIMEOUT"), "");  // three letters too many are another word
+  EXPECT_EQ(nearest("HCCL_CONNECTION_TIMEOUT"), "");  // three wrong letters are too many
   EXPECT_EQ(nearest("HCCL_CONECT_TIME_OUT"), "HCCL_CONNECT_TIMEOUT");
   EXPECT_EQ(nearest("HCCL_LOGS"), "HCCL_LOG");
   EXPECT_EQ(nearest("HCCL_DEVICES_COUNT"), "HCCL_DEVICE_COUNT");
   EXPECT_EQ(nearest("HCCL_JOBID"), "HCCL_JOB_ID");
   EXPECT_EQ(nearest("HCCL_HALFS"), "HCCL_HALF");
-  // No suggestion for correct names, for HCCL's other variables, for torch_npu's or other
-  // libraries'.
+  // No suggestion for correct names, for other variables of HCCL, or for those of torch_npu and
+  // other libraries.
   for (const char* name :
        {"HCCL_LOG", "HCCL_CMA", "HCCL_MEMORY_CACHE", "HCCL_JOB_ID", "HCCL_WHITELIST_DISABLE",
         "HCCL_EVENT_TIMEOUT", "HCCL_RDMA_TIMEOUT", "HCCL_INTRA_ROCE_ENABLE",

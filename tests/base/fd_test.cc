@@ -1,4 +1,5 @@
-// Descriptors: whose they are.
+// Descriptors: the library takes no number below 3, and never closes or writes a file of the
+// program.
 #include "hccl/base/fd.h"
 
 #include <fcntl.h>

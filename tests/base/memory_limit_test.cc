@@ -1,5 +1,5 @@
-// The memory that is left according to the files of the system: both versions of cgroups,
-// containers, limits further up.
+// How much memory is left, read from the system's files: both versions of cgroups, containers,
+// limits of parent cgroups.
 #include "hccl/base/memory_limit.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class MemoryLimit : public ::testing::Test {
   void write(const std::string& path, std::uint64_t number) const {
     write(path, std::to_string(number) + "\n");
   }
-  // A machine of 16 GiB, 8 of them free, with both versions mounted; this process is in /job/a.
+  // A machine with 16 GiB, 8 of them free, and both cgroup versions; this process is in /job/a.
   void machine(const std::string& root = "/") const {
     write("/proc/meminfo",
           "MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\n");

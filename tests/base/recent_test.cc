@@ -47,7 +47,7 @@ TEST(RecentTest, ForgetsItsOldestEntries) {
       };
       while (oracle.size() > 1 && total() > 20) oracle.erase(oracle.begin());
     }
-    if (turn % 1000 == 0) {  // a copy goes on by itself
+    if (turn % 1000 == 0) {  // a copy does not share changes
       const Recent<int, int> copy = map;
       map.erase(oracle.empty() ? 0 : oracle.front().key);
       ASSERT_EQ(copy.size(), oracle.size());

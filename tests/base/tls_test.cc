@@ -265,7 +265,7 @@ TEST(Tls, FlippedByteEndsTheStreamOnBothEnds) {
       if (up) bytes[at] ^= 1;
       return bytes;
     });
-    // If the flipped bit makes the record longer, the server waits for more bytes: these are
+    // If the flipped bit makes the record longer, the server waits for more bytes. 1000 bytes are
     // enough.
     EXPECT_TRUE(pair.client.stream.write(pattern(1000)).ok());
     pair.carry();
@@ -354,7 +354,7 @@ TEST(Tls, LongDataPassesAFullSocketAndManyKeys) {
   std::size_t at = 0;
   int stops = 0;
   while (got.size() < sent.size()) {
-    // The bytes to send may lie somewhere else each time.
+    // Each call may pass the remaining bytes at another address.
     const std::string rest = sent.substr(at);
     const auto written = ends.client->write(rest);
     ASSERT_TRUE(written.ok()) << written.status().message();

@@ -70,7 +70,7 @@ TEST(Waiter, NapsUntilItsEndOrTheDeadline) {
   const auto begin = Deadline::Clock::now();
   nap(milliseconds(20), Deadline::never());
   EXPECT_GE(Deadline::Clock::now() - begin, milliseconds(20));
-  nap(std::chrono::hours(1), Deadline::after(milliseconds(20)));  // else ctest ends it
+  nap(std::chrono::hours(1), Deadline::after(milliseconds(20)));  // otherwise ctest times out
 }
 
 // Two threads answer each other. A lost wake-up would cost a nap of a minute.

@@ -1,4 +1,4 @@
-"""The loop by which libraries are timed finds wrong results, and times ours.
+"""The timing loop for libraries finds wrong results, and times hccl without an error.
 RIVALS_BUILD names the build folder."""
 
 import os
@@ -11,7 +11,8 @@ RIVALS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "b
 sys.path.insert(0, RIVALS)
 BUILD = os.environ.get("RIVALS_BUILD", "")
 
-# A library of one rank, for a process of its own: leaves the buffer as it is, which is right, or not.
+# A library of one rank that runs in a process of its own. Leaving the buffer as it is would be right; each cheat is
+# wrong.
 CHEAT = """
 import ctypes, sys
 sys.path.insert(0, sys.argv[1])
@@ -104,7 +105,7 @@ class Ours(unittest.TestCase):
             for figure in figures:
                 self.assertEqual(figure["wrong"], 0, figure)
                 self.assertTrue(figure["us"] > 0 and figure["rewrite_us"] >= 0, figure)
-                # Where both have processors of their own, they tell how far these are apart.
+                # If each rank has a processor of its own, line_ns reports how far apart the processors are.
                 if len(os.sched_getaffinity(0)) > 1:
                     self.assertTrue(all(0 < ns < 1e6 for ns in figure["line_ns"]), figure)
 

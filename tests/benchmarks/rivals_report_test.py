@@ -19,7 +19,7 @@ from settings import LIBRARIES, Launch, Setting  # noqa: E402
 
 
 def run(library, setting, us, ranks=2, transport="shm", op="allreduce", line=60.0, outcome="ok", wrong=0):
-    """One run of 64 KiB as the runner records it; us: its time, None if there is none."""
+    """One run of 64 KiB as the runner records it; us: its time in microseconds, or None if it has none."""
     field = "allreduce" if op == "allreduce" else "others"
     return {
         "field": f"{ranks}-{transport}-{field}",
@@ -152,7 +152,7 @@ class States(unittest.TestCase):
         self.assertTrue(bench.hopeless(runs, field, slow))
         self.assertFalse(bench.hopeless(runs, field, fast))
         self.assertFalse(bench.hopeless(runs, field, Setting("hccl", "private")))
-        self.assertFalse(bench.hopeless([], field, slow))  # nor what was never run
+        self.assertFalse(bench.hopeless([], field, slow))  # an untimed field is not hopeless
 
 
 class Table(unittest.TestCase):

@@ -1,4 +1,4 @@
-// The gatherings of ranks of a virtual world, and the rules for their answers. The oracle knows all
+// The gatherings of ranks of a virtual world, and the rules for their answers. The oracle sees all
 // events, and uses no code of the relays.
 #pragma once
 
@@ -57,12 +57,12 @@ class GatheringOracle : public World {
       take(node, relay(node).gather(key, part, time()));
     });
   }
-  /// A fault has happened; the tree may need the time repair_ to recover.
+  /// Records a fault. The tree may need the time repair_ to recover.
   void fault(const std::string& what) {
     ++counts_.events[what];
     faults_.push_back(now_);
   }
-  /// The rank leaves, or ends without leaving, if another rank of its process stays.
+  /// Lets the rank leave, or end without leaving, if another rank of its process stays.
   void end_alone(std::uint32_t rank, bool leaves) {
     const std::uint32_t node = roster_->node_of[rank];
     at(node, [=, this] {
@@ -77,7 +77,7 @@ class GatheringOracle : public World {
            leaves ? relay(node).rank_left(rank, time()) : relay(node).rank_died(rank, time()));
     });
   }
-  /// From now on no bytes pass between these nodes and the others.
+  /// Cuts all connections between these nodes and the others, for ever.
   void sever(const std::set<std::uint32_t>& nodes) {
     fault("cuts");
     severed_ = nodes;
@@ -88,7 +88,7 @@ class GatheringOracle : public World {
   void hear(std::uint32_t node, const Gatherings::Answer& answer) override {
     for (const std::uint32_t rank : roster_->nodes[node].ranks.ranks()) {
       const auto at = calls_.find({answer.key, rank});
-      if (at == calls_.end() || at->second.answered) continue;  // a rank heeds the first answer
+      if (at == calls_.end() || at->second.answered) continue;  // only the first answer counts
       if (lone_.count(rank) != 0) continue;
       Call& call = at->second;
       call.answered = true;
@@ -142,12 +142,13 @@ class GatheringOracle : public World {
     if (leaves) life.left = std::min(life.left, when);
     return life;
   }
-  /// Whether the rank still takes part: its process does not leave, and it has not ended alone.
+  /// Returns whether the rank still takes part: its process does not leave, and it has not ended
+  /// alone.
   bool speaks(std::uint32_t rank) const {
     return lives_[roster_->node_of[rank]].leaves == kNever && lone_.count(rank) == 0;
   }
-  /// The latest time at which all nodes know what was said at `since`; kNever if stopped nodes may
-  /// delay it.
+  /// The time by which all nodes know what a rank reported at `since`; kNever if stopped nodes or a
+  /// cut may delay that.
   nanoseconds settled(nanoseconds since) const {
     const auto stopped = [](const Life& life) { return !life.stops.empty(); };
     if (severed_at_ != kNever || std::ranges::any_of(lives_, stopped)) return kNever;
@@ -156,11 +157,11 @@ class GatheringOracle : public World {
     }
     return since + repair_;
   }
-  /// Whether other nodes may take the node for dead though it runs.
+  /// Returns whether other nodes may take the node for dead although it runs.
   bool out_of_reach(std::uint32_t node) const {
     return (lives_[node].longest_stop() > kPeerTimeout && !all_stop_) || severed_.count(node) != 0;
   }
-  /// Whether the network is cut between nodes a and b.
+  /// Returns whether the network is cut between nodes a and b.
   bool apart(std::uint32_t a, std::uint32_t b) const {
     return severed_.count(a) != severed_.count(b);
   }
@@ -168,7 +169,7 @@ class GatheringOracle : public World {
     return why.message().find("was refused: bad") != std::string::npos;
   }
   nanoseconds last_fault() const { return faults_.empty() ? nanoseconds(0) : faults_.back(); }
-  /// Requires that the node hears `what` at most `most` after `since` or after the last fault.
+  /// Requires that the node gets `what` at most `most` after `since` or after the last fault.
   void in_time(std::uint32_t node, nanoseconds since, nanoseconds most, const std::string& what,
                nanoseconds heard = kNever) {
     if (heard == kNever) heard = now_;
@@ -182,8 +183,8 @@ class GatheringOracle : public World {
     require(heard <= due, name(node) + " waits too long for " + what + ": " +
                               std::to_string((heard - since).count() / 1000000) + " ms");
   }
-  /// Requires that, of the ranks to which a gathering of survivors gave an answer, all go on or
-  /// none.
+  /// Requires that all ranks that a gathering of survivors answered go on, or that none of them
+  /// does.
   void check_agreement(const std::vector<std::uint32_t>& here) const {
     std::map<Gatherings::Key, bool> all;
     for (const auto& [which, call] : calls_) {
@@ -214,12 +215,12 @@ class GatheringOracle : public World {
   };
   std::map<std::uint32_t, Lone> lone_;  // ranks that have ended before their processes
   std::map<std::pair<Gatherings::Key, std::uint32_t>, Call> calls_;
-  // By scope and rank: when only this rank refused a call.
+  // By scope and rank: when this rank, and no other, refused a call.
   std::map<std::pair<Uuid, std::uint32_t>, std::vector<nanoseconds>> refused_;
 
  private:
-  /// An orphan spends 1 s on the root and on each successor that is stopped or beyond a cut.
-  /// repair_ includes the first such second; this function returns the rest.
+  /// An orphan waits 1 s for the root and for each successor that is stopped or beyond a cut.
+  /// repair_ includes the first such second; this function returns the sum of the others.
   nanoseconds asks_stopped(nanoseconds from, nanoseconds to) const {
     if (severed_at_ <= to) return seconds(severed_.size());
     const auto stopped = std::ranges::count_if(lives_, [&](const Life& life) {
@@ -229,7 +230,7 @@ class GatheringOracle : public World {
     });
     return seconds(std::max<std::int64_t>(0, stopped - 1));
   }
-  /// The latest time from which `node` takes `other` for silent; kNever if it does not.
+  /// The time from which `node` counts `other` as silent, at the latest; kNever if it does not.
   nanoseconds silent_since(std::uint32_t node, std::uint32_t other) const {
     nanoseconds since = apart(node, other) ? severed_at_ : kNever;
     for (const auto& [from, to] : lives_[other].stops) {
@@ -244,7 +245,7 @@ class GatheringOracle : public World {
     const Life life = life_of(rank);
     return life.died != kNever || life.leaves != kNever;
   }
-  /// Whether the ranks `here` may go on without the ranks `silent`.
+  /// Returns whether the ranks `here` may go on without the ranks `silent`.
   static bool may_go_on(const RankSet& here, const RankSet& silent) {
     if (here.count() != silent.count()) return here.count() > silent.count();
     return silent.empty() || here.lowest() < silent.lowest();
@@ -264,7 +265,7 @@ class GatheringOracle : public World {
     }
     for (const std::uint32_t one : (expected & roster_->nodes[node].ranks).ranks()) {
       const nanoseconds said = calls_.at({answer.key, one}).said;
-      schedule(2 * reach(), [=, this] {  // by then the root knows
+      schedule(2 * reach(), [=, this] {  // by then the root has the answer
         for (const std::uint32_t other : expected.ranks()) {
           met_[{one, other}] = std::max(met_[{one, other}], said);
         }
@@ -281,7 +282,7 @@ class GatheringOracle : public World {
     nanoseconds since = check_parts(node, arrived, answer), most{0};
     const RankSet missing = call.members - arrived;
     RankSet silent;
-    bool forsakes = false;  // leaves out members beyond a cut that live
+    bool forsakes = false;  // the survivors leave out living members beyond a cut
     for (const std::uint32_t each : missing.ranks()) {
       const std::uint32_t its = roster_->node_of[each];
       const Life life = life_of(each);
@@ -365,7 +366,7 @@ class GatheringOracle : public World {
       const bool quiet = std::ranges::none_of(
           faults_, [&](nanoseconds when) { return when >= due && when <= now_; });
       const Life life = life_of(each);
-      // Nodes on a cut side that seek a root one after the other need this long.
+      // Nodes on a cut side try one root after another, which takes up to this long.
       const bool seeks =
           severed_.count(node) != 0 && now_ < severed_at_ + seconds(lives_.size() + 1);
       require(!came || !quiet || seeks || apart(node, its) || life.was_absent(nanoseconds(0), now_),
@@ -378,7 +379,7 @@ class GatheringOracle : public World {
     }
     in_time(node, own, mine.patience, "a deadline");
   }
-  // The silent members may live, and be as many.
+  // Requires that the silent members may be alive and as many as the members here.
   void check_refused_part(std::uint32_t node, const RankSet& members) {
     ++counts_.events["parts that may not go on"];
     RankSet here, silent;
@@ -406,8 +407,8 @@ class GatheringOracle : public World {
     require(!lenient || std::min(life.died, life.left) > first - repair_ - 2 * reach(),
             "survivors wait for a rank that is gone, and has refused a call");
     const RankSet came = answer.sum.arrived;
-    // A rank that has since met the culprit in another group keeps waiting, until a rank comes that
-    // has not.
+    // If a rank has since met the culprit in another group, the refused call does not count for
+    // that rank. The gathering then goes on until a rank comes for which the call counts.
     nanoseconds counts = kNever;
     for (const std::uint32_t each : came.ranks()) {
       const nanoseconds said = calls_.at({answer.key, each}).said, met = met_[{culprit, each}];

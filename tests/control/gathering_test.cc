@@ -1,4 +1,5 @@
-// Sums of parts, on random parts: compared with sums made rank by rank, and their algebraic laws.
+// Sums of random parts: compared with sums that are made rank by rank, and checked for their
+// algebraic laws.
 #include "hccl/control/gathering.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,8 @@ std::string bytes_of(const Gathering& sum) {
   return out.take();
 }
 
-// One rank's part, which often agrees with the others' parts. A rank may also contradict itself.
+// The part of one rank, which often agrees with the parts of the others. A rank may also contradict
+// itself.
 Gathering random_part(std::mt19937_64& random) {
   const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
   Gathering part;

@@ -41,8 +41,8 @@ Gatherings::Place root_without(const RankSet& gone, const RankSet& silent = {}) 
   place.silent = silent;
   return place;
 }
-// The root's answer when the ranks `arrived` have come and then `gone` have gone, of which `silent`
-// may live.
+// The root's answer after the ranks `arrived` have come and then the ranks `gone` have gone. The
+// ranks `silent` of these may be alive.
 Status answer_to(const RankSet& arrived, const RankSet& members, const RankSet& gone,
                  const RankSet& silent) {
   Gatherings root;
@@ -105,7 +105,7 @@ TEST(Gatherings, ADeadMemberBelowHoldsNobodyUp) {
   EXPECT_EQ(relay.due(place, kStart).parts.size(), 1u);
 }
 
-// After two seconds the root decides, though the last member comes to the relay.
+// After two seconds the part goes to the root, although the last member later comes to the relay.
 TEST(Gatherings, AnOpenerWhoIsAloneGoesToTheRootAfterTwoSeconds) {
   Gatherings relay, root;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
@@ -162,7 +162,7 @@ TEST(Gatherings, TheRootNamesTheAbsentAtTheDeadline) {
   EXPECT_EQ(end.answers[0].why.culprit(), 3);
 }
 
-// Parts that are on their way to a new root may still be in time.
+// A deadline passes while parts are on their way to a new root: these parts still count.
 TEST(Gatherings, NoDeadlineEndsBeforePartsThatAreOnTheirWay) {
   Gatherings root;
   Gatherings::Place place = kRoot;
@@ -209,7 +209,8 @@ TEST(Gatherings, AnAnswerHalfToldReachesAll) {
   EXPECT_EQ(answer->sum.arrived, members);
 }
 
-// Otherwise each relay of a chain would wait two seconds, and the root would learn too late.
+// A part that another relay sent goes up at once. Otherwise each relay of a chain would wait two
+// seconds, and the root would learn too late.
 TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
   Gatherings relay;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
@@ -251,7 +252,8 @@ TEST(Gatherings, WhoeverAwaitsAllWaitsForTheGone) {
   EXPECT_TRUE(root.due(root_without({2}), kStart).answers.empty()) << "the relay says why it died";
 }
 
-// The root may know of a death that a relay does not know, and the other way round.
+// The root may know of a death that a relay does not know of, or the relay of one that the root
+// does not.
 TEST(Gatherings, OnlyTheRootAnswersSurvivorsIfAMemberIsMissing) {
   Gatherings relay;
   EXPECT_FALSE(relay.add(kFirst, survivor(1, {1, 2, 3}), kStart));

@@ -64,7 +64,7 @@ class Pairs : public Oracle {
     return all.empty() ? "" : all.begin()->second.second.message();
   }
   std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
-  /// The ranks that gatherings named as culprits when they failed.
+  /// The culprits that failed gatherings named.
   const RankSet& culprits() const { return culprits_; }
 
  private:
@@ -114,7 +114,8 @@ TEST(LoneRanks, ANewRootKnowsOfItWheneverTheOldOneDies) {
   }
 }
 
-// All ancestors of the node die together, so that only the node can report it.
+// All ancestors of the node die together, so that the node is the only one that can report its
+// rank.
 TEST(LoneRanks, ANewRootHearsOfItFromTheProcessItself) {
   for (const bool leaves : {true, false}) {
     Pairs world(7);

@@ -76,8 +76,8 @@ TEST(News, OfTwoVerdictsTheEarlierRootsCounts) {
   EXPECT_EQ(news.verdicts.size(), 3u) << "each death is a verdict of its own";
 }
 
-// Each node passes on only news that are new to the node. The flood ends, and all nodes have the
-// same news.
+// Each node passes on only news that it did not have. The flood ends, and all nodes have the same
+// news.
 TEST(News, FloodATree) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 500; ++round) {
@@ -147,7 +147,7 @@ TEST(News, WrongBytesAreRefused) {
   EXPECT_FALSE(read_news(bytes_of(news), kNodes - 1)) << "a node that is not there";
 }
 
-// Only some nodes know that a dead node may live, and tell the others.
+// Only some nodes know that a node that counts as dead may be alive. They tell the others.
 TEST(News, SilenceIsNewsOfItsOwn) {
   News dead, silent;
   dead.dead = {3, 5};

@@ -1,5 +1,5 @@
 // The messages that ranks of a virtual world send and receive, and the rules for these messages.
-// The oracle knows all events, and uses no code of the relays.
+// The oracle sees all events, and uses no code of the relays.
 #pragma once
 
 #include <tuple>
@@ -30,7 +30,7 @@ class Oracle : public GatheringOracle {
       take(node, relay(node).report(rank, nth_scope(100 + scope), why, time()));
     });
   }
-  /// The rank waits for another one. Its call may differ from the other ranks' calls.
+  /// The rank waits for `awaited_`. Its call may differ from the other ranks' calls.
   void wait(std::uint32_t rank, const Uuid& scope, std::uint8_t call, nanoseconds until) {
     const std::uint32_t node = roster_->node_of[rank];
     if (now_ > until) return;
@@ -45,8 +45,8 @@ class Oracle : public GatheringOracle {
       schedule(kWaitsEach, [=, this] { this->wait(rank, scope, call, until); });
     });
   }
-  /// The rank refuses a call for a group, or another call for which others wait. `alone`: no other
-  /// rank makes the same mistake.
+  /// The rank refuses a call for a group, or another call in which other ranks wait. `alone`: no
+  /// other rank makes the same mistake.
   void refuse(std::uint32_t rank, const Uuid& scope, bool alone) {
     const std::uint32_t node = roster_->node_of[rank];
     at(node, [=, this] {
@@ -141,7 +141,7 @@ class Oracle : public GatheringOracle {
     std::string text;
   };
 
-  bool may_miss_leaves_ = false;  // a node that leaves may be gone before the others know
+  bool may_miss_leaves_ = false;  // a leaving node may be gone before others know
   std::uint32_t awaited_ = 0;     // the rank for which all wait
   std::map<std::uint32_t, Heard> heard_;
 
@@ -201,8 +201,8 @@ class Oracle : public GatheringOracle {
       in_time(node, when, kReportsMeet, "a verdict", failure->second.first);
     }
   }
-  /// Requires that others know of a rank that ended alone, unless its process left or died before
-  /// they could know. If the process died, all its ranks that have not left are dead.
+  /// Requires that the other nodes learn that a rank ended alone, unless its process left or died
+  /// before they could. If the process died, all its ranks that have not left are dead.
   void check_alone(std::uint32_t node, std::uint32_t rank, const Lone& alone) {
     const std::uint32_t its = roster_->node_of[rank];
     const Life& life = lives_[its];
@@ -215,8 +215,8 @@ class Oracle : public GatheringOracle {
     in_time(node, alone.when, seconds(0), alone.leaves ? "a rank's leave" : "a rank's death",
             known->second);
   }
-  /// Requires that no node still waits for a rank that left, or in a call that differs from others'
-  /// calls.
+  /// Requires that no node waits for ever for a rank that left or refused the call, or in a call
+  /// that differs from the others' calls.
   void check_waits(const std::vector<std::uint32_t>& here) {
     const Life life = life_of(awaited_);
     const auto still = [&](const std::map<std::uint32_t, nanoseconds>& waiting, nanoseconds since) {

@@ -1,6 +1,5 @@
-// Calls for groups that ranks refuse, on random worlds, against one table of all pairs of ranks.
-// Each rank has a node, which knows what its rank did and heard; the root knows the frames that
-// came.
+// Refused calls for groups, on random worlds, against one table of all pairs of ranks. Each rank
+// has a node, which knows what its rank did and received. The root knows the frames that came.
 #include "hccl/control/refusals.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +53,7 @@ class RefusalWorld {
   void everybody_refuses() {
     for (std::uint32_t rank = 0; rank < kSize; ++rank) refuse(rank);
   }
-  // The next root collects the nodes' knowledge, in any order.
+  // The next root collects the refusals that the nodes know, in any order.
   void change_root() {
     root_ = {};
     for (const Refusals& node : nodes_) {
@@ -127,7 +126,7 @@ class RefusalWorld {
   std::vector<Refusals> nodes_;
   Refusals root_;
   std::map<std::uint32_t, std::string> texts_;
-  int ahead_[kSize][kSize] = {};  // refused calls of one that count for the other
+  int ahead_[kSize][kSize] = {};  // [a][b]: refused calls of rank a that count for rank b
 };
 
 TEST(Refusals, OfGroupsCountSinceTwoRanksHaveLastMetWhateverTheRoot) {
@@ -145,7 +144,8 @@ TEST(Refusals, OfGroupsCountSinceTwoRanksHaveLastMetWhateverTheRoot) {
   EXPECT_GT(forgiven, 1000);
 }
 
-// The members' parts may not say anything about a rank; then its refusals do not count.
+// A refusal counts if it came by the given time, if its rank is awaited, and if the gathering makes
+// a group.
 TEST(Refusals, OnlyAnOldEnoughOneOfAnAwaitedRankIsFound) {
   Refusals root;
   const Time then(milliseconds(100));

@@ -1,5 +1,5 @@
-// Wrong bytes: a copy of the relay also gets each frame of a small world cut off, lengthened and
-// flipped.
+// Wrong bytes: for each frame of a small world, a copy of the relay gets the frame cut off,
+// lengthened and with flipped bits.
 #include <gtest/gtest.h>
 
 #include "tests/control/virtual_world.h"
@@ -76,7 +76,7 @@ class WrongRelayBytes : public World {
       give(node, id, flipped, false);
     }
   }
-  /// Returns whether a copy of the relay ends the line for these bytes.
+  /// Returns whether a copy of the relay closes the line because of these bytes.
   bool give(std::uint32_t node, LineId id, const std::string& bytes, bool is_wrong) {
     Relay copy = relay(node), other = relay(node);
     const Relay::Step step = copy.frame(id, bytes, time());
@@ -108,7 +108,7 @@ TEST(RelayBytes, WrongBytesEndTheLineAndTellNothing) {
         Kind::kEnds, Kind::kRankLeft, Kind::kRankDied, Kind::kLeave}) {
     const int number = static_cast<int>(kind);
     EXPECT_GT(seen[kind], 0) << "no frame of kind " << number;
-    // The few other lines stay open where the relay cannot know that bytes are missing.
+    // A few lines stay open because the relay cannot know that bytes are missing.
     EXPECT_GE(closed[kind], seen[kind] * 9 / 10) << "kind " << number << " of " << seen[kind];
   }
 }

@@ -78,28 +78,28 @@ class SmallTree : public Oracle {
     run_until(kLong);
     check_end();
   }
-  /// The verdict that the node's rank has heard, or nothing.
+  /// The verdict that the node's rank got; empty if none.
   std::string verdict(std::uint32_t node) const {
     const auto& all = heard_.at(node).failures;
     return all.empty() ? "" : all.begin()->second.second.message();
   }
-  /// The nodes that, as `node` knows, have ended.
+  /// The nodes that ended, as far as `node` knows.
   std::set<std::uint32_t> gone(std::uint32_t node) const {
     std::set<std::uint32_t> all;
     for (const auto& [which, when] : heard_.at(node).gone) all.insert(which);
     return all;
   }
-  /// The nodes whose ranks have heard the summons.
+  /// The nodes whose ranks got the summons.
   std::multiset<std::uint32_t> summoned() const { return summoned_; }
   /// The ranks that log the late ranks.
   RankSet loggers() const { return loggers_; }
   RankSet late() const { return late_; }
-  /// The ranks that were absent at a gathering's deadline, as some rank has heard.
+  /// The ranks that were absent at a gathering's deadline, as reported to any rank.
   RankSet absent() const { return absent_; }
   Root root(std::uint32_t node) const { return relay(node).root(); }
-  /// The number of gatherings that some rank knows to be complete.
+  /// The number of complete gatherings, as reported to any rank.
   std::uint64_t whole() const { return counts_.events["whole gatherings"]; }
-  /// The number of gatherings that, as some rank knows, failed because of a refused call.
+  /// The number of gatherings that failed because of a refused call, as reported to any rank.
   std::uint64_t refused() const { return counts_.events["gatherings that a refused call ends"]; }
 
  private:
@@ -130,7 +130,7 @@ class SmallTree : public Oracle {
   std::multiset<std::uint32_t> summoned_;
 };
 
-/// Nodes 0, 1 and 2 die when nodes 5 and 6 have news that 3 and 4 lack, because node 1 is stopped.
+/// Node 1 is stopped, so nodes 5 and 6 get news that nodes 3 and 4 lack. Then nodes 0, 1 and 2 die.
 void half_told(SmallTree& tree) {
   tree.stops(1, milliseconds(3050), kNever);
   for (const std::uint32_t node : {0U, 1U, 2U}) tree.dies(node, milliseconds(3300));
@@ -293,8 +293,8 @@ TEST(Relay, ARootThatLeavesTellsANodeThatStays) {
   }
 }
 
-// Rank 1 has the answer and has called again; node 1 dies before rank 2 runs again, and that call
-// fails. Rank 2 then gets an error for the first gathering.
+// Rank 1 has the answer, and has called again. Node 1 dies before rank 2 runs again, so rank 1's
+// second call fails. Rank 2 then gets an error for the first gathering.
 TEST(Relay, AnAnswerThatDiesWithANodeIsAnErrorForTheOthers) {
   SmallTree tree(3, 1);
   tree.gathers({2}, milliseconds(3000));
@@ -355,7 +355,7 @@ TEST(Relay, ARefusedCallForAGroupThatIsMadeRightHarmsNobody) {
 }
 
 TEST(Relay, TheNextRootKnowsRefusedCalls) {
-  for (const std::uint32_t refuser : {3U, 6U}) {  // below the next root at once, or later
+  for (const std::uint32_t refuser : {3U, 6U}) {  // a child of the next root, or deeper
     SmallTree tree(7, 2);
     tree.groups({refuser, 4, 5});
     tree.refuses(refuser, milliseconds(2900));
@@ -370,8 +370,9 @@ TEST(Relay, TheNextRootKnowsRefusedCalls) {
   }
 }
 
-// Ranks 4 and 6 refuse one call each. Rank 4's refusal ends the first group, so it no longer counts
-// for rank 3; for rank 6, which has refused as many calls, only rank 4's second refusal counts.
+// Ranks 4 and 6 refuse one call each. Rank 4's refusal ends the first group, and then no longer
+// counts for rank 3. Rank 6 has refused as many calls as rank 4, so only rank 4's second refusal
+// counts for rank 6.
 TEST(Relay, ARefusedCallThatWasToldCountsForThoseThatHadFewer) {
   SmallTree tree(7, 2);
   tree.groups({3, 4, 6});

@@ -1,5 +1,5 @@
-// Processes that claim the same rank, or that belong to several attempts of one agent: which
-// process is refused alone, and when the world ends.
+// Several processes claim the same rank, or belong to several attempts of one agent. The tests
+// check which process alone is refused, and when the world ends.
 #include <gtest/gtest.h>
 
 #include "tests/control/seek_world.h"
@@ -7,11 +7,11 @@
 namespace hccl::control {
 namespace {
 
-// The process is at the root or below another process. It has a child, which then gets another
-// seat.
+// The old process is a child of the root, or of another process. It has a child, which is then
+// seated elsewhere.
 TEST(SeekClaims, AProcessThatIsLeftOverIsRefusedAlone) {
   for (const std::uint32_t others : {1u, 9u}) {
-    for (const bool first : {false, true}) {  // the old process comes first, or second
+    for (const bool first : {false, true}) {  // the old process comes first or second
       Seeking world;
       world.add_many(others, others + 10);
       for (auto& each : world.processes_) each.own.nodes[0].started = 5000;
@@ -102,7 +102,7 @@ TEST(SeekClaims, AProcessAsYoungAsTheRootIsNotLeftOver) {
   EXPECT_EQ(world.hears(1), world.hears(0));
 }
 
-// A newcomer may connect to a process that is refused alone.
+// A new process may connect to a process that alone is refused.
 TEST(SeekClaims, AProcessThatIsRefusedAloneRefusesNobody) {
   Seeking world;
   world.add_many(1, 4);
@@ -119,7 +119,8 @@ TEST(SeekClaims, AProcessThatIsRefusedAloneRefusesNobody) {
   EXPECT_TRUE(step.outs[0].close && step.outs[0].frame.empty());
 }
 
-// A process that has not come claims rank 1: it replaces the process that came, or both jobs end.
+// A process that has not joined claims rank 1: it replaces the process that joined, or both jobs
+// end.
 TEST(SeekClaims, AProcessThatHasNotComeMayClaimARank) {
   for (const std::uint64_t started : {3000u, 5200u, 6000u}) {
     Seeking world;
@@ -139,13 +140,13 @@ TEST(SeekClaims, AProcessThatHasNotComeMayClaimARank) {
     world.add_at_root({1}, 3, milliseconds(100), 5100);
     world.add_at_root({2}, 3, milliseconds(200), 5600);
     world.run_until(milliseconds(400));
-    if (started == 3000) {  // the process that has not come is left over
+    if (started == 3000) {  // the process that has not joined is left over
       for (const std::uint32_t number : {0u, 1u, 2u}) EXPECT_TRUE(world.is_in(number));
-    } else if (started == 5200) {  // the ages do not differ enough
+    } else if (started == 5200) {  // the start times are too close
       EXPECT_NE(world.hears(2).find("this host pid 900 (started 52 s"), std::string::npos);
       EXPECT_EQ(world.hears(1), world.hears(0));
       EXPECT_EQ(remembered, 1);
-    } else {  // the process that came is left over
+    } else {  // the process that joined is left over
       EXPECT_EQ(world.of(1).state(), Seek::State::kOver);
       EXPECT_EQ(world.of(2).state(), Seek::State::kSeated);
       world.add_at_root({1}, 3, milliseconds(500), 6000);
@@ -156,7 +157,7 @@ TEST(SeekClaims, AProcessThatHasNotComeMayClaimARank) {
   }
 }
 
-// The process that has not come belongs to the same attempt as rank 1, or to an earlier one.
+// The process that has not joined belongs to the same attempt as rank 1, or to an earlier attempt.
 TEST(SeekClaims, AProcessOfAnEarlierAttemptThatHasNotComeIsNotHeeded) {
   for (const std::uint32_t number : {1u, 2u}) {
     Seeking world;
@@ -203,7 +204,7 @@ TEST(SeekClaims, OnlyAContestIsRemembered) {
   EXPECT_EQ(remembered, 0);
 }
 
-// Start times of different machines cannot be compared, nor attempts of different agents.
+// Start times are compared only within a machine, and attempts only within an agent.
 TEST(Claims, CompareOnlyWithinAMachineAndAnAgent) {
   const auto started = [](std::uint64_t when, const std::string& machine = "here") {
     return Claim{1, 6, machine, "a", when, {}};
@@ -232,8 +233,8 @@ TEST(SeekClaims, ARefusedProcessDoesNotCountAsDead) {
   EXPECT_EQ(world.hears(0), "EI0015: 1 of 3 ranks did not join; absent: 1");
 }
 
-// A relay loses a child and so announces everything again. Below the relay, a process now brings a
-// rank that another process has.
+// A relay loses a child, and therefore announces everything again. Below the relay, a process now
+// claims a rank that another process has.
 TEST(SeekClaims, ARankThatAProcessBringsLaterIsJudgedToo) {
   const auto part = [](std::uint32_t pid, const RankSet& ranks, const RankSet& below = {}) {
     Roster own;

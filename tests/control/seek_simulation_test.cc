@@ -1,5 +1,5 @@
-// Processes that join in any order, die, come again, come late, or make forbidden claims. A seed
-// decides everything:
+// Processes join in any order, die, come again, come late, or make forbidden claims. A seed decides
+// everything:
 //   seek_simulation_test --seeds 100000    more worlds
 //   seek_simulation_test --seed 17         one world, with every event
 #include <gtest/gtest.h>
@@ -120,7 +120,7 @@ class Simulation : public JoiningWorld {
       auto& process = processes_[other_than_root()];
       random_.percent(50) ? process.size += 1 + random_.below(3) : 0;
       if (process.size == size_) process.agreement = "differs";
-      // The root must know the right values if the processes that know them may never ask.
+      // The root must know the right values: the processes that know them may never reach the root.
       if (count == 2 || kind_ == kMixed) processes_[0].size = size_;
     }
     if (is(kDoubled)) {
@@ -164,7 +164,7 @@ class Simulation : public JoiningWorld {
       each.own.nodes[0].started = 5000 + random_.below(90);
       each.own.nodes[0].attempt = {attempts ? 7u : 0u, 1};
     }
-    // Judged by age alone, two such processes would look like another job.
+    // Without attempts only one process: two would look like another job.
     for (std::uint32_t i = attempts ? 1 + random_.below(4) : 1; i > 0; --i) {
       auto& right = processes_[1 + random_.below(count - 1)];
       if (right.own.nodes[0].ranks.empty()) continue;
@@ -179,14 +179,13 @@ class Simulation : public JoiningWorld {
     }
   }
 
-  // ---- rules for a process that lives ----
+  // ---- rules for a living process ----
 
   void check(std::uint32_t number, Seek::State root_state) {
     const Process& process = processes_[number];
     const Process& root = processes_[0];
     const Seek& seek = *process.seek;
-    // A root without ranks that knows no size waits for the first process that asks, without a time
-    // limit.
+    // A root that has no ranks and knows no size waits for the first process without a time limit.
     if (number == 0 && process.size == 0 && to_root_ == 0) return;
     require(process.decided != kNever, name(number) + " waits for ever");
     const nanoseconds since = process.reached == kNever ? process.starts : process.reached;

@@ -1,4 +1,5 @@
-// Joining step by step: which messages processes get in small worlds, and what wrong bytes do.
+// Joining step by step: which messages processes get in small worlds, and how they react to wrong
+// bytes.
 #include <gtest/gtest.h>
 
 #include "tests/control/seek_world.h"
@@ -193,7 +194,7 @@ TEST(Seek, WhoComesWhenJoiningIsOverHearsSo) {
   EXPECT_EQ(world.hears(2), "rank 1 (10.0.0.0 pid 502) came when joining was over");
 }
 
-// The first bytes of the first frame are its kind and the version, for ever.
+// In all versions, the first bytes of the first frame are its kind and the version.
 TEST(Seek, AnotherVersionIsNamed) {
   Seeking world;
   world.add_many(1, 2);
@@ -235,7 +236,7 @@ TEST(Seek, ARootThatGivesUpTellsAll) {
   EXPECT_EQ(root.why().message(), "no descriptors");
 }
 
-/// A copy of the process also gets each frame cut off, lengthened and flipped.
+/// For each frame, a copy of the process gets the frame cut off, lengthened and with flipped bits.
 class WrongBytes : public Seeking {
  public:
   explicit WrongBytes(std::uint64_t seed) : Seeking(seed) {}
@@ -256,7 +257,7 @@ class WrongBytes : public Seeking {
       EXPECT_LT(size, std::size_t{1} << 16);
     }
   }
-  /// The line ends, and no process gets anything of the frame.
+  /// Expects that the line ends, and that no process gets anything from the frame.
   void give(const Seek& seek, LineId id, const std::string& bytes) {
     Seek copy = seek;
     const auto step = copy.frame(id, bytes, time());

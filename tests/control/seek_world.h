@@ -28,7 +28,7 @@ class JoiningWorld {
     std::unique_ptr<Seek> seek{};
     std::uint64_t ticks = 0;
   };
-  /// Called just before a frame comes to a process.
+  /// Called just before a process gets a frame.
   virtual void comes(std::uint32_t, LineId, const std::string&) {}
 
   std::uint32_t add(RankSet ranks, std::uint32_t size, nanoseconds starts) {
@@ -45,7 +45,7 @@ class JoiningWorld {
     schedule(starts - now_, [this, number] { start(number); });
     return number;
   }
-  /// A rank of the root's process joins.
+  /// A rank joins in the root's process.
   void bring(std::uint32_t rank, std::uint32_t size, nanoseconds when) {
     schedule(when - now_,
              [=, this] { take(0, processes_[0].seek->bring(rank, size, "same", time())); });
@@ -220,12 +220,12 @@ class Seeking : public JoiningWorld {
   using JoiningWorld::run_until;
   using JoiningWorld::schedule;
 
-  /// Processes of one rank each, one after the other.
+  /// Adds processes with one rank each, one after the other.
   void add_many(std::uint32_t count, std::uint32_t size) {
     for (std::uint32_t rank = 0; rank < count; ++rank) add({rank}, size, milliseconds(90 * rank));
   }
   const Seek& of(std::uint32_t number) const { return *processes_[number].seek; }
-  /// A process of the root's machine.
+  /// Adds a process on the root's machine.
   std::uint32_t add_at_root(RankSet ranks, std::uint32_t size, nanoseconds starts,
                             std::uint64_t started, Attempt attempt = {}) {
     const std::uint32_t number = add(std::move(ranks), size, starts);

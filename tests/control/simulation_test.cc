@@ -21,7 +21,7 @@ std::optional<std::uint64_t> g_seed;
 constexpr seconds kActions{6};  // nothing happens after this time
 constexpr std::uint32_t kGroups = 3;
 
-/// A seed makes a world of one of these kinds. If few things happen, time limits are tight.
+/// A seed chooses one of these kinds of world. If few things happen, the time limits are tight.
 enum Worlds {
   kCalm,
   kOneDeath,
@@ -86,7 +86,7 @@ class Simulation : public Oracle {
 
   // ---- faults ----
 
-  /// In half of the cases a time at which many things happen.
+  /// A random time; in half of the cases one at which many things happen.
   nanoseconds sometime() {
     return random_.percent(50) ? seconds(3) + random_.up_to(milliseconds(50))
                                : random_.up_to(kActions);
@@ -142,7 +142,8 @@ class Simulation : public Oracle {
       const nanoseconds when = sometime();
       const bool leaves = random_.percent(50);
       schedule(when, [=, this] { end_alone(rank, leaves); });
-      // The root may die before or just after it gets the message, or after it has informed others.
+      // The root may die before or just after it gets the message, or after it has informed other
+      // nodes.
       if (!random_.percent(30)) continue;
       schedule(when + random_.up_to(2 * reach()), [this] { root_dies(); });
     }
@@ -154,7 +155,7 @@ class Simulation : public Oracle {
       return die(node);
     }
   }
-  /// At most half of the nodes.
+  /// Returns at most half of the nodes.
   std::set<std::uint32_t> some_nodes() {
     const auto size = static_cast<std::uint32_t>(roster_->nodes.size());
     const std::uint32_t number = 1 + random_.below(size / 2), first = random_.below(size);
@@ -228,7 +229,7 @@ class Simulation : public Oracle {
                [=, this] { wait(rank, scope, call, kActions + seconds(5)); });
     }
   }
-  // In some groups one rank refuses a call, and then calls again or does not.
+  // In some groups one rank refuses a call; it may or may not call again.
   void went_on(std::uint32_t group, std::uint32_t rank, std::uint64_t number) override {
     if (now_ > kActions) return;
     // Gatherings that are open while the network is cut are the hardest case.

@@ -1,4 +1,4 @@
-// Rosters of random trees, put together from parts; and rosters read from wrong bytes.
+// Rosters of random trees, merged from parts; and rosters that are read from wrong bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ struct TreeWorld {
 };
 
 // Every process sends its draft to its parent several times, in random order, until the root has
-// all. Drafts travel as bytes.
+// the drafts of all. Drafts are sent as bytes.
 RosterDraft join(const TreeWorld& world, std::mt19937_64& random) {
   std::vector<RosterDraft> drafts;
   for (std::uint32_t p = 0; p < world.parent.size(); ++p) drafts.emplace_back(world.own(p));
@@ -134,7 +134,7 @@ TEST(Roster, IsNotFinishedWithoutAllRanks) {
   EXPECT_FALSE(draft.finished(3).ok()) << "rank 3 is not of this world";
 }
 
-// A child that lists a process twice, below itself, must not make a circle of it.
+// A child lists a process twice, the second time below itself. This must not make a cycle.
 TEST(Roster, AProcessListedTwiceStaysInTheTree) {
   Roster sub = process(20, {1}, 0);
   sub.nodes.push_back({0, 0, 21, 1, 0, {}});

@@ -54,7 +54,8 @@ TEST(Seats, ASeatThatIsFreeAgainIsTaken) {
   EXPECT_EQ(seats.seat(10), std::nullopt);
 }
 
-// A random tree in which a node's number says nothing about its depth, except for node 0.
+// A random tree in which node 0 is the root, and the numbers of the other nodes do not depend on
+// their depths.
 std::shared_ptr<const Roster> random_roster(std::mt19937_64& random, std::uint32_t size) {
   Roster roster;
   roster.hosts.push_back({"here", "", {}});
@@ -68,7 +69,7 @@ std::shared_ptr<const Roster> random_roster(std::mt19937_64& random, std::uint32
   return std::make_shared<const Roster>(std::move(roster));
 }
 
-// Whether every living node reaches the root through its parents.
+// Returns whether every living node reaches the root through its parents.
 bool is_tree(const std::vector<std::uint32_t>& parent, const Tree& tree) {
   for (std::uint32_t node = 0; node < parent.size(); ++node) {
     if (!tree.lives(node)) continue;
@@ -82,7 +83,7 @@ bool is_tree(const std::vector<std::uint32_t>& parent, const Tree& tree) {
   return true;
 }
 
-// Nodes go, roots are passed over, and an orphan is adopted by any of the nodes that it asks.
+// Nodes go, roots are passed over, and any of the nodes that an orphan asks adopts the orphan.
 TEST(Tree, StaysATreeWhoeverGoes) {
   std::mt19937_64 random(1);
   int successions = 0;
@@ -168,7 +169,7 @@ TEST(Tree, AllObeyTheLatestRoot) {
   }
 }
 
-// A node that did not learn of one root still knows which node succeeds the next root.
+// A node that missed one root still knows which node succeeds the next root.
 TEST(Tree, RootsFollowEachOtherInTheOrderOfTheirNumbers) {
   std::mt19937_64 random(4);
   Tree tree(random_roster(random, 4));

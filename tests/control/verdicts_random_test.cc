@@ -1,4 +1,4 @@
-// The root's verdicts on random events, compared with those of an oracle that keeps every event
+// The root's verdicts on random events, compared with those of an oracle that stores every event
 // and applies each rule to all of them.
 #include <gtest/gtest.h>
 
@@ -119,7 +119,7 @@ class EventsOracle {
     }
     return all;
   }
-  // The last wait of each rank whose last wait is in the operation.
+  // By rank: its last wait, if that is in this operation.
   std::map<std::uint32_t, Event> those_in(const Uuid& scope, std::uint64_t number) {
     std::map<std::uint32_t, Event> last;
     for (const Event& each : events_[scope]) {
@@ -213,7 +213,7 @@ class Twins {
     for (std::uint32_t rank = 0; rank < size_; ++rank) here_.push_back(rank);
   }
 
-  // The verdicts of both after some events, the oracle's first.
+  // Returns the verdicts of both after random events, the oracle's first.
   std::pair<Told, Told> run() {
     for (int events = 0; events < 60; ++events) {
       now_ += milliseconds(random_() % 700);

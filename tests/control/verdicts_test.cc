@@ -19,8 +19,8 @@ News news_of(std::initializer_list<Verdict> verdicts) {
 
 // ---- communicators of the past ----
 
-// All ranks destroy thousands of communicators. A rank that waits in one of the latest is told, no
-// matter how many there were before.
+// All ranks destroy thousands of communicators. A rank that waits in one of the last thousand gets
+// an error, no matter how many were destroyed before.
 TEST(Verdicts, DestroyedCommunicatorsOfThePastHideNoneOfThePresent) {
   constexpr std::uint32_t kSize = 8;
   Verdicts all(roster_of(kSize), 1);
@@ -46,8 +46,8 @@ TEST(Verdicts, DestroyedCommunicatorsOfThePastHideNoneOfThePresent) {
 
 // ---- merged reports ----
 
-// Ranks of a large world wait for one that never comes, for one of three reasons; relays merge the
-// reports, differently in each round.
+// Ranks of a large world wait for a rank that never comes, for one of three reasons. Relays merge
+// the reports, differently in each round.
 TEST(Verdicts, OnMergedReportsAreThoseOnTheReportsOfEachRank) {
   constexpr std::uint32_t kSize = 120;
   std::mt19937_64 random(5);
@@ -120,7 +120,7 @@ TEST(Verdicts, NameTheRanksThatDidNotCallAtATimeout) {
             "no end; rank 13 is in reduce; these did not call it (world ranks): 10-12");
 }
 
-// Messages have scopes of their own, whose first halves equal that of the communicator.
+// A message has a scope of its own, whose first half is that of the communicator.
 TEST(Verdicts, NameTheMessageForWhichARankWaitsAtATimeoutOfACollective) {
   const Uuid group{1}, message{1, 0, 0, 0, 0, 0, 0, 0, 3}, other{2, 0, 0, 0, 0, 0, 0, 0, 3};
   for (const bool old : {false, true}) {
@@ -138,8 +138,7 @@ TEST(Verdicts, NameTheMessageForWhichARankWaitsAtATimeoutOfACollective) {
   }
 }
 
-// When a rank reports again, its earlier wait must no longer count, nor the ranks that it awaited
-// then.
+// When a rank reports again, its earlier wait and the ranks that it then awaited no longer count.
 TEST(Verdicts, TheLastReportOfARankCounts) {
   Verdicts root(roster_of(8), 1);
   EXPECT_TRUE(root.waits(wait_of(scope_of(1), 5, "a", {0, 1}, {7}), Time{}).empty());
@@ -182,8 +181,8 @@ TEST(Verdicts, ReportsOfEndedConnectionsLeadToTheirCause) {
       "(10.0.0.1 pid 102) ended, and neither of them has died (world "
       "ranks)";
   for (const Case& each : {
-           // Ranks 1 and 2 have lost their connection; ranks 3 and 0 see the connections that these
-           // then close.
+           // Ranks 1 and 2 have lost their connection. Ranks 3 and 0 lose connections because ranks
+           // 1 and 2 then close theirs.
            Case{{{0, ended(3)}, {3, ended(1)}, {1, ended(2)}, {2, ended(1)}},
                 true,
                 2,
@@ -275,7 +274,7 @@ TEST(Verdicts, ADeathThatWasHeardIsNotToldAgain) {
             2u);
   EXPECT_TRUE(root.died({2, 3}).empty());
   EXPECT_EQ(root.died({1, 2}).verdicts.size(), 1u);
-  // An ended connection to a dead rank needs no second report.
+  // An ended connection to a dead rank is decided without a second report.
   EXPECT_EQ(root.report(0, scope_of(1), {Code::kRemote, "it ended", 3}, Time{}).verdicts.size(),
             1u);
 }

@@ -76,7 +76,7 @@ class World {
   virtual void hear(std::uint32_t node, const Gatherings::Answer& answer) = 0;
   virtual void hear(std::uint32_t, const Gatherings::Late&) {}
   virtual void over(std::uint32_t node) = 0;
-  /// Called just before a frame comes to a node's relay.
+  /// Called just before the relay of a node gets a frame.
   virtual void comes(std::uint32_t, LineId, const std::string&) {}
 
   /// Makes the nodes, and opens the lines that they have after joining.
@@ -133,7 +133,7 @@ class World {
     lives_[node].stops.emplace_back(now_, how_long == kNever ? kNever : now_ + how_long);
     if (how_long != kNever) schedule(how_long, [this, node] { resume(node); });
   }
-  /// No bytes pass between the two sides for `how_long`. Bytes that are on the way arrive later.
+  /// No bytes pass between the two sides for `how_long`. Bytes on the way arrive after that.
   void cut(const std::set<std::uint32_t>& side, nanoseconds how_long) {
     say("the network is cut around " + std::to_string(side.size()) + " nodes");
     side_ = side;
@@ -197,11 +197,12 @@ class World {
     if (trace_) std::cout << static_cast<double>(now_.count()) / 1e9 << " s: " << what << "\n";
   }
   static std::string name(std::uint32_t node) { return "node " + std::to_string(node); }
-  /// The longest time of bytes on one line.
+  /// The longest time that bytes take on one line.
   nanoseconds hop() const { return delay_ + delay_ / 10; }
-  /// The longest time from a node to the root, or back.
+  /// The longest time that a message takes from a node to the root, or back.
   nanoseconds reach() const { return depth_ * hop(); }
-  /// Lines that are open at both ends, between processes that run and are not in `without`.
+  /// The number of lines that are open at both ends, between processes that run and are not in
+  /// `without`.
   std::size_t open_lines(const std::set<std::uint32_t>& without) const {
     return static_cast<std::size_t>(std::ranges::count_if(lines_, [&](const auto& each) {
       const auto& [id, ends] = each;
@@ -250,7 +251,7 @@ class World {
   bool is_cut(std::uint32_t a, std::uint32_t b) const {
     return now_ < cut_until_ && side_.count(a) != side_.count(b);
   }
-  /// Calls `arrived` at the other end of the line, after everything sent before.
+  /// Calls `arrived` at the other end of the line, after the arrival of all that was sent before.
   void carry(std::uint32_t from, LineId id, std::function<void(std::uint32_t)> arrived) {
     Ends& ends = lines_.at(id);
     const int to = ends.node[0] == from ? 1 : 0;

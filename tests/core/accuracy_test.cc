@@ -1,6 +1,6 @@
 // The error of 16-bit sums: the bounds of hccl/README.md, for every remote algorithm by its name,
-// and for the library's own choices. Exact sums are computed in double, which can hold them: the
-// inputs' exponents are close together.
+// and for the library's own choices. A double holds the exact sums, because the inputs' exponents
+// are close together.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -65,7 +65,7 @@ int roundings(const std::string& algorithm, int n) {
   return 1;  // the owner folds all inputs at once
 }
 
-/// The input of a rank; at every third place the last rank cancels most of the others' sum.
+/// The input of a rank. At every third element the last rank cancels most of the other ranks' sum.
 class Inputs {
  public:
   Inputs(const Format& format, int ranks, std::size_t count) {

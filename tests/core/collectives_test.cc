@@ -43,7 +43,7 @@ std::uint64_t reduced(DataType type, ReduceOp op, std::size_t i, int size) {
   return fold(op, size, [&](int rank) { return value(type, op, rank, i, size); });
 }
 
-// Whether the caller's buffers are in place, and aligned.
+// Whether the operation is in place, and how far its buffers are off alignment.
 struct Placement {
   bool in_place;
   std::size_t skew;  // bytes off alignment
@@ -383,7 +383,8 @@ TEST_P(EveryTransport, SendsAndReceivesBetweenAllPairs) {
         std::vector<int> in(count, -1);
         const auto send = [&] { return send_one(c, to, out.data(), count, DataType::kInt32); };
         const auto recv = [&] { return recv_one(c, from, in.data(), count, DataType::kInt32); };
-        // One rank of a ring of sends must receive first: the rank next to the wrap does.
+        // In a ring of sends one rank must receive first: a rank whose receiver's number wraps
+        // around does.
         const bool sends_first = (c.rank() / distance) % 2 == 0 && c.rank() + distance < c.size();
         const Status one = sends_first ? send() : recv();
         ASSERT_TRUE(one.ok()) << one.message();

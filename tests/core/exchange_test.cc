@@ -103,7 +103,7 @@ class Buffer {
     }
     return true;
   }
-  /// Whether only these blocks were written.
+  /// Returns whether only these blocks were written.
   bool gaps_untouched(const Blocks& blocks) {
     Bytes copy = bytes_;
     for (const Block& block : blocks) {
@@ -243,7 +243,8 @@ TEST_P(Exchange, EveryTypeAndReduction) {
       all_to_all_v(c, counts, type);
       if (!kernels::reducible(type)) continue;
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProd}) {
-        // Products of small numbers that every type holds, modulo the range of integers.
+        // Products only for integers, which wrap around: products of eight ranks do not fit into
+        // all floats.
         if (op == ReduceOp::kProd && float_format(type).exponent_bits != 0) continue;
         SCOPED_TRACE(to_string(op));
         reduce_scatter_v(c, counts, type, op);
@@ -399,7 +400,7 @@ INSTANTIATE_TEST_SUITE_P(Exchanges, Exchange, ::testing::ValuesIn(everywhere()),
                                   "_ranks";
                          });
 
-// Each of these fails on all ranks, and the text names the difference.
+// A call that fails on all ranks with a text that names the difference.
 struct Disagreement {
   const char* name;
   std::function<Status(Communicator&)> call;

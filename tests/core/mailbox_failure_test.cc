@@ -141,7 +141,7 @@ TEST_P(MailboxFailure, ARankThatHasLeftConcernsNoOtherRanks) {
   expect_victim_named(board);
 }
 
-// Later receives from any rank end, too.
+// Not only the first receive from any rank fails, but also those that are posted later.
 TEST_P(MailboxFailure, AReceiveFromAnyRankEndsIfAllOthersHaveLeft) {
   Processes processes;
   Board& board = processes.board();

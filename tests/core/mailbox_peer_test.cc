@@ -35,7 +35,7 @@ struct Script {
   std::atomic<std::size_t> allowed = 0, done = 0;       // numbers of steps
   std::atomic<bool> busy = false;                       // bytes of some other message always move
 
-  /// The next steps, up to this number of all steps, have run on return.
+  /// Lets the script run up to this number of all its steps. Returns whether they have run.
   bool run(std::size_t steps_of_all) {
     allowed = steps_of_all;
     const Deadline end = in_half_a_minute();
@@ -145,8 +145,8 @@ TEST(MailboxPeer, AMessageWhoseBytesDoNotComeFails) {
   }
 }
 
-// A message for a peer that has closed its connection waits for news of a death. It does not wait
-// if the peer has left in good order.
+// A message for a peer that has closed its connection waits for a report of the peer's death. If
+// the peer has left in good order, the message fails at once.
 TEST(MailboxPeer, AMessageForAPeerThatHasLeftFailsWithoutAWait) {
   std::vector<Clock::duration> took;
   for (const bool left : {true, false}) {

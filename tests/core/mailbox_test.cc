@@ -175,8 +175,8 @@ TEST_P(Mailboxes, MessagesBeforeTheirReceivesWait) {
   });
 }
 
-// The room of received messages is used again: after many times as many messages as fit into the
-// room, a short message is still sent before its receive.
+// The memory for messages without a receive is reused: after many times as many messages as fit
+// into it, a short message is still sent before its receive.
 TEST_P(Mailboxes, ShortMessagesDoNotWaitForTheirReceivesInTheLongRun) {
   World world(2, config_of(GetParam()));
   ASSERT_TRUE(world.ok());
@@ -277,7 +277,7 @@ TEST(Mailbox, EndsWithItsCommunicator) {
     ASSERT_TRUE(left[at] != nullptr && left[at]->done() && to_self[at]->done());
     const Status& own = to_self[at]->status();
     EXPECT_EQ(own.code(), Code::kUnavail) << own.message();
-    const Status& why = left[at]->status();  // the other rank's destruction may come first
+    const Status& why = left[at]->status();  // or the other rank has left first
     EXPECT_TRUE(why.code() == Code::kUnavail || why.culprit() == 1 - rank) << why.message();
   }
 }
@@ -411,7 +411,7 @@ TEST(Mailbox, MessagesThatWaitForTheirReceivesAreBounded) {
   }
 }
 
-// Another rank's summons may come while this rank leaves.
+// Another rank's request to open connections may come while this rank leaves.
 TEST(Mailbox, NeverOpensOnceItsRankLeaves) {
   std::atomic<bool> opened{false};
   const auto box = std::make_shared<core::Mailbox>(

@@ -42,7 +42,7 @@ std::vector<ReductionSetting> settings() {
 
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
-// Zero on some ranks, and at some places on all ranks.
+// Zero on some ranks; for some elements zero on all ranks.
 std::uint32_t bits(int rank, std::size_t i) {
   const auto mixed =
       static_cast<std::uint32_t>((i + 1) * 2654435761u + at(rank) * 40503u * (i + 7));
@@ -72,7 +72,8 @@ class Reductions : public ::testing::TestWithParam<ReductionSetting> {
                }()};
 };
 
-// Allreduce, reduce and reduce-scatter, and the right value of each at element i of the vector.
+// Runs allreduce, reduce and reduce-scatter; expected(i, x) returns whether x is right at element
+// i.
 template <class T, class Expected>
 void check(Communicator& c, Call call, const std::vector<T>& in, const Expected& expected) {
   const std::size_t count = in.size() / at(c.size());
@@ -194,8 +195,8 @@ TEST_P(Reductions, AverageOfIntegers) {
   });
 }
 
-// The smallest float that fp16 does not lose: the average of such numbers is the same number,
-// though their sum is more than the type can hold.
+// The largest fp16 number: the average of such numbers is the same number, though their sum is more
+// than the type can hold.
 TEST_P(Reductions, AverageInsideAHostAccumulatesInFp32) {
   if (GetParam().transport != "auto") return;
   world_.run([](Communicator& c) {

@@ -1,4 +1,4 @@
-// HCCL_TUNE_FILE as users see it: costs are measured once, kept, used again, and the same on all
+// HCCL_TUNE_FILE as users see it: costs are measured once, stored, reused, and the same on all
 // ranks, whichever files the ranks can read.
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -57,7 +57,8 @@ class TuneFile : public ::testing::Test {
   }
 
   /// Costs for `size` ranks over tcp on this machine. Each further message of a step costs
-  /// `more_ns`: if that is much, ranks talk to few others; if it is nothing, they talk to all.
+  /// `more_ns`: if that is much, ranks exchange messages with few others; if it is nothing, with
+  /// all.
   static CostEntry costs(int size, std::uint64_t more_ns) {
     CostEntry entry;
     entry.key = {HCCL_TEST_VERSION, join::cpu_model(), "tcp", 1, static_cast<std::uint32_t>(size),
@@ -107,7 +108,7 @@ TEST_F(TuneFile, IsMeasuredOnceAndKept) {
     EXPECT_FALSE(says(second, "kept in")) << second;
     EXPECT_EQ(folder_.read(transport + ".json"), kept);
 
-    // Another number of ranks has another key, which is added to the first.
+    // Another number of ranks adds an entry with a key of its own.
     const std::string other = sum(each(2, config_for(transport, file)), 1000);
     EXPECT_TRUE(says(other, "(measured now)")) << other;
     EXPECT_EQ(select::read_costs(file).value()->entries.size(), 2u);
@@ -134,7 +135,7 @@ TEST_F(TuneFile, TheTableDecides) {
 }
 
 TEST_F(TuneFile, OfRankZeroCountsForAll) {
-  // Every rank has its own file, with another table; one has none, and one cannot read its own.
+  // Ranks have files with different tables; one rank has no file, and one cannot read its own.
   ASSERT_TRUE(select::keep_costs(folder_ / "a", costs(4, 100'000)).ok());
   ASSERT_TRUE(select::keep_costs(folder_ / "b", costs(4, 10)).ok());
   folder_.write("c", "no table");
@@ -229,7 +230,7 @@ TEST_F(TuneFile, EachChoiceIsToldOnce) {
       });
     }
     const std::string log = ::testing::internal::GetCapturedStderr();
-    // Each rank logs a choice twice: 2 and 3 elements are in one size class.
+    // Two ranks log three choices each: 2 and 3 elements are in one size class.
     EXPECT_EQ(times(log, "; default table"), 2 * 3) << log;
   }
 }

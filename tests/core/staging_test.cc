@@ -198,14 +198,14 @@ TEST_P(Resident, StagingStaysUnderEightMebibytesARank) {
   // With few ranks the vectors are long enough to fill all staging buffers.
   const std::size_t most = ranks <= 8 ? 5'000'000 : 700'000;
   {
-    // Loads the libraries' code and data first, as they are not staging.
+    // Loads the libraries' code and data first: they are not staging memory.
     std::vector<Buffers> first = buffers_for(2, 50000);
     World world(2, quiet_config(GetParam().transport));
     ASSERT_TRUE(world.ok());
     take_part_in_all(world, 50000, first);
   }
   std::vector<Buffers> buffers = buffers_for(ranks, most);
-  // Gives freed memory back, or it would hide memory that the ranks take now.
+  // Returns freed memory to the system: otherwise the ranks could reuse it unnoticed.
   ::malloc_trim(0);
   const std::size_t before = resident();
   World world(ranks, quiet_config(GetParam().transport));

@@ -80,7 +80,7 @@ TEST_P(Strict, BitsAreThoseOfTheFoldInRankOrder) {
   }
 }
 
-// 0.3 of each input, averaged, times 1.7: each step rounds.
+// The average of 0.3 of each input, times 1.7: each step rounds.
 TEST_P(Strict, BitsOfScaledAveragesAreThoseOfTheFoldInRankOrder) {
   const StrictSetting& setting = GetParam();
   Config config;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLong{900};  // others report a wait after kReportInterval
 
-/// A log that delays its rank, if `late`, once the transport is open: the trials come next.
+/// A log that, if `late`, delays its rank once the transport is open, just before the trials.
 Logger held_up(bool late) {
   if (!late) return make_logger("off", "");
   return std::make_shared<const Log>(LogLevel::kInfo, [](LogLevel, std::string_view line) {

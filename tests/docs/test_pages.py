@@ -21,13 +21,12 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("HCCL_BUILD_DIR", "build/release")
 BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.M | re.S)
-# Finds a program of the README: the file's name stands before the block.
+# Finds a program of the README: its name precedes the block.
 FIRST = re.compile(r"`(first\.\w+)`.*?\n```\w+\n(.*?)^```$", re.M | re.S)
-# A warning on a busy machine: a rank has had no core for two seconds.
-FRAMEWORKS = ("tensorflow", "ray", "torch", "jax")  # Ray is beside torch, if at all
+FRAMEWORKS = ("tensorflow", "ray", "torch", "jax")  # an environment with Ray may also have torch
 NEEDS = next((each for each in FRAMEWORKS if importlib.util.find_spec(each)), None)
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted(ROOT.glob("docs/**/*.md"))]
-os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
+os.environ.pop("PYTHONUNBUFFERED", None)  # it would split the lines of ranks that share a pipe
 TIMEOUT = 120  # seconds; for a hang, not for speed
 
 
@@ -74,10 +73,10 @@ def environment(folder):
 
 
 def output_of(command, folder):
-    """What a shell command prints. Its ports are free ones. A job that hangs is ended."""
+    """Runs a shell command with free ports and returns its output. Kills a job that hangs."""
     command = re.sub(r"MASTER_PORT=\d+", lambda _: f"MASTER_PORT={free_port()}", command)
     command = re.sub(r"\btorchrun ", lambda _: f"torchrun --master-port {free_port()} ", command)
-    if "hccl.config" in command:  # its words are quoted, as this clone's path may have a space
+    if "hccl.config" in command:  # eval removes the quotes around paths with spaces
         command = f"eval {command}"
     job = subprocess.Popen(
         ["bash", "-c", command], cwd=folder, env=environment(folder), text=True,
@@ -91,8 +90,8 @@ def output_of(command, folder):
 
 
 def missing(expected, printed):
-    """The expected lines that were not printed; a library may print warnings besides. torchrun's ranks write a line and
-    its end apart, so two lines may stand side by side."""
+    """Returns the expected lines that were not printed. A library may print further lines. torchrun's ranks write a
+    line and its end separately, so two lines may be joined."""
     lacking = []
     for line in expected:
         found = re.search(".*".join(map(re.escape, line.strip().split("..."))), printed)

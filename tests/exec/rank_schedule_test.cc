@@ -1,4 +1,4 @@
-// Proves schedules right in which ranks have swapped their places.
+// Proves that schedules are right after ranks have swapped their places.
 #include "hccl/exec/rank_schedule.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Allreduce over several hosts: threads of this process as ranks that take themselves to be on
-// different hosts, with real shared memory inside a host and real sockets between them.
+// Allreduce over several hosts. The ranks are threads of this process that behave as if they were
+// on different hosts, with real shared memory inside a host and real sockets between them.
 #include "hccl/exec/two_level.h"
 
 #include <gtest/gtest.h>
@@ -102,7 +102,7 @@ void allreduces(int hosts, int ranks_per_host) {
 TEST(TwoLevel, TwoHostsOfTwo) { allreduces(2, 2); }
 TEST(TwoLevel, ThreeHostsOfTwo) { allreduces(3, 2); }
 TEST(TwoLevel, TwoHostsOfThree) { allreduces(2, 3); }
-// Short parts travel whole, in one step: then a slot holds a whole part.
+// Short parts are sent whole, in one step: then a slot holds a whole part.
 TEST(TwoLevel, SixHostsOfTwo) { allreduces(6, 2); }
 
 /// Costs in which a step takes at least `step_ns`, and each further message of a step `more_ns`.
@@ -112,7 +112,8 @@ select::MessageCosts costs(std::uint64_t step_ns, std::uint64_t more_ns) {
   return costs;
 }
 
-// If messages of one step hinder each other, ranks talk to few others; otherwise they talk to all.
+// If messages of one step hinder each other, ranks exchange messages with few others, otherwise
+// with all.
 TEST(TwoLevel, MeasuredCostsChooseBetweenHosts) {
   constexpr int kHosts = 6, kPlaces = 2;
   constexpr std::uint64_t kCount = 50'000;
@@ -146,8 +147,8 @@ TEST(TwoLevel, MeasuredCostsChooseBetweenHosts) {
   EXPECT_EQ(taken[2], std::set<std::string_view>{"direct"});
 }
 
-// Rank 3 asks for another count: every rank gets both calls or the failure of the operation, and no
-// rank succeeds.
+// Rank 3 calls with another count. Every rank fails, and the error of one rank at least names the
+// count.
 TEST(TwoLevel, RanksThatDisagreeAllFail) {
   const auto heap = memory::Heap::create(std::size_t{256} << 20).value();
   std::vector<Status> results(4);

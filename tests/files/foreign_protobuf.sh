@@ -1,6 +1,6 @@
 #!/bin/sh
 # foreign_protobuf.sh LIBPROTOBUF OUT: writes the C source of a library that exports every function of Protobuf, as
-# frameworks do. A process that calls one of them has bound the wrong Protobuf, and ends.
+# frameworks do. Each of them ends the process: the caller was bound to the wrong Protobuf.
 set -e
 cat >"$2" <<'END'
 #include <unistd.h>

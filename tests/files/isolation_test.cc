@@ -1,5 +1,6 @@
 // isolation_test [LIBRARY]: writes and reads a trace in a process in which another Protobuf is
-// visible to all libraries: a preloaded one, or LIBRARY, which is loaded after libhccl.so.
+// visible to all libraries. That Protobuf is preloaded, or it is LIBRARY, which is loaded after
+// libhccl.so.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

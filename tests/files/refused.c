@@ -1,5 +1,5 @@
-/* Plugins for files that must be refused: REFUSED_BUILD is of another build; without it there is
- * nothing. */
+/* Plugins for files that must be refused: with REFUSED_BUILD the plugin is of another build;
+ * without, it defines nothing. */
 #ifdef REFUSED_BUILD
 const void* hccl_files_codecs(void);
 const void* hccl_files_codecs(void) {

@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static_cast<void>(join::choose_interface(interfaces, *config));
   static_cast<void>(join::is_local(config->if_ip));
   PROMISE(config->agreement().size() <= control::kAgreementCap);
-  // A configuration that was read is read the same again.
+  // Setting the algorithm that was read once more succeeds and changes nothing.
   const std::string before = config->agreement();
   PROMISE(config->set_algo(config->algo).ok() && config->agreement() == before);
   return 0;

@@ -1,5 +1,5 @@
 // Files that another process wrote: root info in its 4,108 bytes, alone and in the file for the
-// ranks of a host; a job's secret; a rank table. The first byte chooses among these; if its highest
+// ranks of a host; a job's secret; a rank table. The first byte chooses one of them. If its highest
 // bit is set, the checksum of the root info is corrected.
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-// The parts that all targets share: their one function, how an input is taken apart, and how a
-// broken promise is reported.
+// The parts that all targets share: their entry function, a reader for the input, and the report of
+// a broken promise.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,7 @@
 #include <string_view>
 #include <type_traits>
 
-/// libFuzzer's name. Whatever the bytes are, there must be no crash, no hang, and no large
-/// allocation.
+/// The name is libFuzzer's. For no bytes may the function crash, hang, or allocate much memory.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 /// Checks a promise of the parser; if it is broken, prints the promise and ends the process.
@@ -27,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace hccl::fuzz {
 
-/// Takes an input apart from its front; behind its end come zeroes.
+/// Reads an input from its front; after its end come zeroes.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size)

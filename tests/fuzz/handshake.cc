@@ -1,5 +1,5 @@
-// The handshake, which comes before all other bytes: pieces from a stranger, or from a peer with
-// changes. A side that ends well has read bytes that only a holder of the key can write.
+// The handshake, which comes before all other bytes. Its pieces come from a stranger, or from a
+// peer with changes. If a side succeeds, it has read bytes that only a holder of the key can write.
 #include "hccl/base/auth.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using hccl::Handshake;
 
-/// The peer's bytes, or a stranger's in their place. Returns whether they were changed.
+/// Passes the peer's bytes, or a stranger's instead. Returns whether the bytes were changed.
 bool pass(hccl::fuzz::Input& input, std::string& message) {
   const std::string before = message;
   switch (input.below(4)) {
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     Handshake& side = turn % 2 == 0 ? server : client;
     if (message.size() != side.wants()) PROMISE(!side.step(message).ok());
     auto reply = side.step(message);
-    // The client's first nonces may have any value: the bytes that follow prove whether they were
+    // The client's first nonces may have any value: the later bytes prove whether they were
     // changed.
     if (turn > 0) PROMISE(reply.ok() != changed);
     if (!reply.ok()) return 0;

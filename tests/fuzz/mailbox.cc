@@ -1,5 +1,5 @@
-// Messages by tag, from peers that send any headers: the mesh below is a script. At the end every
-// message has ended exactly once, and no byte was written outside of a receive.
+// Messages with tags, from peers that send any headers: the mesh is a script. Every message ends
+// exactly once, and no byte is written outside of a receive.
 #include "hccl/core/mailbox.h"
 
 #include <future>

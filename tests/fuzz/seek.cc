@@ -83,7 +83,7 @@ class Harness {
       deliver(seek_.frame(id, bytes, now_));
     }
   }
-  // ControlNode gives a Seek no other frames.
+  // ControlNode passes no other frames to a Seek.
   static std::string joining(std::string_view bytes) {
     std::string frame(bytes.empty() ? std::string_view("x") : bytes);
     frame[0] = static_cast<char>(static_cast<std::uint8_t>(frame[0]) | kFirstJoinKind);
@@ -118,7 +118,7 @@ class Harness {
     if (how >= 32 && how < 64) bytes[input_.byte() % bytes.size()] ^= static_cast<char>(how);
     return joining(bytes);
   }
-  /// A process, and some below it.
+  /// The roster of a process and of some processes below it.
   Roster below() {
     Roster all = process(1 + input_.below(6), some());
     all.nodes[0].started = 200 * input_.below(3);

@@ -1,6 +1,6 @@
-// One tcp connection whose other end is hostile: it sends valid frames, invalid frames, and bytes,
-// between sends and receives of this end. When the peer has gone, no request waits, and no byte was
-// written outside of a receive.
+// One tcp connection to a hostile peer: it sends valid frames, invalid frames, and bytes, between
+// sends and receives of this end. Once the peer has gone, no request waits, and no byte was written
+// outside of a receive.
 #include <sys/epoll.h>
 #include <sys/socket.h>
 

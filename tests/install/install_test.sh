@@ -13,10 +13,10 @@ for variable in RANK_TABLE_FILE RANK WORLD_SIZE SLURM_PROCID PMIX_RANK LD_LIBRAR
 done
 
 "$cmake" --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log"; exit 1; }
-# dash does not tell a sourced file its path, so the tree must be where it was installed.
+# dash gives a sourced file no path, so the tree must be where it was installed.
 [ "$(cd / && dash -euc '. "$1/set_env.sh"; . "$1/set_env.sh"; echo "$ASCEND_DIR ${LD_LIBRARY_PATH}"' - "$work/first")" = \
   "$work/first $work/first/lib64" ] || fail "set_env.sh in dash"
-# A prefix may be relative and have an apostrophe, and with a CDPATH the shell's cd prints where it goes.
+# A prefix may be relative and contain an apostrophe. With CDPATH set, the shell's cd prints its new folder.
 (cd "$work" && "$cmake" --install "$build" --prefix "it's" --component ascend) >"$work/log" || fail "$(cat "$work/log")"
 for shell in bash dash; do
   found=$(cd "$work" && CDPATH=$work "$shell" -euc 'cd / && . "$1/set_env.sh"; echo "$ASCEND_DIR"' - "$work/it's") || true
@@ -86,7 +86,7 @@ done
 private=$(find "$prefix/include" -type f ! -path '*/hccl/*' ! -name 'acl*.h' ! -path '*/error_codes/*')
 [ -z "$private" ] || fail "these are no public headers: $private"
 
-# Compiles with the lines that programs for HCCL use; the program has 4 ranks.
+# Compiles with the compiler lines of programs for HCCL; the program has 4 ranks.
 hardened=(-fPIE -pie -s -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--copy-dt-needed-entries)
 program=$source/examples/01_communicator/01_root_info/main.cc
 expected=$(for rank in 0 1 2 3; do echo "rank $rank of 4: the ranks add up to 6"; done)
@@ -142,8 +142,8 @@ done
 # The optimizers are in a separate library.
 of_optim=$(nm -D --defined-only "$libdir/libhccl_optim.so" | awk '{print $3}' | sort)
 [ "$of_optim" = "$(declared "$optim")" ] || fail "libhccl_optim.so and hccl_optim.h differ: $of_optim"
-# The library must export everything that programs for HCCL call. They refer to some functions weakly: without these a
-# program would still link, and crash.
+# The library must export everything that programs for HCCL call. Some references are weak: if their function were
+# missing, a program would still link, and crash.
 for name in $(cat "$source/tests/install/hccl_client/symbols.txt"); do
   grep -qx "$name" <<<"$shown" || fail "programs need $name"
 done

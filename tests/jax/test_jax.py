@@ -50,7 +50,7 @@ def printed(ranks):
 
 
 def on_ranks(size, *command, **environment):
-    """The output of each rank; all ranks must end well."""
+    """Runs the ranks, which must succeed, and returns the output of each."""
     ranks = start(size, *command, **environment)
     outputs = printed(ranks)
     for number, (rank, output) in enumerate(zip(ranks, outputs)):
@@ -124,7 +124,8 @@ def test_a_program_that_fails_ends_the_others(culprit):
 
 
 def test_a_programs_own_initialize(tmp_path):
-    """A program's own initialize does no harm if it agrees, and is refused if it numbers the processes otherwise."""
+    """A program's own initialize is harmless if it agrees with hccl. If it numbers the processes differently, it is
+    refused."""
     program = (
         "import os, jax, jax.numpy as jnp\n"
         "def join(process):\n"
@@ -144,7 +145,7 @@ def test_a_programs_own_initialize(tmp_path):
 
 
 def test_processes_that_no_launcher_started_are_refused():
-    """Each of them would be a world of one for hccl: sums would silently be of one process."""
+    """hccl would take each process for a world of one rank, whose sums would be wrong without an error."""
     program = (
         "import hccl.jax, sys; hccl.jax.use(); import jax\n"
         "jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))\n"
@@ -204,7 +205,7 @@ def test_several_devices_of_a_process_are_refused(tmp_path):
 
 
 def test_arrays_of_jax_are_never_written():
-    """Also bfloat16, which NumPy's buffer protocol does not have."""
+    """Covers bfloat16, too, which NumPy's buffer protocol lacks."""
     text = """
 import hccl
 import jax.numpy as jnp

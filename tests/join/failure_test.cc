@@ -23,8 +23,8 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kSize = 4;
-// The promised time. The machine's own lateness during the test is added once for each of the
-// threads that must wake in a row.
+// The promised time. A test adds the machine's own lateness once for each thread that must wake in
+// a row.
 constexpr seconds kNotice{1};
 constexpr int kWakeUps = 4;
 
@@ -109,7 +109,7 @@ bool all_at_work(const Board& board) {
                      [](const auto& done) { return done >= 4; });
 }
 
-// Starts all ranks; true once they work.
+// Starts all ranks, and returns whether they work.
 bool start_all(Processes& processes, const Config& config) {
   for (int r = 0; r < kSize; ++r) {
     processes.start([&, r] { return live(processes, r, config); });
@@ -303,9 +303,9 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
   }
 }
 
-// All ranks stop, as when the machine or its container is suspended. The root's process runs again
-// first, and has heard from no rank for longer than the peer timeout. Time in which the root did
-// not run must not count.
+// All ranks stop, as if the machine or its container is suspended. When the root's process runs
+// again as the first one, it has received nothing from any rank for longer than the peer timeout.
+// The time in which the root did not run must not count.
 TEST(Suspended, RanksThatWereStoppedTogetherGoOn) {
   Folder folder;
   Processes processes;
@@ -396,7 +396,7 @@ TEST_P(Reset, ABrokenConnectionIsNamedAlikeByAll) {
         ports_known = number;
       }
       if (r == 1) {
-        // Waits until all ranks have finished their first operation, or they would fail in it.
+        // Waits until all ranks have finished their first operations: otherwise these would fail.
         const auto all = static_cast<std::uint64_t>(in_group ? kSize - 1 : kSize);
         if (!eventually([&] { return ports_known != 0 && at_work == all; })) return 4;
         for (const Connected& each : connections()) {

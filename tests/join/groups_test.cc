@@ -1,5 +1,5 @@
-// Groups of the ranks of a world: a member that is absent or dead is named, and the survivors may
-// form a group.
+// Groups of the ranks of a world: an absent or dead member is named, and the survivors may form a
+// group.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ TEST(Groups, SurvivorsMayFormAGroupButNotWithTheDead) {
         return std::all_of(board.progress.begin(), board.progress.begin() + kSize,
                            [](const auto& count) { return count != 0; });
       });
-      if (r == 1 || !status.ok()) return 0;  // this rank leaves without a call
+      if (r == 1 || !status.ok()) return 0;  // rank 1 leaves without a call
       board.later[me].set(member.world->group("all", {0, 1, 2}, 1).status());
       auto pair = member.world->group("pair", {2, 0}, 1);
       std::vector<float> data(1000, 1.0F);

@@ -48,8 +48,8 @@ RootInfo some_root() {
   return info;
 }
 
-/// Returns the exit code of a child that runs body as another user; 1 if the user id cannot be
-/// changed.
+/// Runs body in a child as another user, and returns the child's exit code; 1 if the user id cannot
+/// be changed.
 int as_user(uid_t user, const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -116,7 +116,7 @@ TEST(HostRoot, FileOfAKilledJobIsNotReadAndGoes) {
     EXPECT_EQ(files_in(runtime).size(), 1u);
   };
   leave_a_file("other");
-  leave_a_file("job");  // removes the file that was left before
+  leave_a_file("job");  // removes the other job's file
   EXPECT_EQ(find_host_root(runtime.path(), "job", soon()).status().code(), Code::kTimeout);
   const RootInfo made = some_root();
   auto root = create(runtime.path(), "job", patient());
@@ -209,7 +209,7 @@ TEST(HostRoot, OtherUsersNeitherReadNorMeetNorPretend) {
   ::waitpid(stranger, nullptr, 0);
 }
 
-/// Each function takes this user's name in a place, as another user can.
+/// Each function takes the name of this user's folder, as another user can do.
 const std::function<void(const std::string& name)> kTakings[] = {
     [](const std::string& name) {
       ASSERT_TRUE(std::filesystem::create_directory(name));
@@ -291,7 +291,8 @@ TEST(HostRoot, WithoutAnyPlaceTheFolderAndItsOwnerAreNamed) {
   EXPECT_EQ(as_user(kNobody, create_one), 0);
 }
 
-// A place that cannot be listed has only the plain name, as ranks could not find another folder.
+// In a place that cannot be listed only the plain name is used: ranks could not find another
+// folder.
 TEST(HostRoot, APlaceThatCannotBeListedNeedsThePlainName) {
   if (::geteuid() != 0) GTEST_FAIL() << "this test changes its user id: run it as root";
   const Folder place;

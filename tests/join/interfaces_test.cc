@@ -62,12 +62,12 @@ TEST(Interfaces, Choice) {
   const Choice cases[] = {
       {nullptr, nullptr, AF_UNSPEC, "enp2 10.0.2.1"},  // ordered by name, not by position
       {nullptr, nullptr, AF_INET6, "enp2 fd00::21"},
-      // prefixes: the first interface in the system's order that matches, whatever the order of the
-      // list
+      // prefixes: the first interface that matches counts, in the system's order and not in the
+      // list's
       {nullptr, "eth", AF_UNSPEC, "eth1 10.0.1.1"},
       {nullptr, "eth0,enp", AF_UNSPEC, "enp2 10.0.2.1"},
       {nullptr, "eth", AF_INET6, "eth0 fd00::1"},
-      {nullptr, "eth1", AF_INET6, "eth1 10.0.1.1"},  // the other family is tried
+      {nullptr, "eth1", AF_INET6, "eth1 10.0.1.1"},  // falls back to the other family
       {nullptr, "docker,lo", AF_UNSPEC, "lo 127.0.0.1"},
       {nullptr, "wlan", AF_UNSPEC, ""},
       // exact names
@@ -159,7 +159,7 @@ TEST(Interfaces, AddressesOfThisHost) {
   }
 }
 
-// A rank connects from the address that the variables choose, if that can reach the root.
+// A rank connects from the address that the variables choose, if this address can reach the root.
 TEST(Interfaces, SourceAddress) {
   Config config;
   EXPECT_EQ(source_address(config, "203.0.113.77").value(), "");
@@ -233,7 +233,7 @@ TEST(Cores, AreTakenInTurn) {
   EXPECT_EQ(cores_in_turn(Masks{first, first, second, second}), (Order{0, 2, 1, 3}));
   EXPECT_EQ(cores_in_turn(Masks{second, second, first, second}), (Order{2, 0, 1, 3}));
   EXPECT_EQ(cores_in_turn(Masks{first, third, second, third, first}), (Order{0, 2, 1, 4, 3}));
-  // Unknown places of ranks, or layouts in which another order gains nothing.
+  // The cores of ranks are unknown, or another order of the ranks gains nothing.
   EXPECT_EQ(cores_in_turn(Masks{first, second}), Order());
   EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", "\x03"}), Order());
   EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", second}), Order());
@@ -294,7 +294,7 @@ TEST_F(SecretFile, RefusesUnsafeFiles) {
   refuses(folder_.path(), Code::kPara, "regular");
   refuses(folder_ / "absent", Code::kOpenFileFailure, "opened");
   refuses("", Code::kPara, "name");
-  // The file belongs to another user if this one may give files away, else to the system.
+  // As root, the test gives the file to another user. Otherwise it takes a file of the system.
   if (::geteuid() == 0) {
     ASSERT_EQ(::chown((folder_ / "s").c_str(), 65534, 65534), 0);
     refuses(folder_ / "s", Code::kPara, "belong");

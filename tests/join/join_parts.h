@@ -30,10 +30,10 @@
 
 namespace hccl::testing {
 
-// A rank that is late by this time is absent.
+// A rank that is late by this much counts as absent.
 inline constexpr std::chrono::seconds kShort{3};
-// Much less than the minute for which ranks wait for one another. The lateness of the machine is
-// added.
+// Much less than the minute for which ranks wait for one another. The tests add the lateness of the
+// machine.
 inline constexpr std::chrono::seconds kSoon{10};
 
 inline Config config_of(std::chrono::seconds patience) { return quiet_config("auto", patience); }
@@ -113,7 +113,7 @@ class Meeting {
   void come(int rank, int size, const Config& config, const join::RootInfo& with) {
     come(rank, size, config, rank == 0 ? root_ : new_node(control_, with));
   }
-  /// Joins as a rank of another process than the root's.
+  /// Joins as a rank whose process is not the root's.
   void come_apart(int rank, int size, const std::shared_ptr<join::Control>& control) {
     come(rank, size, config_, new_node(control, info));
   }
@@ -182,7 +182,7 @@ class Meeting {
 // Kinds of frames; each is the first byte.
 inline constexpr std::uint8_t kAsk = control::kFirstJoinKind, kRefused = kAsk + 5;
 
-// A process asks for a seat in the tree.
+// The request of a process for a seat in the tree.
 inline std::string hello(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
                          std::uint32_t version = control::kJoinVersion) {
   control::Roster own;
@@ -203,8 +203,8 @@ inline std::string next_answer(Secured& member) {
   return answer;
 }
 
-/// Waits until the root has handled all frames that came before: it then closes the line for a
-/// wrong one.
+/// Waits until the root has handled all frames that came before: it handles them before it closes
+/// the line of a wrong frame.
 inline void settle(const Meeting& meeting) {
   const auto wrong = meeting.connect_as_member();
   EXPECT_TRUE(wrong->send_frame("wrong").ok());

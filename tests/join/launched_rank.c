@@ -1,9 +1,9 @@
 /* A rank that a launcher started. Joins, and prints its rank, its world's size and the nonce of
  * each of the world's ranks: the variable NONCE, which differs between jobs. On failure prints the
  * error's text. Arguments: "child" starts this program once more while it is a rank; "again" leaves
- * and joins once more; "retry" tries again while it fails; "daemon" starts a daemon before it
- * joins, which lives as long as the rank; "fork" forks a child, which pauses, when a line comes
- * while this program joins; "--pause" never joins. Exit status 0 = joined. */
+ * and joins once more; "retry" tries again while it fails; "daemon" first starts a daemon that
+ * lives as long as the rank; "fork" forks a child, which pauses, when a line is read while this
+ * program joins; "--pause" never joins. Exit status 0 = joined. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

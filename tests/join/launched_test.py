@@ -19,12 +19,12 @@ import time
 import unittest
 
 PROGRAM, MPIRUN, HYDRA = (sys.argv[1:] + ["", "", ""])[:3]
-SECONDS = 90  # against a hang; no test depends on it
+SECONDS = 90  # only ends a hang; no test depends on it
 UNSHARE = subprocess.run(["unshare", "--pid", "--net", "--fork", "--mount-proc", "ip", "link", "set", "lo", "up"],
                          stderr=subprocess.DEVNULL, check=False).returncode == 0
 LAUNCHERS = re.compile("RANK$|^(RANK|WORLD_SIZE|MASTER_|LOCAL_|PMI|OMPI_|SLURM_|MPI_LOCAL|HCCL_JOB)")
 MPIRUNS_OWN = re.compile(r"\[[^]]+:\d+\] ")  # "[host:pid] text"
-# A launcher of two workers, as torchrun: a process with variables of its own for each worker.
+# A launcher of two workers, like torchrun: each worker is a process with variables of its own.
 TORCHRUN = """
 import os, subprocess, sys
 variables = dict(os.environ, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[1], NONCE=sys.argv[1])
@@ -45,13 +45,13 @@ def port():
 
 
 def by_hand(rank, number, nonce, size=2):
-    """The variables of torchrun, set by hand."""
+    """Returns the variables of torchrun, set by hand."""
     return variables(RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(number), NONCE=str(nonce))
 
 
 def run(*command, env=None):
-    """The lines that all processes of a command printed, without mpirun's own (a rank that searches its root may have
-    dialed mpirun). If no line is left, the exit status."""
+    """Returns the lines that all processes of a command printed, without mpirun's own lines: a rank that searches its
+    root may have connected to mpirun. If no line is left, returns the exit status."""
     done = subprocess.run(command, env=env or variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, timeout=SECONDS, check=False)
     lines = sorted(line for line in done.stdout.splitlines() if not MPIRUNS_OWN.match(line))
@@ -84,7 +84,7 @@ def wait_for(condition):
 
 
 def is_root(pid):
-    """Whether a process, which is rank 0, has opened its job."""
+    """Returns whether the process, which is rank 0, has opened its job."""
     return b"hccl-control\n" in [path.read_bytes() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")]
 
 
@@ -181,14 +181,14 @@ class Innermost(unittest.TestCase):
 
 
 def outcome(ranks):
-    """The lines of all ranks; for a rank that was refused, "refused"."""
+    """Returns the lines of all ranks, with "refused" for a rank that was refused."""
     return ["refused" if line.startswith("refused: ") else line for line in map(end, ranks)]
 
 
 class NeverMixed(unittest.TestCase):
     def test_two_jobs_at_once_of_one_name(self):
         for order in range(4):
-            # A rank that comes after its job was refused waits for the root.
+            # If a rank comes after its job was refused, it waits for the root until this time-out.
             number, secret = port(), {"HCCL_CONNECT_TIMEOUT": "3"}
             if order % 2:  # with a secret, as between hosts
                 secret["HCCL_JOB_SECRET_FILE"] = secret_file(self)
@@ -308,7 +308,7 @@ class TakenName(unittest.TestCase):
     def test_another_user_has_the_name_of_the_folder(self):
         for _ in range(2):
             number = port()
-            # Different variables, as when cron and ssh start the ranks.
+            # Different variables, as if cron starts one rank and ssh the other.
             ranks = [self.start(0, number), self.start(1, number, XDG_RUNTIME_DIR="/run/user/1", TMPDIR="/run")]
             self.assertEqual([end(rank) for rank in ranks], world(7))
         taken, own = self.folders()  # the second job uses the first one's folder
@@ -325,7 +325,7 @@ class Containers(unittest.TestCase):
     def test_numbers_of_processes_elsewhere_are_no_ancestors(self):
         number = port()
         of = lambda rank, job: {**by_hand(rank, number, job), "HCCL_JOB_ID": str(job)}
-        other = self.start_in(["--pid", "--mount-proc"], 'exec "$0"', of(1, 1))  # process 1; it waits for its root
+        other = self.start_in(["--pid", "--mount-proc"], 'exec "$0"', of(1, 1))  # pid 1; waits for its root
         wait_for(lambda: has_claim(child_of(other.pid)))
         ranks = [start(of(0, 2)), self.start_in(["--pid", "--mount-proc"], '"$0"; true', of(1, 2))]
         lines = [end(rank) for rank in ranks]
@@ -345,8 +345,8 @@ SHORT = {"HCCL_CONNECT_TIMEOUT": "3"}  # limits the wait of a rank whose root wa
 
 
 def ranks_below(pid):
-    """The ranks among a process and those below it. A rank's child is not one: it is LeakSanitizer's, whose death hangs
-    it."""
+    """Returns the ranks among a process and its descendants. A rank's own child is no rank: it belongs to
+    LeakSanitizer, which would hang if the child died."""
     try:
         if os.path.samefile(f"/proc/{pid}/exe", PROGRAM):
             return [int(pid)]
@@ -358,7 +358,7 @@ def ranks_below(pid):
 
 
 def end_of_ranks(process):
-    """The same as end(), for a launcher that lost a rank: Open MPI's may hang when all ranks have ended."""
+    """Like end(), for a launcher that lost a rank: Open MPI's may hang after all ranks have ended."""
     for _ in range(SECONDS // 5):
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=5)[0]
@@ -369,8 +369,8 @@ def end_of_ranks(process):
 
 
 class Starts(unittest.TestCase):
-    """Two jobs of 4 ranks run at once. If they have one name, they may be refused, but must not get each other's ranks.
-    The same holds when a rank of a job is killed."""
+    """Two jobs of 4 ranks run at once. If they have the same name, they may be refused, but must not get each other's
+    ranks. The same holds if a rank of a job is killed."""
 
     def by_variables(self, job):
         return [start({**by_hand(rank, self.number, job, 4), **SHORT}) for rank in range(4)]

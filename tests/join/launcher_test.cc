@@ -22,8 +22,8 @@ Result<Launch> detect(const Variables& variables, std::uint16_t base_port = 6000
   return detect_launcher(base_port, get, line);
 }
 
-// Detects the launcher of a process whose ancestors were started with these variables, the nearest
-// first.
+// Detects the launcher of a process with the variables `own`. The variables of its ancestors
+// follow, the nearest first.
 Result<Launch> detect_in(const Variables& own, const std::vector<Variables>& ancestors) {
   std::vector<Process> line = {{.pid = 100, .started = 9}};
   line[0].variables.insert(own.begin(), own.end());
@@ -122,18 +122,18 @@ TEST(Launcher, Torchrun) {
   expect(detect(minimal), LauncherKind::kTorchrun, 3, 4, -1, 0, "node0.example", 29501);
   expect(detect(with(minimal, "MASTER_PORT", "65534")), LauncherKind::kTorchrun, 3, 4, -1, 0,
          "node0.example", 65535);
-  // All ranks derive the same job name, other jobs another.
+  // All ranks of a job derive the same job name; other jobs have other names.
   EXPECT_EQ(launch.value().job, detect(with(kTorch, "RANK", "0")).value().job);
   EXPECT_NE(launch.value().job, detect(with(kTorch, "TORCHELASTIC_RUN_ID", "r")).value().job);
   EXPECT_NE(launch.value().job, detect(with(kTorch, "MASTER_PORT", "29501")).value().job);
-  // Agents count their restarts separately, so the job name has the number only if there is one
+  // Agents count their restarts separately, so the job name contains the count only if there is one
   // agent.
   EXPECT_EQ(launch.value().attempt.agent, 0u);
   const auto restarted = with(with(kTorch, "TORCHELASTIC_RESTART_COUNT", "3"), "GROUP_RANK", "1");
   const auto again = detect(restarted).value();
   EXPECT_EQ(again.attempt.number, 3u);
-  // An agent keeps its number in a restart, which may change the port. Ranks of several jobs may
-  // meet by root info, so the agents of two jobs differ.
+  // An agent's number stays the same in a restart, even if the port changes. Ranks of several jobs
+  // may meet by root info, so agents of different jobs have different numbers.
   const auto agent = [&](auto variables) { return detect(variables).value().attempt.agent; };
   const auto port = with(restarted, "MASTER_PORT", "29777");
   EXPECT_NE(again.attempt.agent, 0u);

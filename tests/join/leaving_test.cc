@@ -155,7 +155,7 @@ TEST(Failing, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
   }
 }
 
-// Rank 0 cannot take a connection in, or rank 1 cannot make one.
+// Rank 0 cannot accept a connection, or rank 1 cannot make one.
 TEST(Failing, AllRanksHearWhichProcessLacksADescriptorForALink) {
   const auto from_rank_1 = [](core::Communicator& world) {
     std::vector<float> data(16);
@@ -165,7 +165,7 @@ TEST(Failing, AllRanksHearWhichProcessLacksADescriptorForALink) {
   for (const int scarce : {0, 1}) expect_all_hear_of_lack(3, scarce, 0, from_rank_1);
 }
 
-// Rank 0 dies before rank 1 finds its own reason to fail.
+// Rank 0 dies before rank 1 fails for a reason of its own.
 TEST(Failing, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
   for (const char* const transport : {"auto", "tcp", "shm"}) {
     SCOPED_TRACE(transport);
@@ -200,7 +200,7 @@ TEST(Failing, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
   }
 }
 
-// A rank leaves quickly, however long the others stay.
+// A rank leaves quickly, however long the other ranks stay.
 TEST(Leave, IsQuickInAnyOrder) {
   constexpr int kSize = 4;
   for (const std::array<int, kSize> order : {std::array{0, 1, 2, 3}, std::array{3, 2, 1, 0},
@@ -240,7 +240,7 @@ std::size_t entries(const char* directory) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// The root writes to rank 1, in vain, before it reads that rank 1's program has ended.
+// The root fails to write to rank 1 before it reads that rank 1's program has ended.
 TEST(Leave, LastWordsAreHeardFromARankThatTakesNoMoreBytes) {
   Meeting meeting;
   meeting.come(0, 2);
@@ -254,7 +254,7 @@ TEST(Leave, LastWordsAreHeardFromARankThatTakesNoMoreBytes) {
   ASSERT_EQ(lines.size(), 1u);
   meeting.control()->hold();
   first.control->report(Uuid{1}, Status(Code::kPara, "calls differ"));
-  std::thread([&] {  // this thread holds a lock that no thread may take twice
+  std::thread([&] {  // a second lock of this level needs another thread
     meeting.done()[1]->control->ended("barrier #4");
     const linger reset{1, 0};
     EXPECT_EQ(::setsockopt(lines[0], SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
@@ -289,7 +289,7 @@ void expect_all_gather(Meeting& meeting, std::uint8_t number) {
   for (auto& each : ranks) each.join();
 }
 
-// Rank 0 waits to open connections, and rank 2 will wait.
+// Rank 0 already waits to open connections, and rank 2 waits later.
 TEST(Leave, ARankThatReportsItsEndEndsTheOpening) {
   Meeting meeting;
   for (int r = 0; r < 3; ++r) meeting.come(r, 3);
@@ -310,8 +310,8 @@ TEST(Leave, ARankThatReportsItsEndEndsTheOpening) {
   meeting.done()[2]->control->remove(&ear);
 }
 
-// Rank 1 will not come: it has said so, or has left the world. The other ranks learn which ranks
-// have come.
+// Rank 1 will not come: it reported that, or left the world. The other ranks learn which ranks have
+// come.
 TEST(Leave, ThoseThatComeDoNotWaitForARankThatWillNot) {
   for (const bool leaves : {false, true}) {
     SCOPED_TRACE(leaves);
@@ -342,12 +342,12 @@ TEST(Leave, ThoseThatComeDoNotWaitForARankThatWillNot) {
       EXPECT_EQ(*here[rank], (std::vector<int>{2, 0}));
     }
     if (leaves) continue;
-    come(1);  // all ranks must agree on who has come
+    come(1);  // all ranks must agree which ranks came
     EXPECT_EQ(here[1].status().code(), Code::kUnavail) << here[1].status().message();
   }
 }
 
-// The root info may come from a process that has no rank.
+// The root's process may have no rank.
 TEST(Leave, TheEndOfARootWithoutARankEndsNothing) {
   Meeting meeting;
   const auto apart = make_control();
@@ -365,7 +365,7 @@ TEST(Leave, TheEndOfARootWithoutARankEndsNothing) {
   for (std::size_t r = 0; r < 3; ++r) meeting.done()[r]->control->remove(&ears[r]);
 }
 
-// A rank knows that it is alive, even if the others take it for dead.
+// A rank does not count itself as dead, even if the other ranks do.
 TEST(Leave, ARankDoesNotCallItselfDead) {
   Config config = config_of(seconds(60));
   config.peer_timeout = seconds(2);
@@ -437,7 +437,7 @@ TEST(Leave, FiftyCyclesLeaveNoDescriptorAndNoThread) {
   const std::size_t threads = entries("/proc/self/task");
   for (int i = 0; i < 50; ++i) cycle(i);
   EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  // The kernel may list a joined thread for another moment, before and after the cycles.
+  // The kernel may list a joined thread for another moment.
   EXPECT_TRUE(eventually([&] { return entries("/proc/self/task") <= threads; }));
 }
 

@@ -29,8 +29,8 @@ Config config(seconds patience = seconds(30)) { return testing::quiet_config("au
 
 Deadline soon() { return Deadline::after(seconds(30)); }
 
-// Stands between ranks and the root. The first connection's records pass through `tamper`,
-// numbered by direction; later connections are left alone.
+// A proxy between ranks and the root. The first connection's records pass through `tamper`,
+// numbered by direction; later connections pass unchanged.
 class Proxy {
  public:
   using Tamper = std::function<void(bool up, int number, std::string& record)>;
@@ -142,7 +142,7 @@ class Proxy {
   std::thread thread_;
 };
 
-// The messages to a rank.
+// Stores the messages to a rank.
 class Ear final : public FailureListener {
  public:
   void on_failure(const Uuid& scope, const Status& why) override {
@@ -241,7 +241,7 @@ class Story {
   Proxy proxy_;
 };
 
-// Each rank has got all messages of the other rank, and each failure once.
+// Expects that each rank got all messages of the other rank, and each failure once.
 void expect_nothing_strange(const Story& story) {
   for (const Rank& rank : story.ranks) {
     ASSERT_TRUE(rank.joined.ok()) << rank.joined.message();
@@ -269,7 +269,7 @@ TEST(Line, NobodyOnTheWayUnderstandsIt) {
         config().agreement(), std::string("transport="), std::string("HCCL"), std::string("part "),
         std::string(kPain), std::string("allreduce"), std::string("broadcast"),
         std::string("null pointer")}) {
-    // Two or three letters, as a short host name has, occur by chance among enciphered bytes.
+    // Very short words may occur by chance among encrypted bytes.
     if (secret.size() < 4) continue;
     EXPECT_EQ(seen.find(secret), std::string::npos) << secret;
   }
@@ -293,7 +293,7 @@ TEST(Line, FlippedByteInAnyRecordChangesNothing) {
             record[5 + (record.size() - 5) / 2] ^= 4;
             done = true;
           },
-          // Rank 0 waits for a rank that was rejected.
+          // Rank 0 waits for a rank that does not join.
           early ? seconds(2) : seconds(30));
       if (early && !story.ranks[1].joined.ok()) {
         EXPECT_EQ(story.ranks[0].joined.code(), Code::kTimeout);
@@ -329,12 +329,12 @@ TEST(Line, RecordedJoinLetsNobodyIn) {
   ASSERT_TRUE(replay.ok());
   ASSERT_GT(proxy.sent().size(), 400U);
   EXPECT_TRUE(send_all(replay->get(), proxy.sent(), soon()).ok());
-  // A holder of the secret gets the answer to its first message, and no more.
+  // The sender of the recorded bytes gets the answer to the first message, and no more.
   std::string answer;
   char byte = 0;
   while (recv_all(replay->get(), {&byte, 1}, soon()).ok()) answer += byte;
   EXPECT_LT(answer.size(), 400U) << "more than the answer of a handshake";
-  // No other process has taken the place of rank 1.
+  // The recorded bytes have not taken rank 1's place.
   Status other;
   std::thread zero([&] { other = join(info, 0).status(); });
   EXPECT_TRUE(join(info, 1).ok());

@@ -72,7 +72,7 @@ TEST(Join, MissingRanksAreNamedToAllPresentOnes) {
     EXPECT_LE(came->took, load.allows(kSoon));
     longest = std::max(longest, came->took);
   }
-  EXPECT_GE(longest, kShort - milliseconds(100));  // the first rank's wait
+  EXPECT_GE(longest, kShort - milliseconds(100));  // the time for which the first rank waits
 }
 
 void die_while_joining(const Meeting& meeting, std::uint32_t rank, std::uint32_t size) {
@@ -257,7 +257,7 @@ struct Silent {
   }
 };
 
-// The root answers only when the ranks wait at all ports at the same time.
+// The root does not answer until the ranks wait at all ports at the same time.
 TEST(Join, SilentListenersAtOtherPortsHoldNobodyUp) {
   constexpr std::uint16_t kSilent = 6;
   for (int attempt = 0; attempt < 20; ++attempt) {
@@ -306,17 +306,17 @@ TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
     return ByteWriter().put(size).take() + std::string(bytes);
   };
   meeting.come(0, 3);
-  // Strangers that do not prove themselves.
+  // Strangers that cannot prove that they have the secret.
   std::vector<Fd> strangers;
   for (const std::string& bytes :
        {std::string(), std::string(1, '\0'), std::string("GET / HTTP/1.1\r\n\r\n"),
         std::string(100'000, '\xff'), std::string("HCCLAUT1") + std::string(500, 'x')}) {
     strangers.push_back(meeting.connect());
-    // The root may have hung up before it took all.
+    // The root may have closed the connection before it read all bytes.
     static_cast<void>(send_all(strangers.back().get(), bytes, deadline));
   }
-  // Holders of the secret that do not ask for a seat: one of them speaks the protocol of an older
-  // version without a control tree.
+  // Holders of the secret that do not ask for a seat. One of them uses the protocol of an older
+  // version, which had no control tree.
   const std::string old = ByteWriter().put(std::uint8_t{1}).put(std::uint32_t{7}).take();
   for (const std::string& bytes :
        {frame(0, ""), frame(1u << 30, "x"), frame(join::Lines::kFrameCap + 1, good),
@@ -339,7 +339,7 @@ TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
   expect_all_in(meeting, 3);
 }
 
-// A rank's first bytes, which everybody on their way can repeat.
+// A rank's first bytes, which anyone on the way can record and repeat.
 std::string first_message(const join::RootInfo& info) {
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
@@ -442,7 +442,7 @@ TEST(Join, StrangersDuringAJobChangeNothing) {
       seen[r] = world.status();
       if (!world.ok()) return;
       std::vector<float> go(1, 1.0F);
-      // Rank 0 decides when the test ends, as no rank may stop alone.
+      // Rank 0 decides when the test ends: all ranks must stop after the same operation.
       while (seen[r].ok() && go[0] != 0) {
         go[0] = r == 0 && go_on ? 1.0F : 0.0F;
         seen[r] = (*world)->operations().run(sum(go));

@@ -1,6 +1,6 @@
-// libhccl_pmix.so under mpirun: every process repeatedly gets the blob that process 0 gave, without
-// MPI and beside it. Arguments: the plugin, and "mpi" to use it while MPI is initialised. Exit
-// status 0: all was right.
+// libhccl_pmix.so under mpirun: every process repeatedly gets the blob of process 0, without MPI
+// and beside it. Arguments: the plugin, and "mpi" to initialise MPI meanwhile. Exit status 0: all
+// was right.
 #include <dlfcn.h>
 #include <mpi.h>
 

@@ -32,7 +32,7 @@ std::string quoted(std::string text) {
   return text;
 }
 
-// Returns the text with one place changed. In `from` and `to` an apostrophe stands for a quotation
+// Returns the text with one part replaced. In `from` and `to` an apostrophe stands for a quotation
 // mark.
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const auto at = text.find(quoted(from));
@@ -76,7 +76,7 @@ TEST(RankTable, OneServerNeedsNoAddress) {
             (TableLines{"0 here 0 - 0", "1 here 1 - 0"}));
 }
 
-// If a server's id is an address, it counts, as hosts may not have the network of the devices.
+// A server's id that is an address is preferred: hosts may not have the network of the devices.
 TEST(RankTable, AServerThatIsAnAddressGoesBeforeItsDevices) {
   EXPECT_EQ(lines(parse_rank_table(replaced(kTable10, "node-a", "10.0.0.1"))),
             (TableLines{"0 10.0.0.1 0 10.0.0.1 17000", "1 node-b 0 10.0.0.2 17000",
@@ -118,9 +118,9 @@ TEST(RankTable, AcceptsWhatTheRulesAllow) {
     std::string to;
   } cases[] = {
       {kTable10, "'server_count': '2',", ""},
-      {kTable10, "'reserve'", "7"},  // this key is ignored
+      {kTable10, "'reserve'", "7"},  // an ignored key
       {kTable10, "'version'", "'note': null, 'version'"},
-      {kTable10, "'completed'", "'initializing'"},  // only a file is waited for, a text is not
+      {kTable10, "'completed'", "'initializing'"},  // only an incomplete file is read again
       {kTable10, "'17000'", "'65535'"},
       {kTable10, "node-b", std::string(64, 'x')},
       {kTable10, "'rdma'", "'tcp'"},
@@ -136,7 +136,7 @@ TEST(RankTable, AcceptsWhatTheRulesAllow) {
   }
 }
 
-// A valid table with a change that breaks a rule, and words of the error text (here, too, ' for ").
+// A change that breaks a rule of a valid table, and words of the error text (here, too, ' for ").
 struct Broken {
   std::string from;
   std::string to;
@@ -404,7 +404,7 @@ TEST(RankTable, SurvivesTruncationAtEveryByte) {
     const auto whole = parse_rank_table(table);
     ASSERT_TRUE(whole.ok()) << whole.status().message();
     for (std::size_t size = 0; size < table.size(); ++size) {
-      // An exact copy, so that a read past the end is seen by the address sanitizer.
+      // An exact copy, so that the address sanitizer finds a read past the end.
       const std::vector<char> cut(table.begin(), table.begin() + static_cast<long>(size));
       const auto parsed = parse_rank_table(std::string_view(cut.data(), cut.size()));
       EXPECT_FALSE(parsed.ok()) << size;

@@ -120,7 +120,7 @@ TEST(SharedNode, TwelveRanksOfThreeProcessesNeedTwoConnections) {
   for (const auto& each : threads.worlds) each->leave();
 }
 
-// Also holds if the root dies, which is the only node that the rank's own process has told.
+// Holds even if the root dies, the only node to which the rank's own process reported the leave.
 TEST(SharedNode, ARankThatLeavesAloneIsNamedToThoseThatWaitForIt) {
   for (const bool root_dies : {false, true}) {
     Threads threads(3);
@@ -146,7 +146,7 @@ TEST(SharedNode, ARankThatLeavesAloneIsNamedToThoseThatWaitForIt) {
 TEST(SharedNode, ARankThatEndsWithoutLeavingHasDiedAndTheOthersGoOn) {
   Threads threads(2);
   expect_good(threads.join(6));
-  threads.end(3);  // a rank that is not in the root's process
+  threads.end(3);  // not in the root's process
   for (const std::size_t rank : {0, 1, 2, 4, 5}) expect_dead(threads.ears[rank], 3);
   threads.end(2);
   for (const std::size_t rank : {0, 1, 4, 5}) expect_dead(threads.ears[rank], 2);

@@ -19,8 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-// The promise is 100 ms for a death that the kernel reports. The rest of the second is for a loaded
-// machine.
+// The promise is 100 ms for a death that the kernel reports. A loaded machine may need more.
 constexpr seconds kNotice{1};
 const Uuid kScope{7};
 
@@ -61,7 +60,8 @@ struct Member {
     HCCL_ASSIGN_OR_RETURN(world, World::join(node, size, rank, config, log));
     return {};
   }
-  /// All ranks but those in `absent` gather their numbers. Returns whether each rank's is right.
+  /// All ranks except `absent` gather their numbers. Returns whether the result is right on each
+  /// rank.
   Status gather(std::uint8_t number, const std::vector<int>& absent = {},
                 Deadline deadline = Deadline::after(seconds(20))) const {
     std::vector<int> present;
@@ -87,8 +87,8 @@ struct Member {
   }
 };
 
-// `size` ranks join and gather. Then each runs `rest`, whose result becomes the exit status of its
-// process.
+// `size` ranks join and gather. Then each runs `rest` and ends its process with the result as exit
+// status.
 class Worlds : public Processes {
  public:
   using Rest = std::function<int(Member&, Ear&)>;
@@ -116,7 +116,7 @@ class Worlds : public Processes {
       return true;
     });
   }
-  // Waits until every rank but those in `gone` has heard a failure. Returns how long the last one
+  // Waits until every rank except those in `gone` got a failure. Returns how long the last one
   // took.
   nanoseconds heard_by_all(int size, const std::vector<int>& gone, std::int64_t since) {
     nanoseconds last{0};

@@ -1,5 +1,5 @@
 // The right results of fold(), computed the slow way: with exact values in double, tables and
-// search instead of bit tricks, and 128-bit integers that are truncated.
+// search instead of bit tricks, and truncated 128-bit integers.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ inline bool is_signed_integer(DataType type) {
          type == DataType::kInt64 || type == DataType::kInt128;
 }
 
-/// The value a code would have if no code were kept for infinity or NaN.
+/// The value that a code would have if no codes were reserved for infinity and NaN.
 inline double plain_value(const FloatFormat& format, std::uint64_t magnitude) {
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
   const auto exponent = static_cast<int>(magnitude >> format.mantissa_bits);
@@ -72,7 +72,7 @@ class SmallFloat {
   explicit SmallFloat(const FloatFormat& format) : format_(format) {
     const int bits = format.exponent_bits + format.mantissa_bits;
     sign_ = 1u << bits;
-    // The first code that is not a finite number: values that are too large become this code.
+    // The first code that is no finite number: values that are too large get this code.
     overflow_ = format.has_infinity ? sign_ - (1u << format.mantissa_bits) : sign_ - 1;
     for (std::uint32_t code = 0; code <= overflow_; ++code) {
       values_.push_back(plain_value(format, code));

@@ -41,8 +41,8 @@ constexpr DataType kFloats[] = {
 constexpr DataType kSmallFloats[] = {DataType::kFp16, DataType::kBfp16, DataType::kFp8E4M3,
                                      DataType::kFp8E5M2};
 
-/// The reductions of integers that floats have, too, or those that floats lack; without averages,
-/// which are sums that are divided.
+/// The reductions of integers that floats also have (`of_floats`), or that floats lack. Averages
+/// are left out: they are sums that are divided.
 std::vector<ReduceOp> reductions(bool of_floats) {
   std::vector<ReduceOp> all;
 #define HCCL_OP(name, number, word)                                                      \
@@ -57,13 +57,13 @@ std::vector<ReduceOp> reductions(bool of_floats) {
 const std::vector<ReduceOp> kOps = reductions(true);
 const std::vector<ReduceOp> kIntegerOps = reductions(false);
 
-/// Runs `body` once with each instruction set that this machine has and fold() knows.
+/// Runs `body` once with each instruction set that both this machine and fold() support.
 template <class Body>
 void on_each_instruction_set(const Body& body) {
   std::set<std::string> seen;
   for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
     hwy::GetChosenTarget().Update(left & -left);
-    // fold() uses scalar code for types that it was not compiled for.
+    // fold() uses scalar code for an instruction set that it was not compiled for.
     if (seen.insert(instruction_set()).second) {
       SCOPED_TRACE(std::string("instruction set ") + instruction_set());
       body();
@@ -72,8 +72,8 @@ void on_each_instruction_set(const Body& body) {
   }
 }
 
-/// An allocation that ends with its data, so that a sanitizer finds a single byte too many. The
-/// data starts `shift` bytes into the allocation, which is aligned for any vector.
+/// An allocation that ends where its data ends, so that a sanitizer finds an access to the next
+/// byte. The data starts `shift` bytes into the allocation, which is aligned for any vector.
 class Buffer {
  public:
   Buffer(const std::byte* data, std::size_t bytes, std::size_t shift)
@@ -170,7 +170,7 @@ class FoldTest : public ::testing::TestWithParam<Case> {
     std::vector<Buffer> buffers;
     std::vector<const std::byte*> inputs;
     for (std::size_t i = 0; i < numbers_.size(); ++i) {
-      // Each input has another alignment.
+      // Each input has a different alignment.
       buffers.emplace_back(numbers_[i].data(), bytes, shift == 0 ? 0 : shift + i);
       inputs.push_back(buffers.back().data());
     }
@@ -218,12 +218,12 @@ TEST_P(FoldTest, EqualsTheOracleOnEveryInstructionSet) {
         check(count, shift, 0);
         check(count, shift, number - 1);
       }
-      // Streaming stores need a result that is aligned to its element only.
+      // Streaming stores only need a result that is aligned to its element.
       for (const std::size_t shift :
            {std::size_t{0}, std::size_t{1}, size_of(std::get<0>(GetParam()))}) {
         check(count, shift, kNewOutput, Store::kStream);
       }
-      check(count, 0, 0, Store::kStream);  // slow if not aligned, but right
+      check(count, 0, 0, Store::kStream);  // an unaligned result is slow, but right
     }
   });
 }
@@ -361,13 +361,14 @@ TEST_P(SmallFloatTest, EveryCodeSurvivesAFoldWithItself) {
 }
 
 TEST_P(SmallFloatTest, EveryCodeWithManyPartnersEqualsTheOracle) {
-  if (codes() == 256) {  // all pairs there are
+  if (codes() == 256) {  // all possible pairs
     for (std::uint32_t partner = 0; partner < 256; ++partner) {
       check_all_codes_with(partner);
     }
     return;
   }
-  // Zeros, denormals, ones, halves that make ties, the largest, infinities, NaNs, and odd ones.
+  // Zeros, denormals, ones, halves that make ties, the largest numbers, infinities, NaNs, and
+  // others.
   for (const std::uint32_t partner :
        {0x0000u, 0x8000u, 0x0001u, 0x8001u, 0x3C00u, 0x3F80u, 0x3F81u, 0x3E00u, 0x4B80u, 0x7BFFu,
         0x7F7Fu, 0x7C00u, 0xFC00u, 0x7F80u, 0xFF80u, 0x7E01u, 0xFFC1u, 0x03FFu, 0x1234u, 0xB4D5u}) {
@@ -379,14 +380,14 @@ INSTANTIATE_TEST_SUITE_P(All, SmallFloatTest, ::testing::ValuesIn(kSmallFloats),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
 TEST(FoldNumbersTest, SmallFloatsAreRoundedOnceAtTheEnd) {
-  // 2048 + 1 is a tie in fp16, which would round to 2048; 2050 is exact. The same holds for bf16 at
-  // 256.
+  // In fp16, 2048 + 1 is a tie that rounds to 2048, but 2048 + 1 + 1 is 2050. The same holds for
+  // bf16 at 256.
   on_each_instruction_set([] {
     EXPECT_EQ(fold_one<std::uint16_t>(DataType::kFp16, ReduceOp::kSum, {0x6800, 0x3C00, 0x3C00}),
               0x6801);
     EXPECT_EQ(fold_one<std::uint16_t>(DataType::kBfp16, ReduceOp::kSum, {0x4380, 0x3F80, 0x3F80}),
               0x4381);
-    // 65504 + 65504 - 65504 overflows only if it is rounded on the way.
+    // 65504 + 65504 - 65504 overflows only if an intermediate sum is rounded.
     EXPECT_EQ(fold_one<std::uint16_t>(DataType::kFp16, ReduceOp::kSum, {0x7BFF, 0x7BFF, 0xFBFF}),
               0x7BFF);
   });
@@ -525,7 +526,7 @@ TEST(FoldNumbersTest, OneInputIsCopiedBitForBit) {
   EXPECT_EQ(same, kMinusNan);
 }
 
-// Sanitizers do not see masked loads and stores; an inaccessible page behind the data finds them.
+// Sanitizers do not check masked loads and stores, so an inaccessible page follows the data.
 TEST(FoldNumbersTest, NothingBehindTheEndIsTouched) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   constexpr std::size_t kBuffers = 4;  // three inputs and the result
@@ -583,7 +584,7 @@ TEST(CopyTest, CopiesAllBytesAndNoMore) {
               << bytes << " bytes, shift " << shift;
         }
       }
-      // The result must not depend on where input and output lie in their pages.
+      // The result must not depend on the positions of input and output in their pages.
       constexpr std::size_t kPage = 4096;
       alignas(kPage) static std::array<std::byte, 3 * kPage> from, to;
       std::copy(data.begin(), data.end(), from.begin());
@@ -604,7 +605,7 @@ TEST(CopyTest, CopiesAllBytesAndNoMore) {
   });
 }
 
-/// Describes one cache as Linux does.
+/// Describes one cache in the way of Linux.
 void add_cache(const hccl::testing::Folder& folder, int index, const char* level, const char* type,
                const char* size, const char* map) {
   const std::string cache = "cpu0/cache/index" + std::to_string(index);

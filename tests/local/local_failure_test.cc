@@ -1,5 +1,6 @@
-// Local algorithms in failures: ranks that are missing, have ended or were refused, invalid
-// buffers, calls that differ. The culprit is named, and no rank's memory is accessed afterwards.
+// Failures of local algorithms: ranks that are missing, have ended or were refused, invalid
+// buffers, calls that differ. The error names the culprit, and afterwards no rank's memory is
+// accessed.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -56,7 +57,7 @@ Status run_by(LocalEngine& engine, const char* algorithm, const Call& call) {
   return engine.run(call, envelope(call, 1, 0), find(call.op, algorithm));
 }
 
-/// The ranks that waiting ranks have named.
+/// Stores the ranks that waiting ranks named as late.
 struct Reports {
   Waiter waiter() {
     return Waiter{.timeout = std::chrono::milliseconds(600),
@@ -80,7 +81,7 @@ Call gather(std::uint32_t* in, std::uint64_t count) {
   return {Op::kAllGather, in, in + count, count / 2, DataType::kUint32};
 }
 
-// A rank that does not come is named, and no other.
+// Only the rank that does not come is named.
 TEST(LocalFailure, ARankThatDoesNotComeIsNamed) {
   constexpr int kSize = 4;
   constexpr std::size_t kCounts[kSize] = {2, 3000, 100000, 100};
@@ -120,8 +121,8 @@ TEST(LocalFailure, ARankThatDoesNotTakeItsTurnIsNamed) {
   }
 }
 
-// The root compares the calls of ranks that wait in the same step. Rank 1 has come to the opening's
-// barrier, but not to the test of copies after it.
+// The root compares the calls of ranks that wait in the same step. Rank 1 has reached the barrier
+// of the opening, but not the test of copies after that barrier.
 TEST(LocalFailure, AnOpeningIsOneCallToThoseWhoWaitInIt) {
   Reports reports;
   LocalRanks host({.size = 2}, reports.waiter());
@@ -135,7 +136,7 @@ TEST(LocalFailure, AnOpeningIsOneCallToThoseWhoWaitInIt) {
 }
 
 // The process number belongs to another process (as in containers with their own numbers), or to
-// none from which the kernel lets this process copy: all ranks then do without the kernel's copies.
+// none that the kernel lets this process copy from. Then all ranks do without the kernel's copies.
 TEST(LocalFailure, RanksThatCannotBeReachedByTheKernelAreNot) {
   Child stranger;
   ASSERT_GT(stranger.process(), 0);
@@ -155,8 +156,8 @@ TEST(LocalFailure, RanksThatCannotBeReachedByTheKernelAreNot) {
   }
 }
 
-// If a copy from an ended process fails, the error does not blame the buffer: the root reports the
-// process's end; without a root, the ended rank is named as awaited.
+// If a copy from an ended process fails, the error does not blame the buffer. The root normally
+// reports the end of the process. Here is no root, so the error names the ended rank as awaited.
 TEST(LocalFailure, AnEndedProcessIsWaitedForByName) {
   Child child;
   const pid_t process = child.process();
@@ -199,8 +200,9 @@ TEST(LocalFailure, CopiesEndSoonAfterAFailure) {
 }
 
 // All ranks that copy from or to the invalid buffer name its rank. Both buffers begin at a page, so
-// that the kernel itself writes to the read-only buffer. With some other offsets the kernel copies
-// into a buffer in between, and the rank would copy from there to read-only memory: SIGSEGV.
+// that the kernel writes directly into the read-only buffer. At some other offsets the kernel
+// copies into an intermediate buffer, and the rank would copy from there to read-only memory:
+// SIGSEGV.
 TEST(LocalFailure, ARankWhoseBufferIsNoMemoryIsNamed) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   const auto map = [](int protection) {
@@ -227,7 +229,7 @@ TEST(LocalFailure, NamesBothCallsOfAMismatchOnAllRanks) {
   for (const std::uint64_t count : {2u, 14u, 3000u, 100000u}) {
     LocalRanks host({.size = kSize});
     host.run([&](int rank, LocalEngine& engine) {
-      // The others get the error before the last rank has come.
+      // The other ranks get the error before the last rank comes.
       if (rank == kSize - 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       std::vector<std::uint32_t> data(100001);
       Call call = allreduce_of(data);
@@ -294,7 +296,7 @@ TEST(LocalFailure, CallsOfOneShortDigestAreDifferentAllTheSame) {
   }
 }
 
-// Random calls, of which each field is changed in every bit that it may have.
+// Random calls. For each call, every possible bit of each field is changed in turn.
 TEST(LocalFailure, KeysOfCallsDifferAsTheCallsDo) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 2000; ++i) {
@@ -357,8 +359,8 @@ TEST(LocalFailure, AFailedRankWaitsForRanksThatStillReadItsBuffer) {
 
 TEST(LocalFailure, ADeadRankIsNotWaitedFor) {
   using Clock = std::chrono::steady_clock;
-  // Waiting for a living rank would take 100 ms. One quick try is enough, as other work may delay
-  // the other tries.
+  // A wait for a living rank would take 100 ms. One quick try is enough: other work may delay the
+  // other tries.
   auto quickest = Clock::duration::max();
   const auto patience = Clock::now() + std::chrono::minutes(1);
   while (quickest >= std::chrono::milliseconds(80) && Clock::now() < patience) {

@@ -1,6 +1,6 @@
-// Local algorithms alone: threads stand for the ranks of one host, with a shared region of plain
-// memory and one device heap. Every algorithm runs random operations on buffers in random places;
-// the oracle computes each element of each rank's result from the ranks' numbers.
+// Local algorithms alone. The ranks of one host are threads, with a shared region of plain memory
+// and one device heap. Every algorithm runs random operations on buffers at random places. The
+// oracle computes each element of each rank's result from the ranks' numbers.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ using exec::LocalEngine;
 using testing::LocalRanks;
 using testing::LocalSetting;
 
-/// Runs a call by the named algorithm, if the algorithm can; otherwise the selector chooses one.
+/// Runs a call by the named algorithm if that can run it; otherwise the selector chooses one.
 Status run_by(LocalEngine& engine, std::string_view name, const Call& call, std::uint64_t number) {
   const Algorithm* const algorithm = find(call.op, name);
   const Envelope sent = envelope(call, number, 0);
@@ -43,7 +43,7 @@ std::uint32_t element(std::uint64_t number, int rank, std::uint64_t i) {
   return static_cast<std::uint32_t>(h >> 32);
 }
 
-/// What every rank knows of one operation; the same on all ranks.
+/// One operation, as all ranks know it.
 struct Planned {
   Op op = Op::kBarrier;
   std::uint64_t count = 0;
@@ -77,7 +77,7 @@ bool folds(Op op) {
          op == Op::kReduceScatterV;
 }
 
-// Runs one operation as one rank and checks the result. Fails at the first difference.
+// Runs one rank's part of an operation and checks the result. Fails at the first difference.
 ::testing::AssertionResult take_part(LocalEngine& engine, std::string_view algorithm,
                                      const Planned& plan, std::uint64_t number, int rank, int size,
                                      Buffers& buffers) {
@@ -315,9 +315,9 @@ class Vector {
   T* data_;
 };
 
-// Calls body(algorithm, count, heap) for each algorithm of allreduce. `count` is the number of
-// elements, at most `most`, that the algorithm accepts; `heap` says whether it needs device memory.
-// An algorithm that refuses the type is included.
+// Calls body(algorithm, count, heap) for each algorithm of allreduce. `count` is a number of
+// elements, at most `most`, that the algorithm accepts; `heap`: whether it needs device memory.
+// Algorithms that refuse the type are included.
 template <class Body>
 void for_each_allreduce(int size, std::size_t element, std::uint64_t most, const Body& body) {
   const Topology topology{size, true, true};
@@ -351,9 +351,8 @@ TEST(Local, FoldsInRankOrderByEveryAlgorithm) {
   });
 }
 
-// 16-bit floats are rounded once, after all have been added: 1 + 3 * 2^-9 is halfway between two
-// bf16 above 1 + 2^-7; each 2^-9 alone would be lost. An algorithm that rounds at each addition
-// refuses.
+// 16-bit floats are rounded once, after all additions: 1 + 4 * 2^-9 is a bf16 number. If each
+// addition rounded, each 2^-9 would be lost. An algorithm that rounds at each addition refuses.
 TEST(Local, RoundsOnceByEveryAlgorithm) {
   for_each_allreduce(
       5, sizeof(std::uint16_t), 100000, [](const Algorithm& by, auto count, bool heap) {
@@ -370,7 +369,8 @@ TEST(Local, RoundsOnceByEveryAlgorithm) {
       });
 }
 
-// If a direct copy by the kernel would be slow, it goes through another buffer, in several pieces.
+// If a direct copy by the kernel is slow, the data is copied through another buffer, in several
+// pieces.
 TEST(Local, TheKernelCopiesWhereverBuffersLieInTheirPages) {
   LocalRanks host({.size = 2});
   host.run_open([&](int rank, LocalEngine& engine) {
@@ -410,7 +410,7 @@ TEST(Local, TheKernelCopiesWhereverBuffersLieInTheirPages) {
 }
 
 // There are more chunks than fit into a staging buffer, and more ranks than chunks. The next
-// operation begins while peers still copy the last chunk.
+// operation begins while other ranks still copy the last chunk.
 TEST(Local, TurnsGoRoundTheStagingBuffer) {
   for (const int size : {2, 5, 40}) {
     LocalRanks host({.size = size});
@@ -435,8 +435,8 @@ TEST(Local, TurnsGoRoundTheStagingBuffer) {
   }
 }
 
-// First without blocks, then with some: an operation must not use the ranks' tables of the previous
-// one.
+// Operations without blocks and with blocks alternate: an operation must not use the ranks' tables
+// of the previous one.
 TEST(Local, AnAlltoallvOfNothingEndsForAllBeforeTheNext) {
   constexpr int kSize = 4;
   LocalRanks host({.size = kSize, .tuning = {.chunk = 1 << 12}});
@@ -490,7 +490,7 @@ TEST(Local, IsQuickOnlyIfNoRankCameLate) {
   }
 }
 
-// The bytes that have physical memory once one rank has opened a region for `ranks` ranks.
+// The bytes of a region for `ranks` ranks that have physical memory after one rank has opened it.
 std::size_t mapped(int ranks) {
   HostMemory memory;
   for (int rank = 0; rank < ranks; ++rank) memory.ranks.push_back(rank);
@@ -511,7 +511,7 @@ std::size_t mapped(int ranks) {
   return page * static_cast<std::size_t>(std::count_if(pages.begin(), pages.end(), here));
 }
 
-// Otherwise N ranks would map N^2 staging buffers while they join.
+// If each of N ranks mapped all staging buffers while it joins, N^2 would be mapped.
 TEST(Region, MapsNoStagingBufferIfRanksAreMany) {
   EXPECT_GE(mapped(8), 8 * Staging::kBytes);
   EXPECT_LT(mapped(9), Staging::kBytes);

@@ -1,4 +1,4 @@
-// The device heap: its allocations and refusals, and that another process sees the same bytes.
+// The device heap: allocations and refusals, and whether another process sees the same bytes.
 #include "hccl/memory/heap.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ std::vector<std::string> flags_of_heaps() {
   return found;
 }
 
-// A core dump would touch the whole reserved memory, while peers wait for it.
+// A core dump would touch the whole reserved memory while peers wait for the rank.
 TEST(Heap, IsLeftOutOfCoreDumps) {
   const auto heap = Heap::create(64 * kMiB).value();
   const auto view = View::of(Fd(::dup(heap->memfd().get()))).value();
@@ -124,11 +124,11 @@ TEST(Heap, MapsPhysicalBlocksBehindOneAnother) {
   EXPECT_EQ(heap->base()[first], std::byte{7});
   EXPECT_EQ(heap->base()[second + 4 * kMiB - 1], std::byte{7});
   EXPECT_EQ(heap->locate(area + 5, 100).value(), first + 5);
-  // The blocks are adjacent in the heap, too, so the two are one piece.
+  // The blocks are adjacent in the heap, too, so both are one piece.
   ASSERT_EQ(second, first + 2 * kMiB);
   EXPECT_EQ(heap->locate(area, 6 * kMiB).value(), first);
   EXPECT_FALSE(heap->locate(area, 6 * kMiB + 1));
-  // Their addresses are in the other order: no longer one piece.
+  // The order of their addresses is now reversed, so they are no longer one piece.
   ASSERT_TRUE(heap->unmap(area).ok());
   ASSERT_TRUE(heap->unmap(area + 2 * kMiB).ok());
   EXPECT_EQ(heap->unmap(area).code(), Code::kPara);
@@ -220,8 +220,7 @@ TEST(Heap, KeepsFreedMemoryUpToItsBound) {
   EXPECT_EQ(heap->kept(), 0u);
 }
 
-// Also holds if a process may have no writable memory of its own, or has closed the memfd: the
-// child then only reads.
+// If the child may have no writable memory of its own, or has closed the memfd, it can only read.
 TEST(Heap, AForkedChildChangesNothing) {
   const auto heap = Heap::create(8 * kMiB).value();
   auto* const block = static_cast<char*>(heap->allocate(4 * kMiB).value());
@@ -247,7 +246,7 @@ TEST(Heap, AForkedChildChangesNothing) {
   }
 }
 
-// With limits on files and addresses, the heap takes the part that they leave, and names the limit
+// If files or addresses are limited, the heap uses what the limits allow. An error names the limit
 // that is too low.
 TEST(Heap, LimitsOfTheProcessAreRespectedAndNamed) {
   const auto in_child = [](const auto& body) {

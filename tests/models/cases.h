@@ -22,8 +22,8 @@ std::vector<Case> region_cases(int ranks);
 /// The links of the shm transport over their rings.
 std::vector<Case> link_cases(int ranks);
 
-/// Memory that all ranks of a case share; all cases use the same memory. At the beginning of an
-/// execution the first `zeroes` bytes are zero.
+/// Memory that all ranks of a case share; all cases use the same memory. The first `zeroes` bytes
+/// are zero when an execution begins.
 std::byte* shared_memory(std::size_t bytes, std::size_t zeroes);
 
 inline constexpr WaitPolicy kSleeps{.spin = std::chrono::nanoseconds(0),

@@ -1,6 +1,6 @@
-// The explorer: threads are fibers of one thread; before each operation the explorer chooses the
-// next thread, and at each load the store that is read. It repeats the choices of the last
-// execution up to the last one that has an alternative, and takes that, so it tries all executions.
+// The explorer. Threads are fibers of one thread. Before each operation the explorer chooses the
+// next thread, and at each load the store that is read. The next execution repeats these choices up
+// to the last one that has an alternative, and takes the alternative. So all executions are tried.
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -30,7 +30,7 @@ struct View {
     for (std::size_t i = 0; i < kMostWords; ++i) from[i] = std::max(from[i], other.from[i]);
   }
 };
-/// A vector clock: for each thread, the last of its operations that is known.
+/// A vector clock: for each thread, its last operation that is known.
 struct Clock {
   std::array<std::uint32_t, kMostThreads> at{};
   void join(const Clock& other) {
@@ -63,7 +63,7 @@ struct Fiber {
   void* stack = nullptr;
   bool started = false;
   State state = State::kReady;
-  std::uint64_t what = 0;  // the object that it waits for
+  std::uint64_t what = 0;  // the object for which the thread waits
   bool killed = false;
   Knowledge now;       // the thread's knowledge
   Knowledge pending;   // knowledge after an acquire fence
@@ -193,7 +193,7 @@ class Engine {
   std::uint32_t run_ = 0;
   std::vector<Location> locations_;
   std::size_t used_ = 0;
-  View seq_cst_;  // the newest store that a seq_cst operation on the location wrote or read
+  View seq_cst_;  // by location: the newest store that a seq_cst operation wrote or read
   View fenced_;   // the view at seq_cst fences
   View heavy_;    // the view at heavy fences
   std::set<int> notified_;
@@ -359,7 +359,7 @@ void Engine::point() {
   if (dead_ < 0 && of(*current_).rank == world_->mortal && choose(2) == 1) die();
 }
 
-// The next thread if the current thread cannot continue; null: none.
+// The thread that continues if the current thread cannot; null if there is none.
 Fiber* Engine::next() {
   const std::size_t all = world_->threads.size();
   const std::size_t first = current_ == nullptr ? 0 : self() + 1;
@@ -556,8 +556,8 @@ void Engine::fence(Order order, const Where& where) {
   }
 }
 
-// A light fence paired with a heavy one acts like two seq_cst fences; two light ones have no
-// effect.
+// A light fence and a heavy fence act on each other like two seq_cst fences. Two light fences have
+// no effect on each other.
 void Engine::light_fence(const Where& where) {
   point();
   Order order{};
@@ -586,7 +586,7 @@ void Engine::heavy_fence(const Where& where) {
 
 // ---- waiting ----
 
-// The kernel compares the value with the newest one, and orders no other access.
+// The kernel compares `value` with the newest store, and orders no other access.
 void Engine::sleep(Word& word, std::uint64_t value) {
   point();
   const std::uint64_t there = at(word).stores.back().value;
@@ -763,9 +763,10 @@ HCCL_REAL_ATOMIC(64, long)
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int) {}
 
-// The shared memory has all its pages. (The linker replaces the system call by this function.)
+// Does nothing: the shared memory has all its pages. (The linker replaces the system call by this
+// function.)
 int __wrap_madvise(void*, std::size_t, int) { return 0; }
-// With -fno-builtin-memcpy copies are calls, not accesses: the linker replaces memcpy by this
+// With -fno-builtin-memcpy copies are calls and not accesses: the linker replaces memcpy by this
 // function.
 void* __real_memcpy(void* to, const void* from, std::size_t bytes);
 void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {

@@ -20,7 +20,7 @@ struct Memory {
 
 using Body = std::function<void(Memory&)>;
 
-// Every outcome of the threads, as the digits of their results.
+// Returns every outcome of the threads, as the digits of their results.
 std::set<std::string> outcomes(const std::vector<Body>& bodies, int gets) {
   std::set<std::string> found;
   Memory* last = nullptr;
@@ -164,7 +164,8 @@ TEST(Explorer, ReadsOneLocationInOrder) {
   EXPECT_EQ(all, (std::set<std::string>{"00", "01", "02", "11", "12", "22"}));
 }
 
-// The errors that the explorer finds if one thread sets x and rings, and another one waits for x.
+// The errors that the explorer finds if one thread sets x and rings while another thread waits for
+// x.
 Outcome ring(Order store, Order load, bool ticket_first, bool wakes) {
   return explore(
       [=](World& world) {

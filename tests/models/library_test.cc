@@ -1,5 +1,5 @@
 // The library's templates in every execution within the bounds, also with each memory order
-// weakened.
+// weakened in turn.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -76,7 +76,7 @@ struct Mutant {
   Mutation mutation;
 };
 
-/// The weakest mutant is last.
+/// Returns the mutants, the weakest one last.
 std::vector<Mutant> mutants_of(const Site& site) {
   const bool reads = site.what != "store", writes = site.what != "load";
   std::vector<Mutant> all;
@@ -91,7 +91,7 @@ std::vector<Mutant> mutants_of(const Site& site) {
   return all;
 }
 
-/// By operation: the mutants that work as well as the original.
+/// By operation: the names of the mutants that are as right as the original.
 using Equivalents = std::map<std::string, std::string_view>;
 
 bool contains(std::string_view words, const std::string& word) {
@@ -104,7 +104,8 @@ bool caught(const Mutation& mutation, const std::vector<const Case*>& cases) {
   });
 }
 
-// The short form tries the weakest mutant of each operation that is not an equivalent.
+// Expects that all mutants fail, except the equivalents. The short form tries only the weakest
+// mutant of each operation that is no equivalent.
 void check_group(const std::vector<Case>& cases, const Equivalents& equivalents) {
   int found = 0;
   std::map<std::string, int> seen;
@@ -166,7 +167,8 @@ TEST(Library, Link) {
                {"sleeper.h awake store seq_cst", "release relaxed nothing"}});
 }
 
-// Three ranks can go on in too many orders after waits: the long form tries one detour at most.
+// With three ranks, too many orders are possible after waits: the long form tries at most one
+// detour.
 TEST(Library, OfThreeRanks) {
   for (const Case& each : link_cases(3)) EXPECT_TRUE(explored(each, each.bounds).complete);
   for (const Case& each : region_cases(3)) {

@@ -80,7 +80,7 @@ class Rank {
   }
   void wait(const Request& request) {
     const BasicWaiter<ModelAtomics> waiter{.policy = kSleeps};
-    // As Executor::drive(): sleeps only when nothing moves.
+    // Sleeps only when nothing moves, like Executor::drive().
     const auto ready = [&] {
       while (!request.done() && progress()) {
       }
@@ -161,10 +161,10 @@ Case one_way(std::string name, const std::vector<std::size_t>& sizes, Bounds bou
 std::vector<Case> link_cases(int ranks) {
   std::vector<Case> cases;
   if (ranks == 2) {
-    // Sizes: inside the header's line; in a separate line; staged, or written directly into the
+    // The data is in the header's line, in a separate line, staged, or written directly into the
     // receive.
     cases.push_back(one_way("short messages", {16, 100}, {}));
-    // The first three may be sent before their receives are there.
+    // The first three may be sent before their receives are posted.
     cases.push_back(
         one_way("more short messages than credit", {1024, 1024, 1024, 1024}, {.stale = 1}));
     cases.push_back(

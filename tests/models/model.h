@@ -28,7 +28,7 @@ class World {
   void thread(int rank, std::string name, std::function<void()> body) {
     threads.push_back({rank, std::move(name), std::move(body), false});
   }
-  /// A thread that is stopped where it waits, once no other thread can go on.
+  /// A thread that is stopped in its wait once no other thread can continue.
   void daemon(int rank, std::string name, std::function<void()> body) {
     threads.push_back({rank, std::move(name), std::move(body), true});
   }
@@ -54,17 +54,17 @@ using Scenario = std::function<void(World&)>;
 void check(bool holds, const char* what);
 /// Called in a thread: sleeps until a rank has died; returns that rank.
 int await_death();
-/// Called in a thread: sleeps until notify(fd), or returns at once if that was before, like a poll
-/// of an eventfd. forget_notified() reads the notification.
+/// Called in a thread: sleeps until notify(fd). If notify(fd) was called before, it returns at
+/// once, like a poll of an eventfd. forget_notified() reads the notification.
 void await_notified(int fd);
 void forget_notified(int fd);
 
 struct Bounds {
-  /// How often a thread is preempted that could go on.
+  /// The most preemptions: switches away from a thread that could continue.
   int preemptions = 2;
-  /// How often, when a thread cannot go on, a thread other than the next one in turn continues.
+  /// The most detours: a thread cannot continue, and a thread other than the next one in turn does.
   int detours = 1000;
-  /// How many loads read a store older than the newest one.
+  /// The most loads that read a store older than the newest one.
   int stale = 2;
   std::uint64_t executions = 50'000'000;
 };
@@ -91,7 +91,7 @@ struct Mutation {
 
 struct Outcome {
   std::string failure;  ///< empty: every execution was right
-  std::string trace;    ///< the execution that was not, operation by operation
+  std::string trace;    ///< the first wrong execution, operation by operation
   std::uint64_t executions = 0;
   bool complete = true;  ///< false: Bounds::executions was reached
   std::vector<Site> sites;
@@ -101,7 +101,7 @@ Outcome explore(const Scenario& scenario, const Bounds& bounds, const Mutation* 
 
 // ---- the policy ----
 
-/// A location. All zeroes is its first state, as in fresh shared memory.
+/// A location. Fresh memory, which is all zeroes, is its initial state.
 struct Word {
   std::uint64_t first = 0;
   std::uint32_t run = 0, id = 0;

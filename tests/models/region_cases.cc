@@ -53,7 +53,7 @@ Case of(std::string name, int ranks, Bounds bounds, const Body& body) {
           bounds};
 }
 
-/// One rank may die before any step; control lines inform the others.
+/// One rank may die before any step. Control lines inform the other ranks.
 Case with_a_death(std::string name, int ranks, Bounds bounds, const Body& body) {
   return {std::move(name),
           [=](World& world) {
@@ -175,7 +175,7 @@ void differing_calls(Region& region) {
         "the text does not have both calls");
 }
 
-// Announces an operation; a failure takes the announcement back.
+// Announces an operation, and withdraws the announcement after a failure.
 Status announced(Region& region, std::uint64_t payload) {
   const Envelope this_call = call(1);
   region.begin(this_call, false);
@@ -186,7 +186,7 @@ Status announced(Region& region, std::uint64_t payload) {
   return status;
 }
 
-/// A rank that gets a failure takes its announcement back, while another one comes.
+/// A rank gets a failure and withdraws its announcement, while another rank announces.
 Case withdrawn() {
   return {"an announcement taken back",
           [](World& world) {
@@ -205,8 +205,8 @@ Case withdrawn() {
           {.preemptions = 1, .stale = 1}};
 }
 
-/// A rank that comes after the withdrawal must not go on: the caller of the other rank has its
-/// buffers back.
+/// A rank that announces after the withdrawal must fail, because the caller of the other rank has
+/// its buffers back.
 Case withdrawn_before() {
   return {"an announcement taken back before",
           [](World& world) {

@@ -27,7 +27,7 @@ def environment():
 
 
 def run(command, **options):
-    """The finished process, with its output as text."""
+    """Runs a command and returns the finished process, with its output as text."""
     return subprocess.run(
         [str(word) for word in command],
         env=environment(),
@@ -44,7 +44,7 @@ def mpirun(ranks, *command):
 
 
 def run_rank_script(ranks, name):
-    """Runs ranks/<name> on this many ranks; each of them must end well."""
+    """Runs ranks/<name> on this many ranks, all of which must succeed."""
     script = HERE / "ranks" / name
     done = mpirun(ranks, sys.executable, script)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -63,7 +63,7 @@ def on_threads(size, work):
                 results[rank] = work(comm)
                 all_done.wait(TIMEOUT)
         except threading.BrokenBarrierError:
-            pass  # another rank failed
+            pass  # another rank's failure is reported
         except BaseException as error:  # shown by the test, not lost in the thread
             errors.append(error)
             all_done.abort()

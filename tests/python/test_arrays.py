@@ -25,7 +25,7 @@ class Dlpack:
 
 
 class OldDlpack(Dlpack):
-    """Offers a numpy array by DLPack before its version 1, which does not say whether memory is read-only."""
+    """Offers a numpy array by DLPack before version 1, which does not report whether memory is read-only."""
 
     def __init__(self, numbers):
         super().__init__(numbers, refuse_version=True)
@@ -119,7 +119,7 @@ def test_read_only(alone):
             alone.allreduce(wrapped)
         with pytest.raises(ValueError, match="^array: is read-only"):
             alone.recv(wrapped, 0)
-    # As JAX's and TensorFlow's arrays of bfloat16: no version, and no items can be assigned.
+    # Like bfloat16 arrays of JAX and TensorFlow: no DLPack version, and items cannot be assigned.
     with pytest.raises(ValueError, match="^array: is read-only"):
         alone.allreduce(Dlpack(np.zeros(4, np.float32), refuse_version=True))
     with pytest.raises(ValueError, match="^out: is read-only"):

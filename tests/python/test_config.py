@@ -1,4 +1,4 @@
-"""Programs in C against the package's library, as README has them; its version and its starter."""
+"""Programs in C against the package's library, as in README; the package's version; the starter of scripts."""
 
 import importlib.metadata
 import pathlib
@@ -64,7 +64,7 @@ def test_cmake_refuses_another_version(tmp_path):
     "option, word", [("--cflags", "'-I/a b/include'"), ("--cmake-prefix", "/a b/development")]
 )
 def test_a_path_with_a_space(option, word, monkeypatch, capsys):
-    """The flags are read by eval. "$(...)" takes the prefix as it is."""
+    """eval reads the flags, so they are quoted. The prefix is used as it is, in "$(...)"."""
     from hccl import config
 
     monkeypatch.setattr(config, "PACKAGE", pathlib.Path("/a b"))

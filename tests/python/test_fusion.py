@@ -174,7 +174,7 @@ def test_traces(alone, tmp_path):
 
 
 def test_left_in_the_middle():
-    """A rank that loses its Fusion between ready() and wait() does not hang."""
+    """A rank whose Fusion is deleted between ready() and wait() does not hang."""
 
     def work(comm):
         fusion = hccl.Fusion(comm, named(gradients_of(0)), hcom_parallel=True)

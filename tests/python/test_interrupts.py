@@ -16,7 +16,8 @@ import pytest
 from conftest import TIMEOUT, environment
 from waits import until_it_sleeps
 
-# A process with two ranks: one in a thread that only joins, and one in the main thread, which waits for it.
+# A process with two ranks: one in a thread that only joins, and one in the main thread, which then waits for the
+# first.
 PROGRAM = """
 import sys, threading, time
 import hccl, numpy as np
@@ -97,7 +98,7 @@ def test_ctrl_c(what, how):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Where a shell runs tests in the background, they and their children ignore Ctrl-C.
+        # A shell that runs tests in the background makes them and their children ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
@@ -168,7 +169,7 @@ def test_a_handler_that_does_not_raise_does_not_end_the_wait():
 
 
 def test_an_incomplete_rank_table_is_waited_for_as_ranks_are(tmp_path):
-    """It is waited for as long as HCCL_CONNECT_TIMEOUT says, and not for half an hour."""
+    """The wait lasts as long as HCCL_CONNECT_TIMEOUT, and not half an hour."""
     table = tmp_path / "table.json"
     table.write_text('{"status": "initializing", "version": "1.0", "server_count": "0", "server_list": []}')
     done = subprocess.run(
@@ -221,7 +222,7 @@ def test_a_rank_whose_program_ends_is_named(transport):
         took, text = re.search(r"^said: (\S+) (.*)", outputs[rank], re.MULTILINE).groups()
         assert "rank 1" in text and "has left" in text, outputs
         assert "allreduce #1 (count 4, fp32, sum)" in text, outputs  # its last operation
-        assert float(took) < 10  # 20 ms where nothing else runs
+        assert float(took) < 10  # 20 ms if nothing else runs
 
 
 LEAVES_IN_MPI = """
@@ -235,7 +236,7 @@ while not all((folder / str(rank)).exists() for rank in (0, 2)):  # mpirun ends 
 
 
 def test_a_rank_whose_program_ends_in_mpi_is_named(tmp_path):
-    """MPI's exit handler calls MPI_Finalize, which waits for the other ranks, while they wait for this rank."""
+    """MPI's exit handler calls MPI_Finalize, which waits for the other ranks. These wait for this rank."""
     mpirun = subprocess.Popen(
         ["mpirun", "-np", "3", sys.executable, "-c", LEAVES + LEAVES_IN_MPI],
         env={**environment(), "HCCL_TRANSPORT": "mpi", "HCCL_LOG": "off", "HCCL_FLIGHT_RECORDER_DIR": "off"}

@@ -18,7 +18,7 @@ train(rank, 2, machines=machines, local_listen_port=int(ports[rank]))[0].save_mo
 
 
 def trees(path):
-    """The model without its parameters, which contain the connections."""
+    """Returns the model without its parameters, which contain the connections."""
     return path.read_text().split("\nparameters:")[0]
 
 

@@ -63,7 +63,7 @@ def test_a_handle_is_done_when_all_ranks_have_called():
             begun.set()
         result = handle.wait()
         assert handle.done() and repr(handle) == "<hccl.Handle iallreduce: done>"
-        assert handle.wait() is result is handle.wait(timeout=0)  # wait() works again, as on any future
+        assert handle.wait() is result is handle.wait(timeout=0)  # wait() may be called again
         return result
 
     for result in on_threads(2, work):
@@ -389,7 +389,7 @@ def test_a_closed_communicator_is_refused_by_name():
 
 
 def in_child(work):
-    """The text of the exception that work() raises in a fork of this process."""
+    """Runs work() in a fork of this process, and returns the text of its exception."""
     out, into = os.pipe()
     child = os.fork()
     if child == 0:
@@ -453,7 +453,7 @@ def test_forked_workers_have_their_own_memory_and_may_join():
                 worker.start()
             for _ in workers:
                 assert results.get(timeout=60) == (7, {99}, {30})
-            for worker in workers:  # workers end as Python's processes do
+            for worker in workers:  # workers end like Python's own processes
                 worker.join(60)
                 assert worker.exitcode == 0
             assert set(inherited) == {7}

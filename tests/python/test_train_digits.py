@@ -26,7 +26,7 @@ def program(request):
 
 
 def train(program, ranks, *options):
-    """The output of rank 0."""
+    """Runs the program on `ranks` ranks, and returns the output of rank 0."""
     done = mpirun(ranks, *program, *options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

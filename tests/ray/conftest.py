@@ -29,5 +29,5 @@ def cluster():
 
 @pytest.fixture
 def group():
-    """A name that no other test has."""
+    """Returns a name that no other test has."""
     return f"group-{uuid.uuid4().hex}"

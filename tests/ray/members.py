@@ -18,14 +18,14 @@ class Member:
         return collective.get_rank(name), collective.get_collective_group_size(name)
 
     def run(self, operation, *arguments, name, **options):
-        """Calls an operation of ray.util.collective on copies, as Ray's arrays are read-only. Returns the first
+        """Calls an operation of ray.util.collective on copies, because Ray's arrays are read-only. Returns the first
         argument after the operation."""
         arguments = copy.deepcopy(arguments)
         getattr(collective, operation)(*arguments, group_name=name, **options)
         return arguments[0]
 
     def tensors(self, values, dtype, size, name):
-        """The results of all kinds of operations on PyTorch tensors, as lists."""
+        """Returns the results of all kinds of operations on PyTorch tensors, as lists."""
         import torch
 
         def tensor():

@@ -18,7 +18,7 @@ def get(futures):
 
 
 def run(members, operation, arrays, *arguments, name, **options):
-    """The first argument of every rank after the operation."""
+    """Returns the first argument of every rank after the operation."""
     return get(
         [
             member.run.remote(operation, array, *arguments, name=name, **options)
@@ -40,7 +40,7 @@ def members(actors, group):
 
 
 def values(dtype, shape=(4, 5)):
-    """One array a rank; small numbers, so that sums and products are exact."""
+    """Returns one array for each rank, of small numbers, so that sums and products are exact."""
     return [np.asarray(np.random.default_rng(rank).integers(1, 9, shape), dtype) for rank in RANKS]
 
 
@@ -164,7 +164,7 @@ def test_registering_twice_and_beside_another():
 
 
 def test_ray_train(tmp_path):
-    """Two workers get the weights of one process that sees both halves of the data."""
+    """Two workers end with the same weights as one process that uses both halves of the data."""
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
     from training import expected, train

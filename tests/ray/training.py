@@ -8,7 +8,7 @@ STEPS, RATE, ROWS, COLUMNS = 20, 0.1, 16, 4
 
 
 def data(rank):
-    """The inputs and targets of one worker."""
+    """Returns the inputs and targets of one worker."""
     random = np.random.default_rng(rank)
     inputs = random.standard_normal((ROWS, COLUMNS)).astype(np.float32)
     return inputs, (inputs @ np.arange(1, COLUMNS + 1, dtype=np.float32))[:, None]

@@ -1,4 +1,4 @@
-// The checker must notice errors: these tests break right schedules, each in one way.
+// The checker must find errors: each test breaks a right schedule in one way.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,8 +19,8 @@ std::string verdict(Op op, int size, int root, const Build& build) {
   return status.message();
 }
 
-// The error that the checker finds for this many ranks when `change` changes the schedule of one
-// rank, or of all ranks (-1).
+// Returns the error that the checker finds for this many ranks if `change` changes the schedule of
+// one rank, or of all ranks (-1).
 std::string broken(Op op, std::string_view name, int size, int rank,
                    const std::function<void(Schedule&)>& change, int root = 0) {
   const Algorithm* algorithm = find(op, name);
@@ -57,8 +57,8 @@ TEST(Checker, PeerOutsideOfTheCommunicator) {
   EXPECT_EQ(with_peer(1), "allgather, 3 ranks: rank 1 step 0 exchanges a message with itself");
 }
 
-// All ranks send first and receive in the next step: with buffers that works, with rendezvous it is
-// a deadlock.
+// All ranks send first and receive in the next step. That works if messages are buffered, and is a
+// deadlock with rendezvous.
 TEST(Checker, SendsBeforeReceivesDeadlock) {
   EXPECT_EQ(
       broken(Op::kAllGather, "ring", 3, -1,
@@ -160,8 +160,8 @@ TEST(Checker, RanksThatCutTheVectorDifferently) {
             "allreduce, 2 ranks: rank 1 cuts the vector into 3 chunks and rank 0 into 2");
 }
 
-// Each rank gets all inputs and folds them itself. That is right, but all ranks have the same bits
-// only if all fold in the same order.
+// Each rank gets all inputs and folds them itself. This is right, but the bits are the same on all
+// ranks only if all fold in the same order.
 Schedule fold_everything(const Shape& shape, int first_input, int last_input) {
   Schedule schedule{1, 3, {}};
   Step exchange;
@@ -200,7 +200,7 @@ TEST(Checker, RanksThatFoldInDifferentOrders) {
             words);
 }
 
-// With separate buffers this schedule is right.
+// This schedule is right if input and output are separate buffers.
 TEST(Checker, InputReadAfterTheOutputWasWritten) {
   EXPECT_EQ(
       broken(Op::kAllGather, "direct", 2, 0,

@@ -100,7 +100,7 @@ TEST(Ranks, TreesSpanAllRanksAndAreShallow) {
           ASSERT_EQ(node.level, 0);
         }
       }
-      // With one root, and parents of lower levels, all ranks are connected.
+      // There is one root, and each parent is one level lower: all ranks are connected.
       ASSERT_EQ(roots, 1) << size;
       ASSERT_EQ(deepest, tree_height(size));
       ASSERT_LE(deepest, ceil_log2(size + 1));
@@ -121,8 +121,8 @@ TEST(Ranks, ARankIsAnInnerNodeInAtMostOneTree) {
   }
 }
 
-// All ranks of the left subtree are lower than the node, all of the right subtree higher: folding
-// left, own, right keeps rank order.
+// All ranks of the left subtree are lower than the node, and all of the right subtree higher. So a
+// fold of left, own, right is in rank order.
 void in_order(int rank, int size, std::vector<int>& order) {
   if (rank < 0) return;
   const TreeNode node = tree_node(rank, 0, size);

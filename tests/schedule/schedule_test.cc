@@ -1,5 +1,5 @@
-// The proof that every schedule of the table is right for every number of ranks, root and depth,
-// and takes the steps and bytes that the table says.
+// Proves that every schedule of the table is right for every number of ranks, root and depth, and
+// that it takes the steps and bytes that the table states.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,8 +56,8 @@ TEST_P(EveryAlgorithm, IsRightForEverySizeRootAndDepth) {
 
 // --- Costs, measured on the schedules themselves ---
 
-// The longest path through the steps of all ranks when a step takes `weight` and ends no earlier
-// than the steps that its messages come from or go to.
+// The longest path through the steps of all ranks. A step takes `weight`, and starts only when this
+// rank and the peers of its messages have finished their previous steps.
 class LongestPath {
  public:
   LongestPath(const Algorithm& algorithm, int size, int root, int depth) {
@@ -72,9 +72,9 @@ class LongestPath {
     std::vector<double> clock(schedules_.size(), 0);
     for (bool moved = true; moved;) {
       moved = false;
-      // Steps whose partners' current steps match form groups that run at once. As two ranks
-      // exchange at most one message in a tick, a group is all ranks that the relation "is a peer
-      // of" connects.
+      // The current steps of ranks that exchange messages run at once, as a group. Two ranks
+      // exchange at most one message in a step, so a group is all ranks that are connected as
+      // peers.
       for (std::size_t first = 0; first < schedules_.size(); ++first) {
         const std::vector<std::size_t> group = group_of(first, step);
         if (group.empty()) continue;
@@ -106,8 +106,8 @@ class LongestPath {
     return ranks;
   }
 
-  // `first`, and all ranks for which its current step waits, directly or not; empty if the step
-  // cannot run yet.
+  // Returns `first` and all ranks for which its current step waits, directly or indirectly; empty
+  // if the step cannot run yet.
   std::vector<std::size_t> group_of(std::size_t first, const std::vector<std::size_t>& step) const {
     std::vector<std::size_t> group = {first};
     std::vector<bool> inside(schedules_.size(), false);
@@ -171,8 +171,8 @@ TEST_P(EveryAlgorithm, TakesTheStepsAndBytesOfItsCost) {
       const std::string where = std::to_string(size) + " ranks, depth " + std::to_string(depth);
       EXPECT_DOUBLE_EQ(path(steps_weight), cost.steps) << where;
       if (algorithm.name == "double_tree") {
-        // No simple formula gives the cost if nodes of both trees wait for each other, so this is a
-        // bound; it is close except for the smallest trees.
+        // If nodes of both trees wait for each other, no simple formula gives the cost. So this is
+        // a bound, which is close except for the smallest trees.
         const double margin = size < 4 ? 2.1 : 1.35;
         EXPECT_LE(path(bytes_weight), cost.bytes) << where;
         EXPECT_GE(path(bytes_weight) * margin, cost.bytes) << where;

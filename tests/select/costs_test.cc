@@ -86,19 +86,19 @@ TEST(CostTable, WhatIsNotATableIsRefused) {
   EXPECT_EQ(code("\"hosts\": 1", "\"hosts\": 0"), Code::kPara);
   EXPECT_EQ(code("\"step_ns\": \"1000\"", "\"step_ns\": \"0\""), Code::kPara);
   EXPECT_EQ(code("\"bytes\": \"64\"", "\"bytes\": \"99999999\""), Code::kPara);
-  // With such sizes, ranks would write beyond the staging buffers.
+  // With such sizes, ranks would write past the end of the staging buffers.
   EXPECT_EQ(code("\"chunk\": \"262144\"", "\"chunk\": \"26214400\""), Code::kPara);
   EXPECT_EQ(code("\"chunk\": \"262144\"", "\"chunk\": \"0\""), Code::kPara);
   EXPECT_EQ(code("\"ns\": \"111\"", "\"ns\": \"0\""), Code::kPara);
   EXPECT_EQ(code("\"ns\": \"111\"", "\"ns\": \"11111\""), Code::kPara);  // times must not fall
   EXPECT_EQ(code("\"bytes\": \"1024\"", "\"bytes\": \"65536\""), Code::kPara);
   EXPECT_EQ(code("\"algorithm\": \"staged\"", "\"algorithm\": \"\""), Code::kPara);
-  // Fields of a later library do no harm.
+  // Fields of a later version are ignored.
   EXPECT_EQ(code("\"version\": 2", "\"version\": 2, \"later\": 5"), Code::kSuccess);
   EXPECT_EQ(code("\"move\"", "\"a kind to come\""), Code::kSuccess);
 }
 
-// Rank 0 sends the contents of a file to the others.
+// Rank 0 sends the contents of a file to the other ranks, so any bytes may arrive.
 TEST(CostTable, NoBytesDoHarm) {
   CostTable tuning;
   tuning.put(messages(key(4)));
@@ -169,7 +169,7 @@ TEST(Fit, MovesCurvesByWhatWasMeasured) {
   EXPECT_EQ(fitted.find("b", CurveKind::kFold)->points[1].ns, 8000u);
 }
 
-// A group takes its parent's measurements in the same ratio to `staged`.
+// A group uses its parent's measurements: each measured curve keeps its ratio to `staged`.
 TEST(Fit, AddsMeasuredCurvesThatWereNotKnown) {
   LocalCosts reference;
   reference.curves = {{"staged", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}}};

@@ -60,8 +60,8 @@ TEST(LocalSelector, AlwaysFindsOneThatCanRunAndSaysWhy) {
   }
 }
 
-// Checks the largest sizes at which each algorithm was measured as best, and leaves a factor of two
-// around them free.
+// Checks up to which size each algorithm was measured as the best one. Sizes within a factor of two
+// of these limits are not checked.
 TEST(LocalSelector, BuiltInCostsKnowTheKnownSizes) {
   for (const int ranks : {2, 4, 8, 12, 16}) {
     const LocalSelector selector(own_cores(ranks));
@@ -75,7 +75,7 @@ TEST(LocalSelector, BuiltInCostsKnowTheKnownSizes) {
     }
     EXPECT_EQ(name(selector, Op::kReduceScatter, 4 << 20, true), "pull") << ranks;
     // Up to 8 ranks, slots are best for a few KiB. With 12 and more ranks, 4 KiB in slots take ten
-    // times as long as slices, of which each rank folds one for all.
+    // times as long as slices, where each rank folds one slice for all.
     EXPECT_EQ(name(selector, Op::kAllReduce, 2 * kKiB, false),
               ranks <= 8 ? "slots" : "staged_slices")
         << ranks;
@@ -116,7 +116,7 @@ TEST(LocalSelector, AWishIsALawWhereItCanRun) {
     }
   }
   EXPECT_EQ(choice("push", 8, true).algorithm->name, "push");
-  // These algorithms cannot replace one another, and the reason says so.
+  // These algorithms cannot run the call, and the reason names the replacement.
   for (const char* wish : {"push", "inline", "turns", "cma"}) {
     const LocalChoice other = choice(wish, 1 << 20, false);
     EXPECT_EQ(other.algorithm->name, "staged") << wish;

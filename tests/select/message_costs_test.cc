@@ -1,5 +1,5 @@
-// Selection by measured costs: the predicted times are plausible, and the choice is the best that
-// brute force finds, or so close that it is not worth leaving the rules.
+// Selection by measured costs: the predicted times are plausible. The choice is the best that brute
+// force finds, or so close that the rules' choice stays.
 #include "hccl/select/message_costs.h"
 
 #include <gtest/gtest.h>
@@ -149,14 +149,15 @@ TEST(SelectByCosts, KnownNetworksGetTheirKnownBest) {
   const auto name = [](Op op, int size, std::size_t bytes, const MessageCosts& costs) {
     return std::string(choose_remote(op, size, bytes, "", 1, &costs).algorithm->name);
   };
-  // Far hosts whose sockets work in parallel: few steps are best. Further messages cost nearly
-  // nothing, so all ranks may talk to each other, even sixteen, where the rules say otherwise.
+  // Distant hosts whose sockets work in parallel: few steps are best. Further messages cost nearly
+  // nothing, so each rank may send to all, even with sixteen ranks, for which the rules choose a
+  // ring.
   const MessageCosts far = network(500, 0.1, 1);
   EXPECT_EQ(name(Op::kAllReduce, 4, 8, far), "one_shot");
   EXPECT_EQ(name(Op::kAllReduce, 16, 1 << 20, far), "direct");
   EXPECT_EQ(choose_remote(Op::kAllReduce, 16, 1 << 20, "").algorithm->name, "ring");
-  // Messages cost the same one after another as at once, so few messages are best, and an algorithm
-  // that talks to all ranks loses.
+  // Messages take as long at once as one after another. So few messages are best, and an algorithm
+  // in which each rank sends to all loses.
   const MessageCosts busy = network(10, 0.001, 10);
   EXPECT_EQ(name(Op::kAllReduce, 8, 1024, busy), "recursive_doubling");
   EXPECT_EQ(name(Op::kAllGather, 6, 1024, busy), "bruck");

@@ -1,5 +1,5 @@
-"""Tests the tool that makes presets: their form stays, and a new algorithm gets costs that fit the other algorithms'
-costs.
+"""Tests the tool that makes presets: their form does not change, and a new algorithm gets costs in proportion to those
+of the other algorithms.
 
 presets_test.py FOLDER: FOLDER is hccl/select."""
 
@@ -39,7 +39,7 @@ class AddPresets(unittest.TestCase):
         path = self.presets / "own_cores_near.json"
         before = json.loads(path.read_text())["entries"][1]
         fold = add_presets.curve_of(before, "staged", "fold")
-        # Costs of a machine that takes three times as long; numbers are in Protobuf's JSON form.
+        # The costs of a machine that is three times as slow; numbers are in Protobuf's JSON form.
         curves = [{"algorithm": name, "kind": "fold",
                    "points": [{"bytes": str(p["bytes"]), "ns": str(int(part * 3 * p["ns"]))} for p in fold["points"]]}
                   for name, part in (("staged", 1), ("new", 0.5), ("push", 7))]

@@ -1,4 +1,4 @@
-// Probing: all ranks get the same costs, whatever their clocks say, and stop when the time is up.
+// Probing: all ranks get the same costs, whatever their clocks show, and stop when the time is up.
 // The clocks are simulated, so no result depends on the machine.
 #include "hccl/select/probe.h"
 
@@ -21,10 +21,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// Ranks as threads, each with a clock that advances by the given time of an operation.
+// Ranks as threads. Each rank has a clock, which an operation advances by the given time.
 class Ranks {
  public:
-  /// Nanoseconds of an operation on a rank.
+  /// Returns the nanoseconds of an operation on a rank.
   using Takes = std::function<double(int rank, const Call& call, std::string_view algorithm)>;
 
   Ranks(int size, Takes takes) : size_(size), takes_(std::move(takes)), barrier_(size) {}
@@ -147,7 +147,7 @@ LocalCosts probed(int size, bool shared_cores, Ranks::Takes takes,
   return costs[0];
 }
 
-// The time that the preset has for the call.
+// The time of the call in the preset.
 double usual(int size, const Call& call, std::string_view algorithm) {
   const LocalCosts preset = local_preset({size, false, true}, false);
   const Curve* const curve = preset.find(algorithm, kind_of(call.op));
@@ -212,8 +212,8 @@ TEST(ProbeLocal, MeasuresEveryAlgorithmThatCanRun) {
   }
 }
 
-// Like an algorithm that has just been added: it takes half the time of `staged`, on a machine that
-// is slower than the preset's.
+// An algorithm without costs in the preset takes half the time of `staged`, on a machine that is
+// slower than the preset's.
 TEST(ProbeLocal, AnAlgorithmWithoutBuiltInCostsIsMeasured) {
   for (const bool shared_cores : {false, true}) {
     const local::Topology topology{3, shared_cores, true};

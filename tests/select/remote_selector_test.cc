@@ -35,7 +35,7 @@ TEST(Select, AlwaysFindsSomethingThatCanRunAndSaysWhy) {
           ASSERT_TRUE(choice.depth >= 1 && choice.depth <= 64);
           ASSERT_TRUE(choice.lanes >= 1 && choice.lanes <= 4);
           ASSERT_FALSE(choice.reason.empty());
-          // The reason's first word alone shows whether a wish was granted or replaced.
+          // The beginning of the reason shows whether HCCL_ALGO named an algorithm.
           const bool wish = !wanted.empty() && wanted != "NA" && wanted != "null";
           ASSERT_EQ(mentions(choice.reason, "HCCL_ALGO asks for"), wish);
           const Algorithm* exact = find(op, wanted);
@@ -129,7 +129,8 @@ TEST(Select, HostsDoNotSendToOneAllAtOnce) {
   EXPECT_EQ(name(6, 64 << 20), "direct");
 }
 
-// This does not hold for ranks of one host.
+// With one rank on each host, such sums are folded at once. Ranks of one host may fold them in
+// steps.
 TEST(Select, SumsThatRoundAreFoldedAtOnceBetweenHosts) {
   const auto name = [](Op op, int size, std::size_t bytes, bool round_once) {
     return choose_remote(op, size, bytes, "", size, nullptr, false, round_once).algorithm->name;

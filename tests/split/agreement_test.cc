@@ -108,7 +108,7 @@ TEST(Agreement, TheFirstDifferenceIsNamedOnAllRanks) {
                                   ReduceOp::kSum, segments});
     EXPECT_NE(status.message().find("data type"), std::string::npos) << status.message();
     EXPECT_TRUE(agree(communicator, {same, names, DataType::kFp32, ReduceOp::kSum, segments}).ok());
-    // Two gradients of one size that a rank has swapped; names that ranks have chosen differently.
+    // Two gradients of one size that a rank has swapped; then names that differ by choice.
     const std::vector<std::uint64_t> alike = {5, 5, 5};
     const std::vector<std::string> swapped = {"a", "c", "b"}, own = {"x", "a", "b"};
     status = agree(communicator,

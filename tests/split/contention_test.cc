@@ -1,4 +1,4 @@
-// The estimate of contention: measurements whose truth is known.
+// The estimate of contention, from measurements whose true contention is known.
 #include <gtest/gtest.h>
 
 #include "split/planner.h"

@@ -92,8 +92,8 @@ TEST(CostModel, OutliersHardlyMatter) {
   }
 }
 
-// Measured on a line of 100 Mbit/s that lets the first bytes pass at once. A time that is far too
-// low must not weigh more than one that is too high.
+// Measured on a line of 100 Mbit/s, on which the first bytes take no time. A time that is far too
+// low must not count more than one that is too high.
 TEST(CostModel, OneTimeThatIsFarTooLowHardlyMatters) {
   const CostModel model = CostModel::create({{{4096, 70.6e-6},
                                               {4096, 915e-6},
@@ -138,7 +138,8 @@ TEST(CostModel, OneSizeOverAndOverLeavesTheRestAsItWas) {
 }
 
 TEST(CostModel, ATableWhereTheLineDoesNotFit) {
-  // Another algorithm runs from 1 MiB on: four times as fast for a byte, with a longer start.
+  // From 1 MiB on another algorithm runs: a byte takes a fortieth of the time, but the start takes
+  // longer.
   const auto truth = [](std::uint64_t n) {
     return n < 1u << 20 ? 20e-6 + static_cast<double>(n) / 0.1e9
                         : 9e-3 + static_cast<double>(n) / 4e9;
@@ -164,7 +165,7 @@ TEST(CostModel, ATableOfSizesThatLieUnevenly) {
 }
 
 TEST(CostModel, AProbeThatFlattersIsStretchedByWhatTrainingMeasures) {
-  // The first bytes after a pause pass at once: each size of the probe seems twice as fast as it
+  // After a pause the first bytes take no time, so each size of the probe seems twice as fast as it
   // is.
   std::vector<CostSample> flattering;
   for (const std::uint64_t bytes : {1u << 16, 1u << 20, 1u << 24})
@@ -175,7 +176,7 @@ TEST(CostModel, AProbeThatFlattersIsStretchedByWhatTrainingMeasures) {
   ASSERT_TRUE(model.add({kMuch, 1e-8 * kMuch}).ok());
   // One size is measured; the other sizes change by the same factor.
   EXPECT_NEAR(model.table()(1 << 20), 1e-8 * (1 << 20), 0.01e-8 * (1 << 20));
-  // A measurement of a size counts at once, and then also corrects its neighbour.
+  // A measurement of a size counts at once, and also corrects the size's neighbour.
   ASSERT_TRUE(model.add({1 << 20, 1.5e-8 * (1 << 20)}).ok());
   EXPECT_NEAR(model.table()(1 << 20), 1.5e-8 * (1 << 20), 0.01e-8 * (1 << 20));
   EXPECT_NEAR(model.table()(1 << 16), 1.5e-8 * (1 << 16), 0.01e-8 * (1 << 16));
@@ -216,8 +217,8 @@ TEST(CostModel, RefusesWhatIsNoTime) {
 
 // ---- profiles ----
 
-// Two ranks with a link of 1 ms + 1 ns a byte; rank 1 computes more slowly. While both overlap,
-// compute runs at 80 % and communication at 50 % of their speed.
+// Two ranks with a link of 1 ms + 1 ns a byte. Rank 1 computes more slowly. While compute and
+// communication overlap, they run at 80 % and 50 % of their speeds.
 std::vector<Trace> two_ranks() {
   const std::vector<std::uint64_t> bytes = {4000000, 1000000};
   std::vector<Trace> traces(2);

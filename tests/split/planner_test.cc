@@ -60,7 +60,7 @@ TableCost random_table(std::mt19937_64& random, const Instance& instance) {
   return TableCost::create(points).value();
 }
 
-/// The end of the last segment, if the set bits of `cuts` are the cuts; computed without the
+/// The end of the last segment if the segments end at the set bits of `cuts`; computed without the
 /// planner's model.
 template <class Cost>
 double simulate(const Instance& instance, std::uint32_t cuts, const Cost& cost) {
@@ -154,8 +154,8 @@ Contention random_contention(std::mt19937_64& random) {
   return contention;
 }
 
-/// Simulates from event to event: a gradient is ready, or a segment or compute ends. Uses no closed
-/// form.
+/// Simulates from event to event, without a formula. An event: a gradient is ready, a segment ends,
+/// or compute ends.
 template <class Cost>
 double simulate_beside(const Instance& instance, std::uint32_t cuts, const Cost& cost,
                        const Contention& contention) {
@@ -242,8 +242,9 @@ TEST(Planner, ATableWithContentionEndsWhenItSays) {
 TEST(Planner, APredictionTellsWhenGradientsAreReady) {
   const std::vector<std::uint64_t> bytes = {10, 10};
   const std::vector<double> ready = {1, 3};
-  // The first segment takes 2 s alone; it runs from 1 s on, at half speed while compute needs 2 s
-  // more at 80 %: from 1 s to 3.5 s it does 1.25 s of work, and the rest of 0.75 s alone.
+  // Alone, the first segment would take 2 s. It starts at 1 s, at half speed while compute runs,
+  // which needs 2 s more at 80 %. From 1 s to 3.5 s it does 1.25 s of its work, then the other 0.75
+  // s at full speed.
   const Problem problem{bytes, ready, 8, 0, {0.8, 0.5}};
   const Prediction told = predict(problem, Segments{0, 1}, AffineCost{0, 0.2}).value();
   EXPECT_DOUBLE_EQ(told.ready[0], 1);
@@ -260,7 +261,7 @@ TEST(Planner, BothAlgorithmsAgreeOnLargerInstances) {
     Instance instance = random_instance(random, 300);
     const AffineCost affine = random_affine(random, instance);
     constexpr std::uint64_t kFar = std::uint64_t{1} << 40;
-    // Two points of the same line give the same cost, but use the other algorithm.
+    // Two points of one line give the same cost, but the planner then uses its other algorithm.
     const auto table = TableCost::create({{1, affine(1)}, {kFar, affine(kFar)}});
     instance.bytes[0] += 1;
     for (auto& size : instance.bytes) size = std::max<std::uint64_t>(size, 1);
@@ -313,7 +314,7 @@ TEST(Planner, TheBoundCountsTheStartOfTheLastSegment) {
 }
 
 TEST(Planner, TheBoundKnowsThatAGradientIsNotTakenApart) {
-  // Small segments are cheaper a byte, but nine tenths of the bytes are one gradient.
+  // A byte is cheaper in a small segment, but nine tenths of the bytes are one gradient.
   const std::vector<std::uint64_t> bytes = {50, 900, 50};
   const std::vector<double> at_once = {1, 1, 1};
   const TableCost cost = TableCost::create({{50, 5}, {100, 10}, {1000, 150}}).value();

@@ -36,7 +36,7 @@ PriorityInstance random_instance(std::mt19937& random) {
   return it;
 }
 
-/// The least lateness of all orders in which a byte is sent, or none, in each second.
+/// The least lateness of all orders that send one byte or none in each second.
 double brute_force(const PriorityInstance& it) {
   double last = 0;
   for (std::size_t i = 0; i < it.bytes.size(); ++i)
@@ -102,7 +102,7 @@ TEST(Priority, SendsEveryByteOnceAndNoneBeforeItIsReady) {
 }
 
 TEST(Priority, BeatsTheOrderOfBackwardWhereCommunicationIsTheBottleneck) {
-  // Ten layers of 40 MB, 30 ms each; forward takes 10 ms a layer, the link 1 GB/s.
+  // Ten layers of 40 MB. Backward takes 30 ms a layer, forward 10 ms a layer; the link has 1 GB/s.
   PriorityInstance it;
   for (int i = 0; i < 10; ++i) {
     it.bytes.push_back(40000000);
@@ -128,8 +128,8 @@ TEST(Priority, BeatsTheOrderOfBackwardWhereCommunicationIsTheBottleneck) {
 }
 
 TEST(Priority, MessagesAreRangesOfMemory) {
-  // The messages' bytes and starts: 10 from 0, 20 from 10, 0 from 30, 5 from 30. The second message
-  // continues where the first has ended.
+  // The gradients' sizes and starts: 10 bytes from 0, 20 from 10, 0 from 30, 5 from 30. The second
+  // message begins where the first one ends.
   PriorityPlan plan;
   plan.messages = {{{{1, 15, 5}}}, {{{3, 0, 5}, {1, 0, 15}, {0, 8, 2}}}, {{{0, 0, 8}}}};
   const std::vector<std::uint64_t> sizes = {10, 20, 0, 5};

@@ -36,7 +36,7 @@ Segments by_default(const Bytes& bytes) {
   return segments.ok() ? *segments : Segments{};
 }
 
-/// The status is kPara, and its text has all these words.
+/// Expects that the status is kPara, and that its text contains all these words.
 void expect_refused(const Status& status, const std::vector<std::string>& words) {
   EXPECT_EQ(status.code(), Code::kPara);
   for (const auto& word : words)
@@ -148,11 +148,11 @@ TEST(Segments, TextIsTheDocumentedOne) {
 // --- exact numbers ---
 
 TEST(BySize, SumsAreExactBeyondTheMantissaOfAFloat) {
-  // In 32-bit floats every sum would stay at 2^24, so the cut could not be placed.
+  // In 32-bit floats every sum would stay at 2^24, so no cut could be found.
   Bytes bytes(101, 1);
   bytes[0] = std::uint64_t{1} << 24;
   EXPECT_EQ(by_size(bytes, {99.9997f, 0.0003f}).back(), 100u);
-  // 4 GiB less a byte: the two halves are exactly equal.
+  // 4 GiB less one byte: the two halves are exactly equal.
   const std::uint64_t half = (std::uint64_t{1} << 32) - 1;
   EXPECT_EQ(by_size({half - 2, 1, 1, 1, half - 1}, {50, 50}), (Segments{2, 4}));
   // 8 PB, the largest accepted size.
@@ -270,9 +270,10 @@ TEST(Default, IsTheFirstCutOfTheRuleAndTheRest) {
 constexpr std::uint64_t kMiB = 1 << 20;
 
 TEST(UnknownShape, CutsBelowTheShares) {
-  // 96.54 % are 154.464 gradients: the segment gets no more than its share.
+  // 96.54 % are 154.464 gradients. The segment does not get more than its share.
   EXPECT_EQ(default_segments(equal(160, 1000), 200 * kMiB).value(), (Segments{153, 159}));
-  // The nearest cut would be after 3; rounding down leaves the last gradient to the second segment.
+  // The nearest cut would be after the last gradient; rounding down leaves that gradient to the
+  // second segment.
   EXPECT_EQ(default_segments(equal(4, 1000), 200 * kMiB).value(), (Segments{2, 3}));
 }
 

@@ -1,5 +1,6 @@
-// The automatic plan in simulated trainings, whose costs and ready times the tests know. From
-// measurements the tuner finds the best segments, and keeps them while nothing changes.
+// The automatic plan in simulated trainings, whose costs and ready times are known. From
+// measurements the tuner finds the best segments, and does not change them while nothing else
+// changes.
 #include "split/engine/tuner.h"
 
 #include <gtest/gtest.h>
@@ -168,7 +169,7 @@ TEST(Tuner, SaysSoWhereOverlapDoesNotPayAndTakesOneSegment) {
   EXPECT_EQ(training.changes(), changes);
 }
 
-// The model's contention may be wrong, so the plan without contention is measured once, too.
+// The contention of the model may be wrong, so the plan without contention is also measured once.
 TEST(Tuner, TheFastestOfItsRivalsStays) {
   World world;
   world.contention = {0.6, 0.9};
@@ -198,8 +199,8 @@ TEST(Tuner, TheFastestOfItsRivalsStays) {
   }
 }
 
-// A single unlucky window does not decide between nearly equal plans: further windows of both are
-// measured.
+// One unlucky window does not decide between nearly equal plans: both are measured in further
+// windows.
 TEST(Tuner, ThoseThatAreNearlyAlikeGetASecondLookAndAThird) {
   World world;
   world.contention = {0.6, 0.9};
@@ -279,8 +280,8 @@ TEST(Tuner, TakesAsManySegmentsAsPay) {
   EXPECT_LT(decision.predicted_end, 1.006 * best->best_end);
 }
 
-// Beside compute each segment takes longer, whatever its size, as its thread waits for a core. No
-// model includes that: a plan with fewer segments is measured, too, and stays.
+// Beside compute each segment takes longer, whatever its size, because its thread waits for a core.
+// No model includes that delay. A plan with fewer segments is also measured, and stays.
 TEST(Tuner, ADelayOfEachSegmentIsCounted) {
   World world;
   for (const double delay : {5e-3, 10e-3, 20e-3}) {
@@ -313,7 +314,7 @@ TEST(Tuner, PlansAgainOnlyAfterTwoWindowsInARow) {
   while (!training.window().changed) ASSERT_LT(++windows, 30);
   EXPECT_GE(windows, 2);
   EXPECT_NE(training.state().last_indices, before);
-  // Earlier measurements are discarded, so some plans may be tried in vain.
+  // Earlier measurements are discarded, so some plans may be tried needlessly.
   for (int i = 0; i < 60; ++i) training.window();
   expect_best(training);
 }

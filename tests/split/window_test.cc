@@ -45,8 +45,9 @@ std::vector<double> least(std::vector<double> a, const std::vector<double>& b) {
   return a;
 }
 
-// The second rank begins 10 ms late, as its data was late; both compute for 100 ms. The first
-// segment takes 6 ms and starts when the second rank is ready; the second segment of 3 ms follows.
+// The second rank begins 10 ms late, because its data was late. Both ranks compute for 100 ms. The
+// first segment takes 6 ms and starts when the second rank is ready. The second segment, of 3 ms,
+// follows.
 TEST(Window, RanksThatBeginApartTakeNoLongerForASegment) {
   Rank a, b;
   for (std::uint64_t i = 1; i <= 4; ++i) {
@@ -77,8 +78,8 @@ TEST(Window, RanksThatBeginApartTakeNoLongerForASegment) {
   EXPECT_EQ(b.now.wait_for_peer[0], 0);
 }
 
-// The last rank differs from segment to segment: the shortest times are 4 and 6 ms, but 11 ms pass
-// from the last rank's start to the end.
+// Each segment starts last on another rank. The shortest times of the segments are 4 and 6 ms, but
+// 11 ms pass from the last start of the first segment to the end.
 TEST(Window, SegmentsOneBehindTheOtherAddUpToWhatPasses) {
   Rank a, b;
   a.now = iteration(1, true, 0, 0, {50, 100}, {50, 57}, {57, 63});

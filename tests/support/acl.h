@@ -15,8 +15,8 @@
     ASSERT_EQ(call, ACL_SUCCESS) << #call; \
   } while (false)
 
-/// The call fails with this code, which is the thread's last error, and its text begins with the
-/// names of the function and of the argument.
+/// Expects that the call fails with this code, which is the thread's last error, and that its text
+/// begins with the names of the function and of the argument.
 #define REFUSED(call, code, argument) \
   EXPECT_TRUE(::hccl::testing::refused(#call, call, code, argument))
 
@@ -86,7 +86,8 @@ class Acl : public ::testing::Test {
     EXPECT_EQ(old == ACL_EVENT_STATUS_COMPLETE, status == ACL_EVENT_RECORDED_STATUS_COMPLETE);
     return status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
   }
-  // Gives the stream a task that fails: a wait for an event that can no longer be recorded.
+  // Gives the stream a task that fails: a wait for an event that was destroyed and cannot be
+  // recorded.
   void fail(aclrtStream stream) {
     aclrtEvent lost = nullptr;
     OK(aclrtCreateEventWithFlag(&lost, ACL_EVENT_SYNC));

@@ -11,7 +11,7 @@
 
 namespace hccl::testing {
 
-/// A communicator of `size` ranks, made with HcclGetRootInfo; destroyed by all of them at the end.
+/// A communicator of `size` ranks, made with HcclGetRootInfo. All ranks destroy it at the end.
 class ApiWorld {
  public:
   /// Joins with a configuration, if there is one.
@@ -37,13 +37,13 @@ class ApiWorld {
   ApiWorld& operator=(const ApiWorld&) = delete;
 
   int size() const { return static_cast<int>(comms_.size()); }
-  /// Set it to null to prevent its destruction at the end.
+  /// A test may set it to null, so that it is not destroyed at the end.
   HcclComm& comm(int rank) { return comms_[static_cast<std::size_t>(rank)]; }
 
   /// Runs body(rank) on a thread for each rank, and returns when all have returned.
   void on_all(const std::function<void(int)>& body) { on_threads(size(), body); }
 
-  /// All ranks sum 1 and must get the size, so the communicator works.
+  /// Expects that the communicator works: all ranks sum 1, and must get the size.
   void expect_usable() {
     on_all([&](int rank) {
       std::int32_t value = 1;

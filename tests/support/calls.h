@@ -11,11 +11,12 @@
 
 #define OK(call) ASSERT_EQ((call), HCCL_SUCCESS) << HcclGetLastErrorText()
 
-/// The call fails with this code, and its text has these words.
+/// Expects that the call fails with this code, and that its text contains these words.
 #define SAYS(call, code, words) EXPECT_TRUE(::hccl::testing::says(#call, call, code, words))
 
-/// The call fails with this code, and its text begins with the names of the function and of the
-/// argument. A function that a helper calls is named in full: REFUSED_BY("HcclSend", send(7), ...).
+/// Expects that the call fails with this code, and that its text begins with the names of the
+/// function and of the argument. If a helper calls the function, the test names it:
+/// REFUSED_BY("HcclSend", send(7), ...).
 #define REFUSED_BY(function, call, code, argument) \
   EXPECT_TRUE(::hccl::testing::refused(function, #call, call, code, argument))
 #define REFUSED(call, code, argument) \

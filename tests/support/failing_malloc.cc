@@ -28,9 +28,9 @@ bool fails() {
 #pragma GCC visibility push(default)
 extern "C" {
 
-/// After `number` further allocations, one allocation fails; below 0: none does.
+/// Lets one allocation fail after `number` further ones; below 0: none fails.
 void fail_allocation(long number) { until_failure.store(number); }
-/// Whether that allocation has failed, or none was to fail.
+/// Returns whether that allocation has failed, or none was to fail.
 bool has_failed() { return until_failure.load() < 0; }
 
 void* malloc(std::size_t bytes) { return fails() ? nullptr : __libc_malloc(bytes); }

@@ -1,8 +1,8 @@
 """Processes that begin with modules already imported: a server imports them once, and forks each process.
 
-Such a process differs from one that Python starts: the modules were imported before; its hash seed is the server's;
-/proc shows the server's command line and variables; at its end no garbage is collected among the objects that the
-imports made. Otherwise it ends as any other, by the interpreter's own end.
+Such a process differs from one that Python starts. The modules were imported before. Its hash seed is the server's.
+/proc shows the server's command line and variables. At its end, the objects that the imports made are not collected as
+garbage. Otherwise it ends like any other process, by the interpreter's own end.
 """
 
 import atexit
@@ -42,7 +42,7 @@ class Server:
 
 
 class Process:
-    """`python command...`, forked by a server. Has the parts of subprocess.Popen that tests use, and raises its
+    """`python command...`, forked by a server. Has the members of subprocess.Popen that tests use, and raises the same
     errors."""
 
     def __init__(self, server, command, environment):
@@ -73,7 +73,7 @@ class Process:
 
 
 def _serve(channel):
-    """Answers requests; returns in each forked process, with its request."""
+    """Answers requests. In each forked process, it returns the request of that process."""
     while True:
         message, files, _, _ = socket.recv_fds(channel, 1 << 20, 2)
         if not message:
@@ -127,7 +127,7 @@ if __name__ == "__main__":
     if len(os.listdir("/proc/self/task")) > 1:
         sys.exit("forks: the modules have started threads, which a fork leaves behind")
     gc.collect()
-    gc.freeze()  # a process would copy all these objects to look for garbage, a second of its time
+    gc.freeze()  # a collection in a forked process would copy all these objects, which takes a second
     request = _serve(socket.socket(fileno=int(sys.argv[1])))
     _renew()
-    exec(*_program(**request))  # here, so that an exception, Ctrl-C or the end of the program is the interpreter's
+    exec(*_program(**request))  # here, so that the interpreter handles exceptions, Ctrl-C and the end

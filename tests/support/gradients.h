@@ -39,7 +39,7 @@ class Gradients {
   std::uint32_t size() const { return static_cast<std::uint32_t>(list_.size()); }
   std::size_t count(std::size_t i) const { return list_[i].count; }
   float* data(std::size_t i) const { return static_cast<float*>(list_[i].data); }
-  /// Sets element e of all elements to value(e).
+  /// Sets element e to value(e); elements are numbered over all gradients.
   void fill(const std::function<float(std::size_t)>& value) {
     std::size_t e = 0;
     for (const auto& each : list_)

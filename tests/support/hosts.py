@@ -1,4 +1,4 @@
-"""Two hosts on one machine: they are network namespaces, which need root, or sudo without a password."""
+"""Two hosts on one machine: network namespaces, which need root, or sudo without a password."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-// How much time a loaded machine adds to every time limit.
+// How much later than promised a loaded machine may be.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace hccl::testing {
 
-/// Measures, while it lives, how much later than asked this machine wakes a thread.
+/// Measures, while it lives, how much too late this machine wakes a thread.
 class Load {
  public:
-  /// A promised time plus the machine's lateness so far, once for each of the threads that must
+  /// Returns the promised time plus the machine's lateness so far, once for each thread that must
   /// wake in a row.
   std::chrono::nanoseconds allows(std::chrono::nanoseconds promised) const {
     constexpr int kWakeUps = 4;

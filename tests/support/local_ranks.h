@@ -62,7 +62,7 @@ class LocalRanks {
   void run(Body body) {
     on_threads(size_, [&](int rank) { body(rank, *engines_[static_cast<std::size_t>(rank)]); });
   }
-  /// The same, once all engines are open: only then may the kernel copy between the ranks.
+  /// The same after all engines have opened: only then may the kernel copy between the ranks.
   template <class Body>
   void run_open(Body body) {
     run([&](int rank, Engine& engine) {
@@ -75,12 +75,12 @@ class LocalRanks {
   }
 
   memory::Heap* heap() { return heap_.get(); }
-  /// Makes `rank` believe that `local_rank` is this process.
+  /// Lets `rank` use this process number for `local_rank`.
   void set_process(int rank, int local_rank, pid_t process) {
     memories_[static_cast<std::size_t>(rank)].peers[static_cast<std::size_t>(local_rank)].process =
         process;
   }
-  /// Acts as a communicator does after a failure.
+  /// Raises the failure, as a communicator does.
   void abort(const Status& why) { abort_.raise(why); }
 
  private:

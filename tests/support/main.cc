@@ -1,7 +1,7 @@
-// The main program of a room's tests: it consists of several files, and runs the tests of the named
-// ones.
+// The main program of a room's tests, which consist of several files. Runs the cases of the named
+// files:
 //   base_tests --file=fd_test.cc,queue_test.cc [GoogleTest's options]
-// Without --file all cases run. Beside it, a filter of GoogleTest may only leave cases out.
+// Without --file all cases run. With --file, a filter of GoogleTest may only leave out cases.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -26,7 +26,7 @@ std::string file_of(const ::testing::TestInfo& test) {
 }
 
 // GoogleTest's filter for the suites of these files. Empty if one of the files has no suite, or if
-// the cases of a suite stand in several files.
+// the cases of a suite are in several files.
 std::string suites_of(const std::set<std::string>& files) {
   std::set<std::string> found;
   std::string filter;

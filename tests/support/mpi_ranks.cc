@@ -13,7 +13,7 @@ int world(int (*ask)(MPI_Comm, int*)) {
   return value;
 }
 
-/// Has no deadline; CTest's time limit ends it.
+/// Has no deadline; ctest's time limit ends a hang.
 Result<std::vector<std::string>> exchange(std::string mine, Deadline) {
   const int size = world(&MPI_Comm_size);
   const int length = static_cast<int>(mine.size());

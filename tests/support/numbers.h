@@ -1,6 +1,6 @@
 // Small whole numbers in every HCCL element type, written and read without the library's own
-// conversions: the oracle of the collective tests. The numbers, and their sums and products in the
-// tests, are exact.
+// conversions: the oracle of the collective tests. The numbers, and the tests' sums and products of
+// them, are exact.
 #pragma once
 
 #include <algorithm>

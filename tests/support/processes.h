@@ -23,7 +23,7 @@ namespace hccl::testing {
 /// Nanoseconds of the clock that all processes of a host share.
 std::int64_t now_ns();
 
-/// The end of a call as a rank saw it, in memory that outlives the rank.
+/// The end of a rank's call, in memory that outlives the rank.
 struct Outcome {
   std::atomic<bool> known{false};
   std::int64_t at_ns = 0;  ///< when the call returned
@@ -46,11 +46,11 @@ struct Board {
   std::atomic<bool> finish{false};                            ///< the test has seen enough
 };
 
-/// Waits, asleep, until the condition holds; false after `at_most`.
+/// Sleeps until the condition holds. Returns false after `at_most`.
 bool eventually(const std::function<bool()>& condition,
                 std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
-/// A rank's process has: the node, and the world as a node and as a communicator.
+/// The objects of a rank's process: the node, and the world as a node and as a communicator.
 struct Member {
   std::shared_ptr<join::Control> thread;
   std::shared_ptr<join::Node> node;
@@ -71,7 +71,8 @@ class Processes {
   /// and wait().
   int start(const std::function<int()>& body);
   void kill(int process, int signal = SIGKILL);
-  /// The wait status once the process has ended; -1 if the process still runs after `at_most`.
+  /// Waits for the end of the process and returns its wait status; -1 if it still runs after
+  /// `at_most`.
   int wait(int process, std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
   /// Called in a child: makes the root if this is rank 0, and joins.
@@ -86,11 +87,11 @@ class Processes {
   std::vector<pid_t> children_;  // 0: reaped
 };
 
-/// Measures the longest lateness of this thread's wake-ups while it watches: a loaded machine adds
+/// Measures the longest lateness of this thread's wake-ups while it watches. A loaded machine adds
 /// that much to every time limit.
 class Lateness {
  public:
-  /// Sleeps until the condition holds, watching; false after `at_most`.
+  /// Sleeps until the condition holds, and measures meanwhile. Returns false after `at_most`.
   bool watch(const std::function<bool()>& condition, std::chrono::nanoseconds at_most);
   std::chrono::nanoseconds worst() const { return worst_; }
 

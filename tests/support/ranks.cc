@@ -64,7 +64,7 @@ Status wait_all(transport::Mesh& mesh, const std::vector<transport::Request*>& r
 
 Status wait_one(transport::Mesh& mesh, const transport::Request& request,
                 std::chrono::milliseconds at_most) {
-  // wait_all only looks at it.
+  // wait_all does not change the request.
   return wait_all(mesh, {const_cast<transport::Request*>(&request)}, at_most);
 }
 

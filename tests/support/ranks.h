@@ -1,5 +1,5 @@
-// Ranks for tests: run one function on N ranks, which are threads of the test program or processes
-// under mpirun. Tests describe the work of a rank, and work with either.
+// Ranks for tests: one function runs on N ranks, which are threads of the test program or processes
+// under mpirun. Tests describe the work of a rank, and work with both.
 #pragma once
 
 #include <chrono>
@@ -39,20 +39,20 @@ class Rank {
   Config config_;
 };
 
-/// Runs `body` once per rank and returns when all have returned. Where ranks are processes, `size`
-/// is the number of processes and `body` runs once here. Provided by thread_ranks.cc or
+/// Runs `body` once per rank and returns when all have returned. If ranks are processes, `size` is
+/// the number of processes, and `body` runs once in this process. Defined in thread_ranks.cc and in
 /// mpi_ranks.cc.
 void run_ranks(int size, const std::function<void(Rank&)>& body);
 /// The sizes that run_ranks supports in this program.
 std::vector<int> possible_sizes();
-/// Whether all ranks are threads of this process.
+/// Returns whether all ranks are threads of this process.
 bool ranks_are_threads();
 
 /// Drives the mesh until all requests are done; returns their first failure, or kTimeout after
 /// `at_most`.
 Status wait_all(transport::Mesh& mesh, const std::vector<transport::Request*>& requests,
                 std::chrono::milliseconds at_most = std::chrono::seconds(60));
-/// Drives the mesh until the request is done; kTimeout when it never is.
+/// Drives the mesh until the request is done; returns its status, or kTimeout after `at_most`.
 Status wait_one(transport::Mesh& mesh, const transport::Request& request,
                 std::chrono::milliseconds at_most = std::chrono::seconds(60));
 

@@ -1,4 +1,4 @@
-"""Helpers of the tests of ready modules: a package on a host without a compiler."""
+"""Helpers for the tests of modules that are built in advance: a package on a host without a compiler."""
 
 import pathlib
 import shutil
@@ -26,7 +26,7 @@ def package(folder):
 
 
 def pack(target, module, names):
-    """Makes the package's archive: it has this environment's module under other names."""
+    """Makes the package's archive of modules: it contains this environment's module under other names."""
     with tarfile.open(target / "ready.tar.xz", "w:xz", preset=0) as archive:
         for name in names:
             archive.add(module.find(), f"{name}/{module.file}")

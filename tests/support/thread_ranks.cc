@@ -30,7 +30,7 @@ class Table {
       --arrived_;
       return Status(Code::kTimeout, "not all ranks came to the exchange");
     }
-    return result_;  // the next round cannot end before this rank has joined it
+    return result_;  // the next round needs this rank, too
   }
 
  private:

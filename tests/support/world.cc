@@ -105,7 +105,7 @@ World::World(const std::vector<Config>& configs) {
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) ranks_[i] = *made;
   });
-  meet();  // a failing call of another rank must not end this rank's joining
+  meet();  // no rank may fail while another one joins
 }
 
 World::~World() {

@@ -1,8 +1,8 @@
 """Helpers of the tests of TensorFlow: ranks as processes of this Python.
 
 Ranks are forked from servers that have imported TensorFlow, as the import takes longer than most tests. Python itself
-starts ranks with `-m` or with a variable that an import may read, and, with fresh=True, ranks of the tests of imports
-and some of each kind of program, because a user's ranks start so.
+starts the ranks that run with `-m` or with a variable that an import may read. With fresh=True it also starts ranks of
+the tests of imports, and some of each kind of program, because a user's ranks start in this way.
 """
 
 import functools
@@ -26,7 +26,7 @@ NOT_FOR_IMPORTS = ("ASCEND_", "CM_", "HCCL_", "NPU_", "RANK_")  # TensorFlow rea
 
 @functools.cache
 def servers():
-    """Two servers in turn, whose hash seeds differ: ranks must not depend on an order of hashes."""
+    """Returns two servers in turn. Their hash seeds differ, because ranks must not depend on an order of hashes."""
     both = [forks.Server(["tensorflow"], {**os.environ, **QUIET}) for _ in range(2)]
     return itertools.cycle(both)
 
@@ -67,8 +67,8 @@ def start(size, *command, fresh=False, **environment):
 
 
 def printed(ranks):
-    """The errors and the output of each rank until it ended. They use two pipes: in one pipe a warning could tear a
-    line of the output, which the process writes in blocks of 8 KiB."""
+    """Waits for all ranks and returns the errors and the output of each. They use two pipes: in one pipe a warning
+    could split a line of the output, which the process writes in blocks of 8 KiB."""
     try:
         ended = [rank.communicate(timeout=TIMEOUT) for rank in ranks]
     finally:
@@ -78,13 +78,13 @@ def printed(ranks):
 
 
 def said(output):
-    """The answers that a rank's program prints as "said: TEXT". Any other word may also occur in a path or in a warning
-    of TensorFlow."""
+    """Returns the answers that a rank's program prints as "said: TEXT". Other words may also occur in a path or in a
+    warning of TensorFlow."""
     return re.findall(r"^said: (.*)", output, re.MULTILINE)
 
 
 def on_ranks(size, *command, **options):
-    """The output of each rank; all ranks must end well."""
+    """Runs the ranks, which must succeed, and returns the output of each."""
     ranks = start(size, *command, **options)
     outputs = printed(ranks)
     for number, (rank, output) in enumerate(zip(ranks, outputs)):

@@ -57,7 +57,8 @@ except tf.errors.InvalidArgumentError as error:
 
 
 def test_collectives_without_a_common_order_are_refused():
-    """A loop that tf.while_loop never makes: a collective needs a value that another collective makes of its result."""
+    """tf.while_loop never makes such a loop: a collective needs a value that another collective computes from its
+    result."""
     assert outcome(NO_ORDER) == ["True"]
 
 
@@ -161,7 +162,7 @@ def test_loops_run_many_steps_on_the_same_feed(how):
     done = run("-c", BEGIN + LOOP % how, TF_CPP_MIN_LOG_LEVEL="0")
     assert done.stdout.split()[-2:] == ["60.0", "30"], done.stderr[-3000:]
     assert done.stderr.count("IterationOp makes 10 steps a session.run, in a While") == 1, done.stderr[-3000:]
-    if "SetIterationsVarHook" not in how:  # here the script itself calls tf.group
+    if "SetIterationsVarHook" not in how:  # this hook's script calls tf.group itself
         assert "was changed by" not in done.stderr, done.stderr[-3000:]
 
 
@@ -276,7 +277,7 @@ for wrong in ({"dump_config": 1}, {"graph_run_mode": 2}, {"jit_compile": True}, 
 
 
 def test_estimators_that_share_a_model_dir(tmp_path):
-    """Each rank must find the checkpoint that it has written: a variable has a different value on each rank."""
+    """Each rank must find its own checkpoint: a variable has a different value on each rank."""
     text = """
 import sys
 def model_fn(features, labels, mode):
@@ -412,8 +413,8 @@ assert whiles == (0 if KIND == "seeded" else 1), whiles
 
 @pytest.mark.parametrize("kind", ["reference", "resource", "seeded"])
 def test_a_loop_ends_with_the_same_bits_as_single_steps(kind, tmp_path):
-    """Compares weights, Adam's moments, averages, step, loss and summary. Random numbers of a seed continue, so a step
-    with them is not made into a While."""
+    """Compares weights, Adam's moments, averages, step, loss and summary. Steps with seeded random numbers are not made
+    into a While, because the numbers must continue."""
     program = tmp_path / "loops.py"
     program.write_text(BEGIN + LOOPS)
     for fed in ("fed", "dataset"):

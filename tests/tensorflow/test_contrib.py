@@ -1,4 +1,4 @@
-"""The parts of tf.contrib that scripts import, except those that test_bridge tests."""
+"""The parts of tf.contrib that scripts import, without the parts that test_bridge tests."""
 
 import numpy as np
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""A process that the tests fork begins and ends like one that Python starts."""
+"""A process that the tests fork begins and ends like a process that Python starts."""
 
 import os
 

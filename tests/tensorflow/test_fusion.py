@@ -19,13 +19,13 @@ def test_segments_are_numpys(size, tmp_path):
     assert all("all well" in output for output in outputs)
     first = [tmp_path / "traces" / f"hccl_trace_rank{rank}_0.pb" for rank in range(size)]
     events = json.loads(first[0].with_suffix(".json").read_text())["traceEvents"]
-    assert any("allreduce2" in event["name"] for event in events)  # segments as the strategy says
+    assert any("allreduce2" in event["name"] for event in events)  # segments of the strategy
     tool = shutil.which("hccl-plan") or next(BUILD.rglob("hccl-plan"))
     report = tmp_path / "plan.json"
     subprocess.run([tool, *first, "--json", report], check=True, stdout=subprocess.DEVNULL)
     plan = json.loads(report.read_text())
     assert plan["traced_ranks"] == size and len(plan["today"]["last_indices"]) == 2
-    # Backward makes the last gradient first.
+    # Backward computes the last gradient first.
     assert plan["gradients"][0]["bytes"] == 0 and plan["gradients"][3]["bytes"] == 400000
 
 

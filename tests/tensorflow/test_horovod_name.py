@@ -12,7 +12,7 @@ RANKS = HERE / "ranks"
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A home with a data set where Keras keeps MNIST: the label is the column with the most light."""
+    """A home folder with a data set where Keras looks for MNIST. An image's label is its brightest column."""
     folder = tmp_path_factory.mktemp("home")
     random = np.random.default_rng(0)
     y = random.integers(0, 10, 640).astype("uint8")

@@ -39,7 +39,7 @@ def test_under_launchers_of_mpi(launcher):
     "outer, inner, told", [(STEP, TORCHRUN, "1 of 4"), (TORCHRUN, STEP, "2 of 3"), (STEP, OPEN_MPI, "1 of 2")]
 )
 def test_the_innermost_launcher_counts(outer, inner, told):
-    """A shell stands for the inner launcher's agent, which has the outer launcher's variables."""
+    """A shell simulates the agent of the inner launcher, which has the outer launcher's variables."""
     show = "import os, npu_device; print('said:', os.environ['RANK_ID'], 'of', os.environ['RANK_SIZE'])"
     command = ["sh", "-c", 'env "$@"; exit $?', "sh", *(f"{n}={v}" for n, v in inner.items()), sys.executable, "-c", show]
     done = subprocess.run(command, env={**os.environ, **outer}, capture_output=True, text=True, timeout=120)

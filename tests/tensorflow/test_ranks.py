@@ -129,7 +129,7 @@ def test_a_killed_rank_is_named_in_fit():
 
 
 def test_a_killed_rank_ends_sessions_and_estimators_of_every_kind(tmp_path):
-    """TensorFlow's own sessions and estimators would restart for ever after errors that they take for a preemption."""
+    """After errors that look like a preemption, TensorFlow's own sessions and estimators would restart for ever."""
     ranks = start(2, RANKS / "sessions.py", tmp_path, fresh=True)
     output, _ = printed(ranks)
     errors = said(output)
@@ -161,7 +161,7 @@ def test_names_are_not_compared_on_request():
 
 @pytest.mark.parametrize("how", ["fit", "session", "loop"])
 def test_ctrl_c_ends_a_wait_for_other_ranks(how):
-    """The other rank does not call; it gets an error, too."""
+    """The other rank does not call, and also gets an error."""
     ranks = start(2, RANKS / "interrupted.py", how, fresh=how == "session")
     output, other = printed(ranks)
     assert "waits" in output, output[-3000:]
@@ -174,7 +174,7 @@ def test_ctrl_c_ends_a_wait_for_other_ranks(how):
 
 
 def test_two_threads_at_once_on_one_group_are_refused():
-    """Threads that take turns are allowed, and so are threads with a group each."""
+    """Threads that call in turn are allowed, and so are threads with a group each."""
     for output in on_ranks(2, RANKS / "threads.py"):
         assert said(output) == ["True", "True"], output[-3000:]
 
@@ -205,7 +205,7 @@ with hccl.init() as comm, hccl.Fusion(comm, [("weights", numpy.ones(4, "float32"
 """
 
 
-# Uses PyTorch of its own environment for packages that this environment lacks.
+# Packages that this environment lacks are taken from the environment of PyTorch.
 OTHERS = """
 import sys, tensorflow as tf
 sys.path.append(TORCH)
@@ -221,7 +221,7 @@ onnx.checker.check_model(onnx.load_from_string(model.SerializeToString()))
 
 @pytest.mark.parametrize("first", ["frameworks", "hccl"])
 def test_protobuf_stays_apart(first, tmp_path):
-    """TensorFlow, PyTorch and ONNX each bring their own protobuf, as the library's plugin does."""
+    """TensorFlow, PyTorch and ONNX each contain their own Protobuf, and so does the library's plugin."""
     path = tmp_path / "trace.pb.json"
     torch = HERE.parents[1] / ".venv-torch/lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     others, trace = OTHERS.replace("TORCH", repr(str(torch))), TRACE.replace("PATH", repr(str(path)))
@@ -244,7 +244,7 @@ with hccl.init() as comm:
 
 
 def test_ranks_with_and_without_tensorflow_meet():
-    """TensorFlow exports its own cryptography under OpenSSL's names."""
+    """TensorFlow exports its own cryptography under the names of OpenSSL's functions."""
     assert [output.split()[-1] for output in on_ranks(2, "-c", MEETS, fresh=True)] == ["3.0", "3.0"]
 
 
@@ -254,5 +254,5 @@ def test_import_is_quick_and_silent():
         "print(b.user + b.system - a.user - a.system)"
     )
     done = run("-c", text, fresh=True)
-    assert float(done.stdout) < 0.3, done.stdout  # the library's messages begin so
-    assert not re.search("^hccl[ :]", done.stderr, re.MULTILINE), done.stderr  # so begins what the library says
+    assert float(done.stdout) < 0.3, done.stdout  # seconds of processor time
+    assert not re.search("^hccl[ :]", done.stderr, re.MULTILINE), done.stderr  # the library's messages begin so

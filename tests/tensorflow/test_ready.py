@@ -1,4 +1,4 @@
-"""Ready ops, which a wheel contains compiled. Without a compiler, ops that fit are used, and no others."""
+"""Ready ops, which a wheel contains in compiled form. Without a compiler, only ops that fit are used."""
 
 import platform
 
@@ -36,7 +36,7 @@ def test_the_ready_ops_are_taken(tmp_path):
 
 
 def test_no_other_ops_are_taken(tmp_path):
-    """Ops of another version of TensorFlow, C++ ABI, machine, or other sources."""
+    """Ops of another version of TensorFlow, of another C++ ABI, for another machine, or of other sources."""
     target, variables = ready.package(tmp_path)
     others = [
         f"tensorflow-1.99-{ABI}-{MACHINE}-{DIGEST}",

@@ -15,8 +15,8 @@ import torch.multiprocessing as processes
 
 HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT = 120  # seconds; for a hang, not for speed
-os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
-torch.set_num_threads(1)  # ranks are forked: there must be no threads here
+os.environ.pop("PYTHONUNBUFFERED", None)  # it would split the lines of ranks that share a pipe
+torch.set_num_threads(1)  # ranks are forked, so this process must have one thread
 
 
 def _rank(work, rank, size, folder, options, pipe):
@@ -38,7 +38,7 @@ def _rank(work, rank, size, folder, options, pipe):
 
 def on_ranks(size, work, *, killed=(), **options):
     """Calls work(rank) on new processes that have joined. Returns their results, by rank; None for the ranks in
-    `killed`, which end themselves."""
+    `killed`, which kill themselves."""
     fork = processes.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         ranks = []
@@ -64,7 +64,7 @@ def on_ranks(size, work, *, killed=(), **options):
 
 
 def _answer(pipe):
-    """Whether a rank ended well, and what it returned."""
+    """Returns whether a rank succeeded, and its result."""
     if not pipe.poll(TIMEOUT):
         return False, "hangs"
     try:
@@ -78,7 +78,7 @@ def kill_self():
 
 
 def run(command, limit=TIMEOUT, **environment):
-    """The finished process, with its output as text."""
+    """Runs a command and returns the finished process, with its output as text."""
     return subprocess.run(
         [str(word) for word in command],
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
@@ -88,12 +88,13 @@ def run(command, limit=TIMEOUT, **environment):
     )
 
 
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--redirects", "3")  # as a user, but for files by rank
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--redirects", "3")  # like users, but with files by rank
 
 
 def torchrun(ranks, *command, launcher=TORCHRUN, **environment):
-    """Runs the launcher; returns it with the output and the errors of its ranks. Each rank writes into files of its
-    own: it runs with `python -u`, which writes a line in parts, so in a pipe the parts of two ranks would mix."""
+    """Runs the launcher and returns it with the output and the errors of its ranks. Each rank writes into its own
+    files: it runs with `python -u`, which writes a line in parts, and in a common pipe the parts of two ranks would
+    mix."""
     with tempfile.TemporaryDirectory() as folder:
         start = [*launcher, "--log-dir", folder, "--nproc-per-node", ranks, *command]
         done = run(start, limit=2 * TIMEOUT, **environment)
@@ -103,13 +104,13 @@ def torchrun(ranks, *command, launcher=TORCHRUN, **environment):
 
 
 def ranks_wrote(folder, stream):
-    """The "stdout" or "stderr" of torchrun's ranks below its --log-dir, one rank after the other."""
+    """Returns the "stdout" or "stderr" of torchrun's ranks below its --log-dir, one rank after the other."""
     return "".join(file.read_text() for file in sorted(pathlib.Path(folder).rglob(f"{stream}.log")))
 
 
 @pytest.fixture
 def python():
-    """Runs a program given as text."""
+    """Returns a function that runs a program given as text."""
     return lambda text, **environment: run([sys.executable, "-c", text], **environment)
 
 
@@ -117,7 +118,7 @@ HEAD = "import hccl.torch; hccl.torch.as_npu(); import torch, torch_npu\n"
 
 
 def check(text, **environment):
-    """The output of a program that imports torch_npu; the program must succeed."""
+    """Runs a program that imports torch_npu and returns its output; the program must succeed."""
     done = run([sys.executable, "-c", HEAD + text], **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -2,7 +2,7 @@
 
 python pytorch_suite.py [--backend NAME] [--ranks N] [unittest's options] [TestBackend.test_...]
 
-All tests that Gloo runs are run: PyTorch's conditions get Gloo's name, and the tests the backend's.
+Runs all tests that Gloo runs: PyTorch's conditions for tests get Gloo's name, and the tests get the backend's name.
 """
 
 import os
@@ -13,7 +13,7 @@ options = {"--backend": "hccl", "--ranks": "2"}
 while len(sys.argv) > 2 and sys.argv[1] in options:
     options[sys.argv[1]] = sys.argv[2]
     del sys.argv[1:3]
-# The import below reads this variable. If CI is set, PyTorch writes reports with a package that it does not install.
+# The import below reads CI: if it is set, PyTorch writes reports with a package that it does not install.
 os.environ.pop("CI", None)
 os.environ.update(
     BACKEND="gloo",
@@ -32,7 +32,7 @@ NAME = options["--backend"]
 # These tests choose their work by Gloo's name, so only init_process_group gets the backend's name.
 NAMED_GLOO = "test_accumulate_gradients_no_sync"
 
-# torch refuses these to every plugin: monitored_barrier asks for Gloo by name, and DDP's log calls a plugin "custom".
+# torch refuses these to every plugin: monitored_barrier requires Gloo by name, and DDP's log calls a plugin "custom".
 REFUSED = [
     "test_ddp_logging_data_cpu",
     "test_monitored_barrier_gloo",
@@ -47,7 +47,7 @@ if NAME != "gloo":
 class TestBackend(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
     def setUp(self):
         super().setUp()
-        # Forked from a process that has imported torch: many times faster than spawned ones.
+        # Forks a process that has imported torch, which is many times faster than spawning.
         self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
     @classmethod

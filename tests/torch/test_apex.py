@@ -1,4 +1,4 @@
-"""apex.amp under Ascend's names: levels, properties and checkpoints, as apex's documentation has them."""
+"""apex.amp under Ascend's names: levels, properties and checkpoints, as described in apex's documentation."""
 
 import json
 import os
@@ -150,7 +150,7 @@ print("same")
 
 
 def test_gradients_of_the_program():
-    """Gradients that are clipped, accumulated, delayed, from two losses, and with an overflow."""
+    """Gradients that are clipped, accumulated, delayed, computed from two losses, or that overflow."""
     text = """
 def made(level, **options):
     torch.manual_seed(1)
@@ -208,7 +208,7 @@ except RuntimeError as error:
 
 
 def test_several_models_optimizers_and_losses():
-    """As in apex's page on advanced use; an argument that is a list comes back as a list."""
+    """As on apex's page on advanced use. If an argument is a list, a list is returned."""
     text = """
 def made(level, **options):
     torch.manual_seed(2)
@@ -255,7 +255,7 @@ except RuntimeError as error:
 
 
 def test_inputs_in_containers_and_of_the_programs_classes():
-    """Floating tensors become half in any container; all other values pass unchanged."""
+    """In any container, floating tensors become half precision; all other values stay unchanged."""
     text = """
 import collections, numpy
 Pair = collections.namedtuple("Pair", "x y")
@@ -322,7 +322,8 @@ print(*map(trained, ("O0", "O1", "O2")))
 
 
 def test_half_may_be_bfloat16():
-    """With HCCL_HALF, O2 and half() use bfloat16; O1 is torch's autocast, together with functions of the program."""
+    """With HCCL_HALF, O2 and half() use bfloat16. O1 is torch's autocast, together with the program's own
+    functions."""
     text = """
 model = net()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -365,7 +366,8 @@ assert result.dtype == own.layer.weight.dtype == torch.float32 and torch.allclos
 
 
 def test_a_script_of_ascends(tmp_path):
-    """At O2 it ends like plain torch, with equal weights on both ranks, resumes with the same bits, and profiles."""
+    """At O2 the script ends like plain torch, with equal weights on both ranks; it resumes with the same bits, and
+    profiles."""
     variables = {"LEVEL": "O2", "HCCL_HALF": "bf16"}
 
     def start(folder, *options, **more):

@@ -27,7 +27,7 @@ def test_larc_scales_gradients_by_layers():
         for weight, each in zip(weights, wanted):
             numpy.testing.assert_allclose(weight.detach().numpy(), each, rtol=1e-5)
     weights[0].grad = torch.ones(3).to_sparse()
-    with pytest.raises(RuntimeError):  # SGD gets its weight decay back
+    with pytest.raises(RuntimeError):  # LARC must restore SGD's weight decay
         optimizer.step()
     assert optimizer.param_groups[0]["weight_decay"] == 0.5 and optimizer.state_dict()["param_groups"]
 
@@ -77,7 +77,7 @@ def test_parameters_of_the_model_in_one_tensor(level):
 @pytest.mark.parametrize("level", ["O1", "O2"])
 @pytest.mark.parametrize("kind", [_optimizers.NpuFusedAdam, torch.optim.Adam])
 def test_gradients_of_the_optimizer_in_one_tensor(level, kind):
-    """A program clips gradients there; amp gives the same methods to all optimizers."""
+    """A program clips the gradients in the combined tensors. amp adds the same methods to all optimizers."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     optimizer = kind(model.parameters(), 0.1)
     model, optimizer = _apex.initialize(model, optimizer, opt_level=level, loss_scale=4.0, combine_grad=True)
@@ -148,7 +148,7 @@ def novograd(p, g, state, step, lr=1e-3, bias_correction=True, betas=(0.9, 0.999
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_optimizers_of_apex(name, options, dtype):
-    """Compares with apex's formulas; another optimizer that loads the first one's checkpoint makes half of the
+    """Compares with apex's formulas. Another optimizer, which loads the first one's checkpoint, makes half of the
     steps."""
     own, formula = getattr(_apex_optimizers, name), {"FusedLAMB": lamb, "FusedNovoGrad": novograd}[name]
     parameters = [random(*shape, seed=i).to(dtype).requires_grad_() for i, shape in enumerate(((3, 4), (5,), (2,)))]

@@ -34,7 +34,7 @@ def run(*command, status=0):
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """A folder with both wheels, made as scripts/wheels.sh makes them, from the library that scripts/python.sh has
+    """Returns a folder with both wheels, made as in scripts/wheels.sh, from the library that scripts/python.sh has
     built."""
     folder = tmp_path_factory.mktemp("dist", numbered=False)
     make = (*PIP, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", folder)
@@ -51,7 +51,7 @@ def wheels(tmp_path_factory):
 
 @pytest.fixture
 def environment(tmp_path):
-    """A new environment with NumPy: its interpreter, and the folder of its packages."""
+    """Returns the interpreter and the folder of packages of a new environment with NumPy."""
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path)
     (site,) = tmp_path.glob("lib/python*/site-packages")
     for package in SITE.glob("numpy*"):
@@ -64,7 +64,7 @@ def install(python, wheels, what):
 
 
 def top_level(site):
-    """The names of packages, without versions."""
+    """Returns the names of packages, without versions."""
     found = (each.name for each in site.iterdir())
     return {re.sub("-.*", "", name) for name in found if not name.startswith("numpy")}
 
@@ -94,7 +94,7 @@ found = (i.find_spec(n) is not None for n in ("npu_device", "npu_bridge"))
 print(*found, m.requires("hccl-ascend"))"""
     (wheel,) = wheels.glob("hccl-*.whl")
     assert run(python, "-c", text) == f"True True ['hccl=={wheel.name.split('-')[1]}']\n"
-    # PyTorch comes last in the path, so Python uses the new packages, with a module that was built before.
+    # PyTorch's folder is last in the path, so Python uses the new packages, with a module that was built earlier.
     (site / "torch.pth").write_text(f"{SITE}\n")
     (site / "hccl/torch/_built").symlink_to(SITE / "hccl/torch/_built")
     (tmp_path / "script.py").write_text(SCRIPT)
@@ -103,7 +103,7 @@ print(*found, m.requires("hccl-ascend"))"""
 
 
 def test_the_tree_installs_both(wheels):
-    """Each file of the two wheels is also where `pip install .` has installed it in this environment."""
+    """`pip install .` has also installed each file of the two wheels in this environment."""
     names = [name for wheel in wheels.iterdir() for name in zipfile.ZipFile(wheel).namelist()]
     names = [name for name in names if ".dist-info/" not in name]
     assert len(names) > 150

@@ -17,11 +17,11 @@ CODES = {
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_every_program_ends_with_its_own_code(transport, tmp_path):
     program = [sys.executable, HERE / "ranks" / "ends.py", tmp_path, *CODES]
-    # Sixteen processes that import PyTorch take 100 s if 30 other processes use the two cores.
+    # Sixteen processes that import PyTorch take 100 s while 30 other processes use the two cores.
     ended = run(program, limit=400, HCCL_TRANSPORT=transport)
     codes = {way: [code, code] for way, code in CODES.items()}
     assert json.loads(ended.stdout) == codes, ended.stderr
-    # The other rank gets the error for an exception at once, and a handler that runs later gets errors, too.
+    # After an exception the other rank gets the error at once. A handler that runs later gets errors, too.
     assert "rank 1 aborted the communicator: an exception ended its program" in ended.stderr
     # (On a busy machine a daemon thread may also get an error and print a traceback.)
     told = [line for line in ended.stderr.splitlines() if line.startswith("hccl: ")]

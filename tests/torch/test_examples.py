@@ -16,7 +16,7 @@ MPI = {
 
 
 def started(launcher, ranks, program, *options):
-    """The output of the program."""
+    """Starts a program and returns its output."""
     if launcher == "torchrun":
         done = torchrun(ranks, EXAMPLES / program, *options)
     else:
@@ -64,6 +64,6 @@ def test_fsdp_under_mpirun():
 def test_two_ranks_embed_as_one(launcher):
     output = started(launcher, 2, "tensor_parallel.py", "--rounds", 2)
     near, far = map(float, re.search(r"sentences ([0-9.]+), others ([0-9.]+)", output).groups())
-    assert near > far + 0.3  # with the published weights, meaning counts
+    assert near > far + 0.3  # with the published weights, related sentences are close
     for name in ("hccl", "gloo"):
         assert float(re.search(rf"{name}.*off by (\S+)", output)[1]) < 1e-5, output

@@ -1,4 +1,4 @@
-"""The errors that users see when something goes wrong, and how groups end."""
+"""The errors that users see when something fails, and how groups end."""
 
 import datetime
 import os
@@ -18,18 +18,18 @@ from conftest import TIMEOUT, kill_self, on_ranks
 from torch.nn.parallel import DistributedDataParallel
 from waits import until_it_sleeps
 
-LIMIT = datetime.timedelta(seconds=3)  # of an operation, and of the meeting of a new group
+LIMIT = datetime.timedelta(seconds=3)  # of an operation, and of the joining of a new group
 
 
 def failure_of(operation):
-    """The text of the DistBackendError."""
+    """Returns the text of the DistBackendError that the operation raises."""
     with pytest.raises(dist.DistBackendError) as caught:
         operation()
     return str(caught.value)
 
 
 def meeting(ranks):
-    """A barrier of forked ranks that does not use the library."""
+    """Returns a barrier for forked ranks that does not use the library."""
     return processes.get_context("fork").Barrier(ranks)
 
 
@@ -154,8 +154,8 @@ def test_abort_ends_an_operation_on_all_ranks():
 
 @pytest.mark.parametrize("what", ["group", "world"])
 def test_first_messages_do_not_need_a_rank_that_has_gone(what):
-    """Messages open connections between the ranks that are there; a message to another rank fails at once, long before
-    the group's timeout of half an hour."""
+    """Messages open connections between the ranks that are still there. A message to a rank that has left fails at
+    once, long before the group's timeout of half an hour."""
     gone, heard = meeting(3), meeting(3)
 
     def work(rank):
@@ -309,7 +309,7 @@ def test_the_words_that_users_of_gloo_look_for():
 
 
 def test_a_call_that_one_rank_refuses_is_told_to_the_others():
-    """The refused call keeps its place in the order: operations that were issued before it are done."""
+    """The refused call counts in the order of calls: the operations that were issued before it succeed."""
     truth = torch.ones(4, dtype=torch.bool)
     all_know = meeting(3)
 
@@ -412,7 +412,7 @@ except dist.DistBackendError as error:
 
 
 def test_ctrl_c_ends_waits(tmp_path):
-    """Also ends waits in PyTorch's own code; does not end a wait if the user's handler does not raise."""
+    """Ctrl-C also ends waits in PyTorch's own code. If the user's handler does not raise, the wait continues."""
     jobs = {}
     for what in ["all_reduce", "backward", "handler"]:
         (tmp_path / what).mkdir()
@@ -423,7 +423,7 @@ def test_ctrl_c_ends_waits(tmp_path):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
-                # Where a shell runs tests in the background, they and their children ignore Ctrl-C.
+                # A shell that runs tests in the background makes them and their children ignore Ctrl-C.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
     try:

@@ -16,7 +16,7 @@ TORCH_ATTACHES = hasattr(dist.distributed_c10d, "_maybe_attach_flight_recorder")
 
 
 def recorded():
-    """The names of the operations, their groups and the sizes of their inputs."""
+    """Returns the names of the recorded operations, their groups and the sizes of their inputs."""
     options = {"backend": "hccl"} if TORCH_ATTACHES else {}
     trace = json.loads(_distributed_c10d._dump_fr_trace_json(**options))
     return [

@@ -14,8 +14,8 @@ LEARNING = 3
 
 
 class Net(torch.nn.Module):
-    """The attention reads its out_proj without calling it; the head shares the embedding's weights; the second branch
-    is used in some iterations only."""
+    """The attention reads its out_proj without calling that module. The head shares the embedding's weights. The second
+    branch is used only in some iterations."""
 
     def __init__(self):
         super().__init__()
@@ -44,7 +44,7 @@ def learns_fast(monkeypatch):
 
 @pytest.fixture
 def in_messages(monkeypatch):
-    """in_messages(make): make(number of elements) decides the messages instead of the planner."""
+    """Replaces the planner: in_messages(make) cuts the gradients into make(number of elements)."""
     plain = hccl.torch._forward.ForwardOverlap._set_messages
 
     def use(make):

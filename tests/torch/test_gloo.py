@@ -1,5 +1,5 @@
-""" "gloo" means hccl: in programs, and in frameworks that know no other backend for CPUs. Gloo itself is the oracle:
-the same program with Gloo gets the same weights."""
+""" "gloo" means hccl: in programs, and in frameworks that know no other backend for CPUs. The oracle is Gloo itself:
+with Gloo the same program gets the same weights."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ def said(folder, ranks=2):
 
 
 def weights(folder, start, **environment):
-    """What both ranks reported after the program ran; their reports must agree."""
+    """Runs the program and returns what both ranks reported; their reports must be equal."""
     folder.mkdir()
     done = start(OUT=str(folder), **environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -35,7 +35,7 @@ def test_gloo_is_hccl_by_torchrun(program, tmp_path):
 
 
 def test_gloo_is_hccl_in_processes_that_a_framework_starts(tmp_path):
-    """Lightning starts the script once more, without `-m hccl.torch`; that process inherits the variable. Lightning
+    """Lightning starts the script once more, without `-m hccl.torch`; the new process inherits the variable. Lightning
     asks torch for the default backend of CPUs, which is then "hccl"."""
     command = [sys.executable, "-m", "hccl.torch", "--as-gloo", PROGRAM, "lightning"]
     ours = weights(tmp_path / "ours", lambda **env: run(command, limit=TIMEOUT, **env))
@@ -57,7 +57,7 @@ def test_the_variable_is_enough(python):
 
 
 def test_the_variable_is_0_or_1():
-    """Otherwise no group is made, because its backend might be another one than the user meant."""
+    """With any other value no group is made: the user might mean another backend."""
     program = "import torch.distributed as dist\ndist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)"
     done = run([sys.executable, "-c", program], HCCL_AS_GLOO="off")
     assert 'HCCL_AS_GLOO is "off"; it may be 0 or 1' in done.stderr, done.stderr

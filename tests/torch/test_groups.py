@@ -1,4 +1,4 @@
-"""Process groups: how they meet, what they cost, and how they affect each other."""
+"""Process groups: how ranks join them, what they cost, and how they affect each other."""
 
 import datetime
 import os
@@ -16,7 +16,7 @@ from test_failures import failure_of, meeting
 
 
 def members(group):
-    """The global ranks of the group's members, as each member sends its own."""
+    """Returns the global ranks of the group's members. Each member sends its own."""
     got = [torch.zeros(1) for _ in range(dist.get_world_size(group))]
     dist.all_gather(got, torch.tensor([float(dist.get_rank())]), group=group)
     return [int(rank) for rank in got]
@@ -44,7 +44,7 @@ def test_groups_need_no_store_and_no_threads():
 
 
 def test_hundreds_of_groups():
-    """Unused groups take no descriptors."""
+    """Unused groups open no descriptors."""
 
     def work(rank):
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -81,9 +81,9 @@ def test_groups_of_any_ranks():
     assert on_ranks(4, work) == [4, 3, 3, 2]
 
 
-@pytest.mark.parametrize("default", ["hccl", "gloo"])  # groups are parts of the default group, or meet by the store
+@pytest.mark.parametrize("default", ["hccl", "gloo"])  # groups use the default group, or the store
 def test_names_of_torch_that_differ_between_ranks(default):
-    """PyTorch 2.14 counts groups that only their members make (use_local_synchronization), and uses the count in
+    """PyTorch 2.14 counts the groups that only their members make (use_local_synchronization), and puts the count into
     names."""
 
     def work(rank):
@@ -162,7 +162,7 @@ def test_groups_outlive_the_default_group():
         group = dist.new_group()
         dist.distributed_c10d._get_default_group().shutdown()
         assert members(group) == [0, 1]
-        assert members(dist.new_group()) == [0, 1]  # the group meets by the store
+        assert members(dist.new_group()) == [0, 1]  # the group's ranks join through the store
         dist.destroy_process_group()
 
     on_ranks(2, work)
@@ -181,7 +181,7 @@ def test_a_member_dies_before_the_first_operation():
     assert "rank 1" in text and "died" in text
 
 
-@pytest.mark.parametrize("dead", [0, 3])  # rank 0's process answers for the whole group
+@pytest.mark.parametrize("dead", [0, 3])  # rank 0's process has the root
 def test_groups_go_on_without_a_rank_that_is_no_member(dead):
     def work(rank):
         living = [each for each in range(4) if each != dead]

@@ -1,4 +1,4 @@
-"""Callbacks of futures that issue operations and wait for them, as torch's DDP hooks do."""
+"""Callbacks of futures that issue operations and wait for them, like torch's DDP hooks."""
 
 import contextlib
 import math
@@ -87,7 +87,7 @@ def test_other_threads_run_while_a_callback_waits():
                 dist.recv(torch.zeros(1), 0)
             return summed(torch.ones(1)).wait()[0]  # rank 0 waits here until its main thread sends
 
-        if rank == 1:  # waits until rank 0 has its callback, which then runs on rank 0's worker
+        if rank == 1:  # waits for rank 0's callback, which then runs on rank 0's worker
             dist.recv(torch.zeros(1), 0)
         answer = summed(torch.ones(1)).then(callback)
         if rank == 0:
@@ -128,7 +128,8 @@ def test_a_failure_in_a_callback_reaches_its_future():
 
 
 def trained(hook, bucket_mb):
-    """Work for a rank: returns the final loss, and the parameters after a few steps with the hook."""
+    """Returns work for a rank, which trains a few steps with the hook and returns the final loss and the
+    parameters."""
 
     def work(rank):
         torch.manual_seed(0)
@@ -157,7 +158,7 @@ def power_sgd(parallel, _):
 
 
 def batched_power_sgd(parallel, stack):
-    # torch 2.13 orthogonalizes batches of matrices, and here passes a single matrix.
+    # torch 2.13's function orthogonalizes batches of matrices, but the hook passes a single matrix.
     orthogonalize = powerSGD_hook._orthogonalize
 
     def batch(matrix, epsilon=0):
@@ -169,8 +170,8 @@ def batched_power_sgd(parallel, stack):
 
 
 def quantized(parallel, stack):
-    # torch's hook expects all_gather's future to hold one tensor, as with NCCL; Gloo's and ours have a tensor for each
-    # rank.
+    # torch's hook expects that all_gather's future holds one tensor, as with NCCL. With Gloo and hccl it holds a
+    # tensor for each rank.
     all_gather = dist.all_gather
 
     class Stacked:

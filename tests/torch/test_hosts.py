@@ -1,4 +1,4 @@
-"""Several hosts: they are network namespaces, which need root, or sudo without a password."""
+"""Several hosts: network namespaces, which need root, or sudo without a password."""
 
 import os
 import re
@@ -12,14 +12,14 @@ from hosts import SUDO, two_hosts
 
 
 def torchrun_on_two_hosts(script, ranks, restarts, **environment):
-    """The output of the ranks, if both agents succeed."""
+    """Returns the output of the ranks; both agents must succeed."""
     options = ["--nnodes", "2", "--nproc-per-node", ranks, "--rdzv-backend", "c10d", "--rdzv-id", "hosts"]
     options += ["--rdzv-endpoint", "10.214.0.1:29400", "--max-restarts", restarts]
     with two_hosts() as names:
         agents = []
         for host, name in enumerate(names):
             torchrun = [sys.executable, "-m", "torch.distributed.run", *options]
-            torchrun += ["--rdzv-conf", f"is_host={int(host == 0)}"]  # host names would be those of one machine
+            torchrun += ["--rdzv-conf", f"is_host={int(host == 0)}"]  # the two host names would be the same
             torchrun += ["--local-addr", f"10.214.0.{host + 1}", HERE / "ranks" / script]
             agents.append(
                 subprocess.Popen(
@@ -40,7 +40,8 @@ def torchrun_on_two_hosts(script, ranks, restarts, **environment):
 
 
 def test_torchrun_on_two_hosts(tmp_path):
-    """With the c10d rendezvous: right gradients, an error on all others that names the killed rank, and new ranks."""
+    """With the c10d rendezvous: right gradients, an error on all other ranks that names the killed rank, then new
+    ranks."""
     output = torchrun_on_two_hosts("hosts.py", "2", "2", FOLDER=str(tmp_path))
     for attempt in (1, 2):  # in the first attempt a rank is killed before it has joined
         for rank in range(4):
@@ -63,7 +64,7 @@ def test_places_of_ranks_on_two_hosts(tmp_path):
 
 
 def test_a_process_left_over_on_another_host(tmp_path):
-    """The process's agent has one rank, whose number of restarts is the same in both attempts."""
+    """The process's agent has one rank, and counts the same number of restarts in both attempts."""
     secret = secret_file(tmp_path)
     output = torchrun_on_two_hosts("left_over.py", "1", "1", FOLDER=str(tmp_path), HCCL_JOB_SECRET_FILE=secret)
     for way in ("by_variables", "by_store"):

@@ -1,5 +1,5 @@
 """All blocks together have more elements than the library counts in one call, 2^31 - 1, while each block has fewer.
-With HCCL_TEST_LARGE=1 (long form) they are moved; the short form moves 2^31 fewer bytes."""
+The long form (HCCL_TEST_LARGE=1) moves such blocks; the short form moves 2^31 bytes less."""
 
 import os
 
@@ -15,7 +15,7 @@ PART = MANY // RANKS + 4
 
 @pytest.mark.parametrize("form", ["all_to_all", "all_to_all_single"])
 def test_blocks_are_counted_in_elements_however_many_there_are(form):
-    # The error gives the counts, and nothing is moved, so the memory is never touched.
+    # The error names the counts. Nothing is moved, so the memory is never touched.
     part = 2**30 + 8
 
     def work(rank):
@@ -32,7 +32,7 @@ def test_blocks_are_counted_in_elements_however_many_there_are(form):
 
 
 def marked(value):
-    """Zeros take no memory until they are written."""
+    """Returns a block of zeros, which takes no memory until it is written, and marks its ends."""
     part = torch.zeros(PART, dtype=torch.uint8)
     mark(part, value)
     return part

@@ -47,7 +47,7 @@ def test_every_collective_takes_it(make):
         tensor = make(own)
         dist.broadcast(tensor, 1)
         same(tensor, 2)
-        # Outputs have their own memory; an expanded output would have no room for different values.
+        # An expanded output would have no memory for different values, so outputs have memory of their own.
         room = dense if make is expanded else make
         parts = [room(0.0), room(0.0)]
         dist.all_gather(parts, make(own))
@@ -160,7 +160,7 @@ def test_tensors_that_share_memory():
     def work(rank):
         own = rank + 1.0
         tied, all_of, column = torch.tensor([own]), torch.full((3,), own), torch.full((2, 2), own)
-        # Only one rank's tensors share memory; the ranks' calls still agree.
+        # Only one rank's tensors share memory, but the calls of the ranks still agree.
         dist.all_reduce_coalesced([tied, tied if rank == 0 else torch.tensor([own])])
         dist.all_reduce_coalesced([all_of, all_of[1:], column[:, 0], column[:, 1]])
         # The second operation reads what the first one writes.
@@ -199,7 +199,7 @@ def test_outputs_that_share_elements_are_refused(case):
                 dist.all_gather(outputs, torch.ones(2))
             else:
                 dist.all_gather_into_tensor(outputs, memory[1:3])
-        if isinstance(outputs, list):  # the call is refused before it gets a place in the order
+        if isinstance(outputs, list):  # a refused call does not count in the order
             ones = torch.ones(1)
             dist.all_reduce(ones)
             return ones.item()

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def is_shared(tensor):
-    """Whether the tensor's memory belongs to a memfd, which other ranks can map."""
+    """Returns whether the tensor's memory belongs to a memfd, which other ranks can map."""
     address = tensor.data_ptr()
     with open("/proc/self/maps") as maps:
         for line in maps:
@@ -110,7 +110,7 @@ def test_a_module_moves_with_all_it_is():
 
 
 class Elsewhere(torch.Tensor):
-    """A tensor that has its elements in another tensor, as a DTensor has."""
+    """A tensor whose elements are in another tensor, like a DTensor's."""
 
     __torch_dispatch__ = classmethod(lambda cls, call, *_: pytest.fail(f"{call} was called"))
 

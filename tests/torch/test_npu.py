@@ -163,7 +163,7 @@ def test_batch_norms_over_all_ranks(affine):
 
 
 def test_batch_norms_do_not_wait_in_eval():
-    """One rank evaluates alone. Statistics that exist are used, whatever track_running_stats says."""
+    """One rank evaluates alone. Existing statistics are used, whatever the value of track_running_stats."""
     x = torch.arange(8.0).view(4, 2)
 
     def work(rank):
@@ -225,7 +225,8 @@ print("done")
 
 
 def test_groups_of_npus_run_on_hccl():
-    """Tensors of NPUs are those of the CPU, so a group has one backend: that of NPUs. "gloo" alone stays Gloo."""
+    """Tensors of NPUs are tensors of the CPU, so a group has one backend, that of NPUs. "gloo" alone still means
+    Gloo."""
     text = """
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -259,7 +260,7 @@ dist.destroy_process_group()
 
 
 def test_random_numbers_of_dtensors():
-    """FSDP2 makes the parameters of a module of the device "meta" on NPUs; fork_rng and modules of devices."""
+    """On NPUs, FSDP2 initializes the parameters of a "meta" module, with fork_rng and device modules."""
     text = """
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -309,8 +310,8 @@ for _ in range(2):
 
 
 def test_functions_take_indices_of_32_bits():
-    """They accept these like indices of 64 bits, by position and by name; comparisons of transposed matrices can be
-    viewed."""
+    """Functions accept these indices like indices of 64 bits, by position and by name. The results of comparisons of
+    transposed matrices can be viewed."""
     text = """
 F = torch.nn.functional
 x, y = torch.randn(4, 5), torch.tensor([0, 4, 2, 1])
@@ -351,7 +352,7 @@ except ValueError as error:
 
 
 def test_every_function_that_takes_a_device():
-    """A function whose schema has a device makes on "npu:0" the same as without a device."""
+    """If a function's schema has a device, the function returns the same on "npu:0" as without a device."""
     text = """
 t = torch.tensor
 ARGUMENTS = {

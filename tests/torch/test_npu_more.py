@@ -56,7 +56,7 @@ assert doubled(torch.ones(2).cuda()).tolist() == [2, 2]
 
 
 def test_checkpoints_that_an_npu_wrote(tmp_path):
-    """torch_npu pickles a tensor as a call of its own function, and newer versions as a format, too."""
+    """torch_npu pickles a tensor as a call of its own function; newer versions also pickle a format."""
     writer = """
 import collections, enum, sys, types, torch
 for name in ("torch_npu", "torch_npu.utils", "torch_npu.utils.storage", "torch_npu.npu", "torch_npu.npu._format"):

@@ -127,7 +127,7 @@ def test_softmax():
 
 
 def attention(q, k, v, hidden, scale, pse):
-    """Attention on (head, position, feature), computed element by element."""
+    """Computes attention on (head, position, feature), element by element."""
     result = numpy.zeros((*q.shape[:2], v.shape[2]))
     for head, i in numpy.ndindex(*q.shape[:2]):
         of = head * len(k) // len(q)
@@ -308,7 +308,7 @@ def test_suppression_of_batches(shared):
 
 
 def interpolated(image, y, x):
-    """RoI align's interpolation: zero more than one position outside, edges repeat."""
+    """The interpolation of RoI align: zero at more than one position outside; the edges repeat."""
     height, width = image.shape
     if not (-1 <= y <= height and -1 <= x <= width):
         return 0.0
@@ -398,7 +398,7 @@ def test_tokens_of_experts():
     assert rows[:, 1].tolist() == [1, 2, 3, 4, 1, 2, 3, 4] and rows.dtype == torch.half
     assert places.tolist() == [0, 4, 5, 1, 2, 6, 7, 3] and places.dtype == torch.int32
     assert torch.equal(op("npu_moe_token_permute", tokens, experts, num_out_tokens=4)[0], rows[:4])
-    factors = torch.tensor([1.0] * 4 + [10.0] * 2 + [100.0] * 2)[:, None]  # by the experts of the rows
+    factors = torch.tensor([1.0] * 4 + [10.0] * 2 + [100.0] * 2)[:, None]  # by the expert of each row
     weights = torch.tensor([[1.0, 2], [3, 4], [5, 6], [7, 8]])
     got = op("npu_moe_token_unpermute", rows * factors.half(), places, probs=weights)
     assert got[:, 0].tolist() == [1 + 20, 2 * (30 + 4), 3 * (5 + 600), 4 * (700 + 8)] and got.dtype == torch.half

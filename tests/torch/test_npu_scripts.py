@@ -205,7 +205,7 @@ for kind in (ocr, ssd, yolo, transformer, speech, gan, large):
     kind()
 """
 
-# A detector's loop: batch norms over all ranks, DDP with devices by number, and its assertions about them.
+# A detector's loop: batch norms over all ranks, DDP with devices by number, and the script's assertions about them.
 DETECTOR = """
 import torch, torch_npu, torch.distributed as dist
 rank = int(os.environ["LOCAL_RANK"])
@@ -221,7 +221,7 @@ dist.all_gather(both, model.module[1].running_mean)
 assert torch.equal(*both) and both[0].abs().sum() > 0
 """
 
-# BERT: all values differ between ranks at first, and combine_ddp replaces DDP.
+# BERT: at first all values differ between ranks. combine_ddp replaces DDP.
 BERT = """
 import torch, torch_npu, apex, torch.distributed as dist
 from apex import amp
@@ -306,7 +306,7 @@ def test_calls_of_a_detector_by_the_old_launcher(tmp_path):
 
 
 def test_ranks_that_a_script_spawns(tmp_path):
-    """The script is started as a module; its processes import it again."""
+    """The script is started as a module. Its processes import the module again."""
     script(tmp_path, SPAWNING)
     command = [sys.executable, "-m", "hccl.torch", "-m", "script", free_port()]
     done = run(command, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
@@ -314,7 +314,7 @@ def test_ranks_that_a_script_spawns(tmp_path):
 
 
 def test_ranks_of_a_rank_table(tmp_path):
-    """RANK_ID and RANK_SIZE number the ranks, and the table has the address."""
+    """RANK_ID and RANK_SIZE number the ranks. The address is in the table."""
     devices = [{"device_id": str(i), "device_ip": "127.0.0.1", "rank_id": str(i)} for i in range(2)]
     table = {"version": "1.0", "server_count": "1", "status": "completed"}
     table["server_list"] = [{"server_id": "127.0.0.1", "device": devices}]

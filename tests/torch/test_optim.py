@@ -58,8 +58,8 @@ def run(optimizer, them, steps, first=1):
 
 
 def relative(ours, theirs):
-    """The largest difference between two lists of tensors, relative to the largest element of each tensor, at least
-    0.1: the only element of a tensor may be close to 0."""
+    """Returns the largest difference between two lists of tensors. It is relative to the largest element of each
+    tensor, or to 0.1, because the only element of a tensor may be close to 0."""
     return max(
         (a.double() - b.double()).abs().max().item()
         / b.double().abs().max().clamp(min=0.1).item()
@@ -86,7 +86,7 @@ def test_goes_where_torchs_goes(name, options):
         assert list(state) == list(expected)
         for key in state:
             assert state[key].dtype == expected[key].dtype
-            # Moments cancel, so values near 0 are only as exact as the largest value.
+            # Terms of moments cancel, so a value near 0 is only as exact as the largest value.
             largest = max(expected[key].abs().flatten().tolist(), default=0)
             atol = 1e-6 * max(1, largest)
             torch.testing.assert_close(state[key], expected[key], rtol=1e-5, atol=atol)
@@ -224,7 +224,7 @@ def test_checkpoints(name, options, way, tmp_path):
         }[way]((begun, them))
         run(copied[0], copied[1], 2, 4)
         assert relative(copied[1], straight) < 1e-6
-        run(begun, them, 2, 4)  # the original optimizer goes on separately
+        run(begun, them, 2, 4)  # the original optimizer continues separately
     else:
         torch.save(begun.state_dict(), tmp_path / "checkpoint")
         loaded = second(them, **options)
@@ -251,7 +251,7 @@ def test_a_checkpoint_with_whole_steps_is_counted_once():
 
 
 def changes(optimizer, them, seed):
-    """The changes that scripts make between two steps; each is made to both optimizers."""
+    """Makes the changes that scripts make between two steps. The test makes them for both optimizers."""
     if seed == 3:
         for parameter in them:
             parameter.grad = None
@@ -311,7 +311,7 @@ def test_layouts():
     own, other = optim.FusedAdamW(ours), torch.optim.AdamW(theirs)
     for seed in range(1, 4):
         for them in (ours, theirs):
-            give_gradients(them, seed)  # contiguous: not the parameter's layout
+            give_gradients(them, seed)  # contiguous, unlike the parameter
         own.step(zero_grad=True)
         other.step()
     assert relative(ours, theirs) < 1e-6

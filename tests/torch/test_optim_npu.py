@@ -177,8 +177,8 @@ print("all")
 
 
 def test_a_fused_optimizer_of_the_program(python):
-    """A subclass as torch_npu's documentation describes it, compared with torch.optim.SGD; with cases that Ascend's
-    base lacks: late and new gradients, loaded states, added groups."""
+    """A subclass as described in torch_npu's documentation, compared with torch.optim.SGD; with cases that Ascend's
+    base class lacks: late and new gradients, loaded states, added groups."""
     text = """
 import copy
 import torch_npu, apex.amp
@@ -291,7 +291,7 @@ for dynamic in (True, False):
 
 
 def test_gradients_are_unscaled_behind_the_step(python):
-    """Scripts accumulate into them, or read their norm, after the step."""
+    """Scripts accumulate gradients or read their norm after the step, so they must be unscaled then."""
     text = """
 import torch_npu.optim.npu_fused_optim_base as base, torch_npu.optim.npu_fused_sgd as sgd
 from torch_npu.npu.amp import GradScaler

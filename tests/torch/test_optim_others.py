@@ -14,7 +14,7 @@ SHAPES = [(3,), (17, 5), (64,), (1,), (130, 67), (20000,), (4, 3, 3, 3)]
 
 
 class Formula:
-    """A parameter's trajectory; update(g) is the optimizer's formula, t its step from 1."""
+    """The trajectory of a parameter; update(g) is the optimizer's formula, and t counts its steps from 1."""
 
     def __init__(self, p, **options):
         self.p, self.t, self.v, self.m = p.clone(), 0, torch.zeros_like(p), torch.zeros_like(p)
@@ -251,7 +251,7 @@ def test_copies_go_their_own_way():
 @pytest.mark.parametrize("kind, options", CLASSES)
 @pytest.mark.parametrize("scheduled", [True, False])
 def test_copies_with_a_scheduler_and_hooks(kind, options, way, scheduled, tmp_path):
-    """Schedulers replace step() in the optimizer. Copies have their own step()."""
+    """Schedulers replace the optimizer's step(). Copies have their own step()."""
     them = parameters(torch.bfloat16, SHAPES[:3])
     optimizer = getattr(optim, kind)(them, lr=0.1, **options)
     if scheduled:

@@ -11,7 +11,7 @@ from hccl.torch import optim
 
 
 def both(steps, ours, theirs, scale=1.0, spoiled=()):
-    """Runs ours(optimizer) and theirs(optimizer) after the same gradients; returns the parameters."""
+    """Runs ours(optimizer) and theirs(optimizer) with the same gradients; returns both lists of parameters."""
     results = []
     for kind, step in ((optim.FusedAdamW, ours), (torch.optim.AdamW, theirs)):
         them = parameters()
@@ -128,7 +128,7 @@ def test_plain_scaler_without_clip():
     own.scale(torch.tensor(1.0))
 
     def ours(optimizer, them):
-        own.step(optimizer)  # torch asks this of optimizers that unscale by themselves
+        own.step(optimizer)  # torch requires this call for optimizers that unscale by themselves
         own.update()
 
     results = both(4, ours, lambda o, them: ([p.grad.div_(SCALE) for p in them], o.step()), SCALE)

@@ -52,7 +52,7 @@ CASES = {
 @pytest.mark.parametrize("fresh, dtype", [(True, torch.float32), (False, torch.float64)])
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_are_those_of_gloo(case, fresh, dtype):
-    """fresh: zero_grad(set_to_none=True), which makes new gradients each time."""
+    """fresh: zero_grad(set_to_none=True), so that each step makes new gradients."""
 
     def work(rank):
         gloo = dist.new_group(backend="gloo")
@@ -174,7 +174,7 @@ def test_the_segment_hook():
             lambda parameters: seen.append([(p, p.grad.clone()) for p in parameters])
         )
         model(torch.full((2, 10), 1.0 + rank)).sum().backward()
-        assert sum(map(len, seen)) == 4  # before there is a plan: one segment
+        assert sum(map(len, seen)) == 4  # one segment until there is a plan
         for _ in range(3):
             seen.clear()
             model.zero_grad(set_to_none=False)

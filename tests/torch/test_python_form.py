@@ -1,4 +1,4 @@
-"""The backend's form in Python, compared with results that each test computes."""
+"""The Python form of the backend, compared with results that each test computes."""
 
 import datetime
 import json
@@ -196,7 +196,7 @@ def batch(rank):
 
 
 def trained(wrapped, inputs, steps=3):
-    """Trains for some steps; returns the losses."""
+    """Trains a few steps and returns the losses."""
     optimizer = torch.optim.SGD(wrapped.parameters(), 0.1)
     losses = []
     for _ in range(steps):
@@ -250,7 +250,7 @@ def test_asynchronous_operations_keep_their_order():
     def work(rank):
         tensor, works = torch.zeros(1000), []
         for step in range(50):
-            works.append(dist.all_reduce(tensor, async_op=True))  # 0, then 2, 4 … times as much
+            works.append(dist.all_reduce(tensor, async_op=True))  # 0, then each step doubles
             if step == 0:
                 works[0].wait()
                 tensor += 1
@@ -260,7 +260,7 @@ def test_asynchronous_operations_keep_their_order():
         mine = torch.ones(3)
 
         def further(future):
-            dist.all_reduce(mine)  # called in a callback
+            dist.all_reduce(mine)  # a call inside a callback
             return future.value()[0] + mine[0]
 
         assert after.then(further).wait()[0] == 4
@@ -269,7 +269,7 @@ def test_asynchronous_operations_keep_their_order():
 
 
 class Ending:
-    """Replaces an operation's mutex: as soon as the operation has ended, asks for its future."""
+    """Replaces an operation's mutex. When the operation has just ended, it calls get_future()."""
 
     def __init__(self, operation):
         self.operation, self.lock, self.futures = operation, threading.Lock(), []
@@ -329,7 +329,7 @@ def test_limits_and_refusals_are_told_to_all():
 
 
 def test_programs_end_with_their_own_codes(tmp_path):
-    """Also after Ctrl-C, which rank 0 gets while it waits for rank 1."""
+    """Programs keep their own codes also after Ctrl-C, which rank 0 gets while it waits for rank 1."""
     done = run([sys.executable, HERE / "ranks" / "python_ends.py", tmp_path])
     ends = json.loads(done.stdout)
     assert ends == {

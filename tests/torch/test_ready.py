@@ -1,4 +1,4 @@
-"""Ready modules, which a wheel contains compiled. Without a compiler, one that fits is used, and no other."""
+"""Ready modules, which a wheel contains in compiled form. Without a compiler, only a module that fits is used."""
 
 import pathlib
 import re
@@ -25,7 +25,7 @@ def test_the_ready_module_is_taken(writable, tmp_path):
     target, variables = ready.package(tmp_path)
     variables["TMPDIR"] = str(tmp_path / "temporary")
     (tmp_path / "temporary").mkdir()
-    if not writable:  # files in the place of the folders, because root may write to each folder
+    if not writable:  # files instead of folders, because root may write to any folder
         (target / "torch" / "_built").touch()
         (tmp_path / "cache").touch()
     ready.pack(target, MODULE, [f"torch-{minor}-cxx11abi1-{SOABI}-{DIGEST}" for minor in ("1.99", MINOR)])
@@ -42,7 +42,7 @@ def test_the_ready_module_is_taken(writable, tmp_path):
 
 
 def test_no_other_module_is_taken(tmp_path):
-    """Modules of another version of torch, C++ ABI, Python, or other sources."""
+    """Modules of another version of torch, of another C++ ABI, for another Python, or of other sources."""
     target, variables = ready.package(tmp_path)
     others = [
         f"torch-1.99-cxx11abi1-{SOABI}-{DIGEST}",

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def handles_of(ranks, rank, step):
-    """The handles of these ranks, exchanged through the store."""
+    """Returns the handles of these ranks, exchanged through the store."""
     store = dist.distributed_c10d._get_default_store()
     store.set(f"{step}/{rank}", dist.distributed_c10d._get_reconfigure_handle())
     return [store.get(f"{step}/{each}").decode() for each in ranks]
@@ -26,7 +26,7 @@ def reconfigure(uuid, ranks, rank, kind=list):
 
 
 def test_ranks_die_and_come():
-    """Rank 3 joins when rank 0 has died; the order of ranks is that of the handles."""
+    """Rank 3 joins after rank 0 has died. The ranks are in the order of the handles."""
     dead = meeting(4)
 
     def work(rank):
@@ -65,7 +65,7 @@ def test_other_threads_ask_for_errors_meanwhile():
             while not over.is_set():
                 try:
                     asked.append(group._get_backend(torch.device("cpu")).get_error())
-                except dist.DistBackendError:  # the group is between its old and its new members
+                except dist.DistBackendError:  # the group has no members at the moment
                     pass
 
         threads = [threading.Thread(target=ask) for _ in range(2)]

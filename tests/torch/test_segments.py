@@ -89,7 +89,7 @@ def wrap(model):
 
 @pytest.mark.parametrize("make", [combine, wrap])
 def test_segments_are_stepped_as_they_come(make):
-    """The weights are, bit by bit, those of one step after backward."""
+    """The weights have the same bits as after one step that follows backward."""
 
     def work(rank):
         set_split_strategy_by_idx([1, 3, 5])

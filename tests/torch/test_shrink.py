@@ -16,7 +16,8 @@ SECONDS = 60  # far more than a loss takes, far less than the group's timeout an
 
 
 def ranks_of(group=None):
-    """torch's global ranks of a group; this rank in the group; and the global ranks as the members send them."""
+    """Returns torch's global ranks of a group; this rank in the group; and the global ranks as the members send
+    them."""
     return dist.get_process_group_ranks(group), dist.get_rank(group), members(group)
 
 
@@ -61,7 +62,7 @@ def test_ranks_whose_death_the_caller_does_not_know_are_left_out():
             until.wait(TIMEOUT)
             kill_self()
         failure_of(until_failure)
-        for _ in range(2):  # until only living ranks are left: one of the two may die after the call
+        for _ in range(2):  # one of the two ranks may die after the first call
             dist.shrink_group([1] if dist.get_world_size() == 5 else [])
             try:
                 dist.barrier()
@@ -77,7 +78,7 @@ def test_ranks_whose_death_the_caller_does_not_know_are_left_out():
 
 @pytest.mark.parametrize("order", [[1, 2, 3], [3, 1, 2]])
 def test_a_group_shrinks_in_the_global_ranks(order):
-    """The group's ranks differ from the default group's; later the default group goes on with a group of its own."""
+    """The group's ranks differ from the default group's. Later the default group makes a group, and shrinks."""
     dead = 2
 
     def work(rank):
@@ -184,7 +185,8 @@ def test_lists_that_torch_refuses_and_lists_that_differ():
 
 
 def test_torchs_own_function_gives_no_wrong_numbers():
-    """Programs may have imported it before this package, or a later torch may lack functions that the package needs."""
+    """Programs may have imported torch's function before this package. A later torch may lack functions that it
+    needs."""
     torchs = dist.shrink_group.__wrapped__
     dying = meeting(2)
 

@@ -36,7 +36,7 @@ def test_started_by_mpirun(tmp_path):
 
 
 def test_a_restart_after_a_kill(tmp_path):
-    """A rank of the attempt before is refused, and does no harm."""
+    """A rank of the previous attempt is refused, and has no effect."""
     stale = tmp_path / "stale"
     restart = ["--max-restarts", 1, HERE / "ranks" / "restart.py"]
     done = torchrun(2, *restart, STALE=str(stale), HCCL_CONNECT_TIMEOUT="20")
@@ -155,8 +155,8 @@ Module("PyTorch backend", "torch", "module.so", lambda: "torch 1.0", lambda: [],
 
 
 def test_where_the_module_is_kept(tmp_path):
-    """The module is built once, by one of the ranks that need it, in the first folder that is writable; or the disk is
-    full."""
+    """The module is built once, by one of the ranks that need it, and stored in the first folder that can be written. A
+    full disk is an error."""
 
     def builds(*arguments):
         command = [sys.executable, "-c", BUILDS, *map(str, arguments)]

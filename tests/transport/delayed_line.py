@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A line with a delay: each frame that enters one of two TAP devices leaves the other one later.
+"""A line with a delay: each frame that enters one of two TAP devices leaves the other device later.
 
     delayed_line.py DEVICE DEVICE MILLISECONDS
 
-Prints "ready" when both devices exist, and forwards until it is killed. For kernels without netem.
+Prints "ready" when both devices exist, and forwards frames until it is killed. For kernels without netem.
 """
 
 import collections
@@ -28,7 +28,7 @@ def main():
     ends = [device(name) for name in sys.argv[1:3]]
     delay = float(sys.argv[3]) / 1000
     print("ready", flush=True)
-    frames = collections.deque()  # all frames wait equally long, so the first one leaves first
+    frames = collections.deque()  # all frames wait equally long: first in, first out
     while True:
         wait = max(0, frames[0][0] - time.monotonic()) if frames else None
         for end in select.select(ends, [], [], wait)[0]:
@@ -37,7 +37,7 @@ def main():
                     frame = os.read(end, 65536)
                     frames.append((time.monotonic() + delay, ends[end == ends[0]], frame))
             except OSError:
-                pass  # all frames are read, or the device is not up yet
+                pass  # no frame is left, or the device is not up yet
         while frames and frames[0][0] <= time.monotonic():
             _, end, frame = frames.popleft()
             try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ranks on several hosts: network namespaces are the hosts, joined by a bridge. Two hosts with two ranks each
-# must route shm inside and tcp between them; four hosts with one rank each must use tcp alone. Needs root
+# Ranks on several hosts: the hosts are network namespaces, joined by a bridge. Two hosts with two ranks each
+# must use shm inside a host and tcp between the hosts; four hosts with one rank each must use only tcp. Needs root
 # (or sudo without a password) for `ip netns`.
 #   hosts_test.sh PROGRAM PERF TRAIN MESSAGES
 # PROGRAM joins by launcher and prints "rank R of 4: the ranks add up to 6, ..."; PERF is hccl_perf, which checks
@@ -41,8 +41,8 @@ for h in 0 1 2 3; do
   ip -n "$host" link set eth0 up
   ip -n "$host" link set lo up
   ip -n "$host" route add default via 10.211.0.254
-  # As on many hosts: Debian's line for the host's own name, and a bridge for containers, which has the same address on
-  # all hosts.
+  # Like many hosts, each has Debian's line for its own name, and a bridge for containers with the same address on all
+  # hosts.
   mkdir -p "/etc/netns/$host"
   printf '127.0.0.1 localhost\n%s node0\n' "$( ((h == 0)) && echo 127.0.1.1 || echo 10.211.0.1)" >"/etc/netns/$host/hosts"
   ip -n "$host" link add br-containers type bridge
@@ -65,7 +65,7 @@ start() {
   wait
 }
 
-# run RANKS_PER_HOST TRANSPORT: every rank must get the sum, over the transport that is expected.
+# run RANKS_PER_HOST TRANSPORT: every rank must get the sum, over the expected transport.
 run() {
   local per_host=$1 transport=$2 output
   output=$(start "$per_host" "$program")
@@ -106,7 +106,7 @@ talk() {
   echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: messages, limits and abort right"
 }
 
-# Without a secret every rank says how to make one.
+# Without a secret every rank is refused, with a text that describes how to make one.
 refused=$(secret='' start 2 "$program" | grep -c 'openssl rand -hex 32' || true)
 if ((refused < 4)); then
   echo "hosts_test: without a secret $refused of 4 ranks were refused with a text that helps"
@@ -117,14 +117,16 @@ echo "hosts_test: a job on several hosts is refused without a secret"
 run 2 auto
 run 1 tcp
 master=node0 run 2 auto
-# Only rank 0's host can take the job for one of a single host, and only there the scheduler's id would be in its name.
+# Only rank 0's host may count the job as one of a single host; then only rank 0's job name would contain the
+# scheduler's id.
 SLURM_JOB_ID=77 local_size='' run 1 tcp
-# The root listens at the address that its peers dial, also if that is no private address of its host.
+# The root listens at the address to which its peers connect, even if that is no private address of its host.
 for h in 0 1 2 3; do ip -n "$tag-$h" addr add "100.101.102.$((h + 1))/24" dev eth0; done
 master=100.101.102.1 run 1 tcp
 for h in 0 1 2 3; do ip -n "$tag-$h" addr del "100.101.102.$((h + 1))/24" dev eth0; done
 
-# The devices of this rank table have a network that the hosts lack: the servers are named by their hosts' addresses.
+# The devices of this rank table have a network that the hosts lack, so the table names the servers by the hosts'
+# addresses.
 servers=''
 for h in 0 1; do
   devices=''
@@ -150,7 +152,7 @@ sweep 2 two_level
 sweep 2 two_level --memory heap
 sweep 1 halving_doubling
 
-# With a file for measured costs, these also decide between hosts, and all ranks report the same choice.
+# If a file for measured costs is given, these costs also decide between hosts, and all ranks log the same choice.
 tuned=$(HCCL_TUNE_FILE=$table/costs.json start 2 "$perf" -b 1M -e 1M -n 2 -w 1)
 words=$(grep -oE 'allreduce of 1048576 bytes between hosts by .*' <<<"$tuned" | sort | uniq -c)
 if [[ $(wc -l <<<"$words") != 1 || ! $words =~ ^\ *4\ .*predicted.*\(measured\ now\)$ ]]; then
@@ -187,7 +189,7 @@ if ((again == 0)); then
 fi
 echo "hosts_test: results are right where packets are lost, $again were sent again"
 
-# cut_off [VARIABLE=VALUE]: the last host loses its line while four ranks compute; their output goes to a file.
+# cut_off [VARIABLE=VALUE]: the last host loses its line while four ranks compute. Their output is written to a file.
 cut_off() {
   local line=/sys/class/net/$tag-v3/statistics/rx_bytes
   local enough=$(($(cat "$line") + 4000000))
@@ -260,9 +262,9 @@ broken_path cut "1:$to_3" "3:$to_1"
 broken_path 'open in one direction only' "1:$to_3"
 broken_path 'closed for long packets' "1:$long_to_3"
 
-# A line of 100 Mbit/s that lets the first 70 KB pass at once. Four ranks send 1.5 times their gradients, so the line's
-# true rate is 0.0083 GB/s. The automatic plan's probe must not extrapolate from the first bytes (it once said 0.03 to
-# 0.2 GB). On a busy machine the test may try again.
+# A line of 100 Mbit/s that passes the first 70 KB at once. Four ranks send 1.5 times their gradients, so an allreduce
+# of 0.0083 GB takes 1 s. The probe of the automatic plan must not extrapolate from the first bytes (it once measured
+# 0.03 to 0.2 GB). On a busy machine the test may try again.
 for h in 0 1 2 3; do
   tc -n "$tag-$h" qdisc add dev eth0 root tbf rate 100mbit burst 70000 limit 33554432
 done
@@ -290,7 +292,7 @@ ip -n "$tag-3" addr add 10.211.0.4/24 dev eth0
 ip -n "$tag-3" link set eth0 up
 for h in 0 1 2; do ip -n "$tag-$h" neigh flush dev eth0; done  # they may keep its old address for 30 s and more
 far=$(HCCL_PEER_TIMEOUT=5 start 1 "$perf" -b 4 -e 256K -f 256 -n 2 -w 1)
-# The slower of two calls in a row takes at least half of the delay: a rank may begin before the others.
+# A rank may begin before the others, so only the slower of two successive calls must take at least half of the delay.
 rows=$(awk '/^ *[0-9]+ +[0-9]+ / { rows++; if ($NF != 0 || $3 < 10000) wrong++ } END { print rows + 0 ":" wrong + 0 }' <<<"$far")
 if [[ $rows != 3:0 ]]; then
   echo "hosts_test: on a line that takes 50 ms, rows and those that are wrong or too fast $rows, expected 3:0"

@@ -99,8 +99,8 @@ TEST(TcpLinks, MeshesOfARankShareADoor) {
   });
 }
 
-// Each pair begins with messages in one direction, in both, or in none, in random order; with every
-// wire.
+// With each wire: each pair begins with messages in one direction, in both, or in none, in random
+// order.
 TEST(TcpLinks, AnyFirstUsersConnect) {
   constexpr int kRanks = 6;  // 30 directions, about 60 % of them used
   const char* const wanted = std::getenv("HCCL_TEST_ROUNDS");
@@ -153,7 +153,7 @@ TEST(TcpLinks, AnyFirstUsersConnect) {
   }
 }
 
-// No message has passed between the two ranks, so no connection can show the end.
+// The two ranks have exchanged no message, so no connection can report the end.
 TEST(TcpLinks, AnEndedPeerIsNamedWithoutAConnection) {
   for (const bool sends : {true, false}) {
     run_ranks(3, [sends](Rank& rank) {
@@ -187,8 +187,8 @@ TEST(TcpLinks, AnEndedPeerIsNamedWithoutAConnection) {
   }
 }
 
-// The rank of the ended mesh lives on, and its door reports that the mesh has ended. Without the
-// report, a rank would retry closed connections for a second, and add that reason.
+// The rank of the ended mesh is still there, and its door reports the mesh's end. Without the
+// report, a rank would retry closed connections for a second, and add that reason to the text.
 TEST(TcpLinks, TheDoorSaysThatAMeshHasEnded) {
   for (const Wire wire : {Wire::kPlain, Wire::kTls}) {
     run_ranks(2, [wire](Rank& rank) {
@@ -223,7 +223,7 @@ TEST(TcpLinks, TheDoorSaysThatAMeshHasEnded) {
   }
 }
 
-/// A port that answers no new connection, as behind a firewall that drops packets.
+/// A port that does not answer new connections, as if a firewall dropped the packets.
 struct DeadPort {
   DeadPort() {
     fd = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -235,7 +235,7 @@ struct DeadPort {
     EXPECT_EQ(::listen(fd.get(), 0), 0);
     EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
     port = ntohs(address.sin_port);
-    for (int i = 0; i < 3; ++i) {  // then its queue is full
+    for (int i = 0; i < 3; ++i) {  // these fill its queue
       fill.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       const int begun = ::connect(fill.back().get(), reinterpret_cast<sockaddr*>(&address), size);
       EXPECT_TRUE(begun == 0 || errno == EINPROGRESS) << errno;

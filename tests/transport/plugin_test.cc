@@ -1,5 +1,4 @@
-// Loading transport plugins: which plugins are found, which are refused and why, and a plugin that
-// is written in C.
+// Loading transport plugins: which plugins are found, which are refused and why, and a plugin in C.
 #include "transport/plugin.h"
 
 #include <gtest/gtest.h>

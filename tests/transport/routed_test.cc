@@ -1,4 +1,4 @@
-// The transport "auto": which transport carries bytes, and that one wait covers both transports.
+// The transport "auto": which transport carries the bytes, and a wait that covers both transports.
 #include "transport/routed.h"
 
 #include <gtest/gtest.h>
@@ -103,8 +103,8 @@ TEST(Routed, ConnectsTheRanksThatAreThere) {
   lacks({kAbsent, 0}, "shm");
 }
 
-// Rank 0 sleeps as soon as nothing moves. It awaits messages through shared memory and through a
-// socket in turn, and either must wake it.
+// Rank 0 sleeps as soon as nothing moves. It waits for messages through shared memory and through a
+// socket in turn, and both must wake it.
 TEST(Routed, OneSleepCoversBothWays) {
   run_ranks(3, [](Rank& rank) {
     auto opened = open_routed(args_of(rank, {0, 0, 1}));
@@ -164,7 +164,8 @@ TEST(Routed, HostWithoutSharedMemoryFallsBackToTcpWithOneWarning) {
   EXPECT_NE(warnings[0].find("tcp"), std::string::npos);
 }
 
-// The first attempt to open was aborted. A process's own reason takes precedence over the abort's.
+// The first attempt to open was aborted. If the process has a reason of its own, that is reported,
+// and not the abort's.
 TEST(Routed, AnAbortedOpeningTriesNoSecondTransport) {
   run_ranks(1, [](Rank& rank) {
     RouteParts parts;

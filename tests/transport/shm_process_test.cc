@@ -34,8 +34,8 @@ using testing::wait_one;
 
 constexpr std::size_t kCap = 1 << 20;
 
-/// Fails if this process has anything named in /dev/shm open or mapped. (Other programs may have
-/// files there, so the directory itself tells nothing.)
+/// Fails if this process has a file of /dev/shm open or mapped. (The folder itself is no evidence:
+/// other programs may have files there.)
 void expect_no_named_memory() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -44,17 +44,17 @@ void expect_no_named_memory() {
     EXPECT_FALSE(shared && line.find("/dev/shm/") != std::string::npos) << line;
   }
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the directory's own descriptor is gone
+    std::error_code gone;  // the folder's descriptor is closed now
     EXPECT_NE(fs::read_symlink(entry, gone).parent_path(), "/dev/shm") << entry;
   }
 }
 
-/// Forked ranks; this process distributes the data that they exchange.
+/// Forked ranks. This process distributes the data that the ranks exchange.
 class Family {
  public:
   using Body = std::function<void(OpenArgs&)>;
 
-  /// Starts ranks that meet in the folder `place`.
+  /// Starts ranks that use the folder `place` to join.
   Family(const testing::Folder& place, int size, const Body& body) {
     for (int r = 0; r < size; ++r) {
       int ends[2];
@@ -96,7 +96,7 @@ class Family {
     sockets_[r].reset();
   }
 
-  /// Every rank that was not killed must end without a failed expectation.
+  /// Expects that every rank that was not killed ends without a failed expectation.
   ~Family() {
     for (std::size_t r = 0; r < pids_.size(); ++r) {
       if (pids_[r] == 0) continue;
@@ -168,9 +168,9 @@ TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     expect_no_named_memory();
     barrier(args);
-    if (args.rank == 2) ::pause();  // to be killed, after it has sent nothing
+    if (args.rank == 2) ::pause();  // waits to be killed; it has sent nothing
     barrier(args);
-    // The dead rank holds up nobody else.
+    // The other ranks do not wait for the dead rank.
     const auto sent = pattern(1 << 20, static_cast<std::uint64_t>(args.rank));
     std::vector<std::byte> got(sent.size());
     Request send;
@@ -179,7 +179,7 @@ TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
     (*mesh)->recv(receive, 1 - args.rank, 0, got);
     ASSERT_TRUE(wait_all(**mesh, {&send, &receive}).ok());
     ASSERT_EQ(got, pattern(1 << 20, static_cast<std::uint64_t>(1 - args.rank)));
-    // Requests for the dead rank end by abort, which the communicator calls.
+    // The communicator calls abort, which ends the requests for the dead rank.
     (*mesh)->recv(receive, 2, 0, got);
     (*mesh)->abort(Status(Code::kRemote, "rank 2 died", 2));
     EXPECT_EQ(wait_one(**mesh, receive).culprit(), 2);
@@ -222,7 +222,7 @@ TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
   EXPECT_TRUE(count_left() == 0);
 }
 
-// A socket in the first place would have too long a name: a name has at most 107 characters.
+// In the first place the name of a socket would be too long: it may have 107 characters.
 TEST_F(ShmProcesses, OpenInTheNextPlace) {
   Family family(folder_, 2, [](OpenArgs& args) {
     Config config = *args.config;
@@ -235,7 +235,7 @@ TEST_F(ShmProcesses, OpenInTheNextPlace) {
   family.pass_rounds(shm::kRounds);
 }
 
-// Other ranks' device heaps stay mapped, but their descriptors are closed.
+// The device heaps of other ranks stay mapped, but their descriptors are closed.
 TEST_F(ShmProcesses, KeepNoDescriptorOfAnotherRanksHeap) {
   Family family(folder_, 3, [](OpenArgs& args) {
     args.heap = memory::Heap::create(std::size_t{64} << 20).value();
@@ -245,7 +245,7 @@ TEST_F(ShmProcesses, KeepNoDescriptorOfAnotherRanksHeap) {
     ASSERT_TRUE((*mesh)->host_memory()->heaps_shared());
     int heaps = 0;
     for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
-      std::error_code gone;  // the directory's own descriptor is gone
+      std::error_code gone;  // the folder's descriptor is closed now
       if (fs::read_symlink(entry, gone).string().starts_with("/memfd:hccl-heap")) ++heaps;
     }
     EXPECT_EQ(heaps, 1) << "this rank's own";
@@ -362,8 +362,8 @@ TEST_F(ShmProcesses, MixWithThreads) {
   family.pass_rounds(shm::kRounds + 1);
 }
 
-// Ranks of a process share one mapping, and one descriptor to wake each rank, also if the process
-// is not the leader's. The ranks have two meshes at a time.
+// The ranks of a process share one mapping, and one descriptor for waking each rank, even if the
+// leader is in another process. The ranks have two meshes at a time.
 TEST_F(ShmProcesses, RanksOfAProcessShareWhatTheyMapAndKeepOpen) {
   static constexpr int kThreads = 8;
   Family family(folder_, 2, [](OpenArgs& process) {
@@ -377,7 +377,7 @@ TEST_F(ShmProcesses, RanksOfAProcessShareWhatTheyMapAndKeepOpen) {
         EXPECT_EQ(count_mapped(), 2);
         int wakes = 0;
         for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
-          std::error_code gone;  // the directory's own descriptor is gone
+          std::error_code gone;  // the folder's descriptor is closed now
           if (fs::read_symlink(entry, gone) == "anon_inode:[eventfd]") ++wakes;
         }
         EXPECT_LE(wakes, 2 * (kThreads + args.size)) << "each rank's own, and one to wake each";
@@ -392,8 +392,8 @@ TEST_F(ShmProcesses, RanksOfAProcessShareWhatTheyMapAndKeepOpen) {
   family.pass_rounds(2 * shm::kRounds + 3);
 }
 
-// The first rank of a process cannot map the segment, so no rank of the process gets it. The next
-// mesh opens.
+// The first rank of a process cannot map the segment, so no rank of that process gets the segment.
+// The next mesh opens.
 TEST_F(ShmProcesses, ShareNothingIfTheFirstOfThemCannotMapIt) {
   Family family(folder_, 2, [](OpenArgs& process) {
     run_threads(process, 3, [&process](OpenArgs& args, int thread) {

@@ -1,4 +1,4 @@
-// The ring alone, a link against a peer that writes nonsense, and the checks of a segment.
+// The ring without a link, a link whose peer writes nonsense, and the checks of a segment.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -133,7 +133,8 @@ class BadPeer : public ::testing::Test {
   }
   void put(Frame frame) { peer_.put(frame, payload_.data()); }
 
-  /// The posted receive failed because of corruption, and all later requests fail, too.
+  /// Expects that the posted receive failed because of corruption, and that all later requests
+  /// fail, too.
   void expect_corrupt() {
     for (int i = 0; i < 10; ++i) link_->progress();
     ASSERT_TRUE(receive_.done());
@@ -147,7 +148,8 @@ class BadPeer : public ::testing::Test {
     EXPECT_EQ(later.status().code(), Code::kTcpTransfer);
   }
 
-  /// Sends unrequested messages of this length; each takes `taken` bytes of the staging.
+  /// Sends messages of this length that have no receive; each takes `taken` bytes of the staging
+  /// buffer.
   void flood(std::uint32_t bytes, std::uint64_t taken) {
     post(buffer_);
     const std::uint64_t most = Limits(segment_->layout().ring_bytes).staging / taken;
@@ -205,7 +207,7 @@ TEST_F(BadPeer, ReaderPositionBeyondWhatWasWritten) {
   post(buffer_);
   segment_->control(0, 1)->posted[0].store(100);
   segment_->control(0, 1)->tail.store(std::uint64_t{1} << 40);
-  std::vector<Request> sends(4);  // more than the ring holds, so that the position is asked for
+  std::vector<Request> sends(4);  // more than the ring holds, so the position is read
   for (Request& request : sends) {
     request.begin(1, 0, payload_.data(), payload_.size());
     link_->send(request);

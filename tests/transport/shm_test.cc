@@ -1,5 +1,5 @@
-// Shared memory between ranks that are threads: rules that the contract tests do not require of
-// every transport.
+// Shared memory between ranks that are threads: rules that the contract does not contain for every
+// transport.
 #include "transport/shm/shm.h"
 
 #include <gtest/gtest.h>
@@ -80,8 +80,8 @@ TEST(ShmWakeUp, IsNeverLostWaitingForRoomOrForAReceive) {
   });
 }
 
-// The receiver asks for the lanes in reverse order; there are more small messages than may be
-// staged.
+// The receiver posts its receives lane by lane, in reverse order. There are more small messages
+// than may be staged.
 TEST(Shm, LanesDoNotWaitForEachOther) {
   constexpr std::uint32_t kLanes = 40;
   constexpr int kEach = 60;

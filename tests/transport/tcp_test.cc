@@ -58,7 +58,7 @@ Fd connect_to(std::uint16_t port) {
   return fd.ok() ? std::move(*fd) : Fd();
 }
 
-/// Whether the other end closes the connection.
+/// Returns whether the other end closes the connection.
 bool gets_closed(int fd) {
   const Deadline deadline = soon();
   char bytes[256];
@@ -149,8 +149,8 @@ void join_among(int size,
   });
 }
 
-/// Whether an open connection to the port has sent all bytes with which a rank joins, and the
-/// port's owner has read them.
+/// Returns whether an open connection to the port has sent all bytes that a joining rank sends, and
+/// the owner of the port has read them.
 bool has_joined(std::uint16_t port, const Key& key) {
   std::size_t sent = 0, unread = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -316,7 +316,7 @@ TEST(TcpJoin, ARankThatCannotListenFailsAllAtOnce) {
   });
 }
 
-/// The congestion control of the connected TCP sockets of this process.
+/// The names of the congestion control of this process's connected TCP sockets.
 std::multiset<std::string> congestion_controls() {
   std::multiset<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -351,7 +351,7 @@ TEST(TcpLink, OnlyHostsApartPaceWhatTheySend) {
   }
 }
 
-// A host that acknowledges packets has a working path, even if its rank reads nothing for long.
+// The path to a host that acknowledges packets works, even if its rank reads nothing for long.
 TEST(TcpLink, ABusyPeerIsNoBrokenPath) {
   run_ranks(2, [](Rank& rank) {
     OpenArgs args = rank.open_args(soon());
@@ -381,7 +381,7 @@ TEST(TcpLink, ABusyPeerIsNoBrokenPath) {
   });
 }
 
-// A rank may post new requests between prepare() and sleep(), when it looks once more.
+// A rank may post requests after prepare() and before sleep(). Then sleep() looks once more.
 TEST(TcpLink, WhatIsPostedOnTheWayToSleepIsSent) {
   run_ranks(2, [](Rank& rank) {
     OpenArgs args = rank.open_args(soon());
@@ -569,7 +569,7 @@ TEST(TcpLink, WhatArrivedBeforeTheCloseIsStillDelivered) {
   });
 }
 
-/// A mesh of rank 0; the test plays rank 1 over a bare authenticated socket.
+/// A mesh of rank 0. The test acts as rank 1, with a plain authenticated socket.
 struct Played {
   std::unique_ptr<Mesh> mesh;
   Fd peer;

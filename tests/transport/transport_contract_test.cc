@@ -1,6 +1,6 @@
 // The promises of every transport (transport/transport.h), as cases that run unchanged over all
-// transports, with threads as ranks (transport_contract_test) and with processes
-// (transport_contract_mpi_test).
+// transports. Ranks are threads in transport_contract_test, and processes in
+// transport_contract_mpi_test.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -75,16 +75,16 @@ class TransportContract : public ::testing::TestWithParam<Case> {
   }
 };
 
-/// Tests that depend on what carries the data.
+/// Tests that depend on how the data is carried.
 class TransportData : public TransportContract {};
 
-/// The bytes of message `number` from `from` to `to` on a lane: no two messages of a test are
-/// alike.
+/// The bytes of message `number` from `from` to `to` on a lane. No two messages of a test are
+/// equal.
 Bytes message(int from, int to, std::uint32_t lane, std::uint64_t number, std::size_t size) {
   return pattern(size, (number * 256 + lane) * 4096 + static_cast<std::uint64_t>(from * 64 + to));
 }
 
-/// Keeps requests and their bytes until they are done.
+/// Stores requests and their bytes until they are done.
 struct Traffic {
   struct Item {
     Request request;
@@ -104,7 +104,7 @@ struct Traffic {
     item.bytes.resize(item.expected.size(), std::byte{0xEE});
     mesh.recv(item.request, peer, lane, item.bytes);
   }
-  /// Waits for all requests, and compares the bytes received.
+  /// Waits for all requests, and checks the received bytes.
   void finish(Mesh& mesh) {
     std::vector<Request*> requests;
     for (Item& item : items) requests.push_back(&item.request);
@@ -112,7 +112,7 @@ struct Traffic {
     EXPECT_TRUE(status.ok()) << "rank " << mesh.rank() << ": " << status.message();
     for (const Item& item : items) {
       if (!item.expected.empty()) {
-        // The sizes are equal. Unlike ==, memcmp is not a loop, whose loads the sanitizers would
+        // The sizes are equal. Unlike ==, memcmp has no loop whose loads the sanitizers would
         // follow.
         EXPECT_EQ(std::memcmp(item.bytes.data(), item.expected.data(), item.bytes.size()), 0)
             << "rank " << mesh.rank() << " got wrong bytes from rank " << item.request.peer_
@@ -209,7 +209,7 @@ TEST_P(TransportContract, ALaneDoesNotWaitForAnother) {
       std::uint64_t messages;
       std::size_t size;
     };
-    // One small, one large, and more small ones than any transport would buffer.
+    // One small message, a few large ones, and more small ones than any transport buffers.
     for (const Load load : {Load{1, 100}, Load{3, 4 * kMiB}, Load{3000, 4096}}) {
       for (const std::size_t size : {std::size_t{64}, 2 * kMiB}) {
         Traffic held;
@@ -290,7 +290,7 @@ TEST_P(TransportData, AnotherSizeIsAnErrorThatNamesBoth) {
       std::size_t sent;
     };
     constexpr std::size_t kLarge = kMiB + 1;
-    // Sends over the wire, and then to itself.
+    // Each case sends to the peer, and then to the rank itself.
     for (const Sizes sizes : {Sizes{10, 20}, Sizes{20, 10}, Sizes{11, kLarge}, Sizes{kLarge, 12},
                               Sizes{kLarge, 2 * kMiB}, Sizes{2 * kMiB, kLarge}, Sizes{0, 17},
                               Sizes{18, 0}, Sizes{0, kLarge}}) {
@@ -367,7 +367,7 @@ TEST_P(TransportContract, AbortWakesASleeperAndFailsWhatComesLater) {
       mesh.abort(Status(Code::kRemote, "the operator said stop", 1));
       mesh.abort(Status(Code::kInternal, "too late", 0));
     });
-    // This wait relies on a wake-up: nothing else would end its sleep in time.
+    // This wait needs a wake-up: nothing else ends its sleep in time.
     constexpr auto kForever = 60s;
     const auto begin = std::chrono::steady_clock::now();
     Sleeper& sleeper = mesh.sleeper();
@@ -382,8 +382,7 @@ TEST_P(TransportContract, AbortWakesASleeperAndFailsWhatComesLater) {
     aborter.join();
     for (const Request* request : {&recv, &from_self, &send}) {
       EXPECT_FALSE(request->status().ok());
-      // The peer, which aborted a moment earlier, may have closed the link: then that is the
-      // reason.
+      // The peer may have aborted a moment earlier and closed the link. Then that is the reason.
       if (request->peer_ != rank.rank() && request->status().culprit() == peer) continue;
       EXPECT_EQ(request->status().message(), "the operator said stop");
       EXPECT_EQ(request->status().culprit(), 1);

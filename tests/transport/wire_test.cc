@@ -1,5 +1,5 @@
-// Data that is changed on its way: the connection of two ranks passes through a proxy of the test,
-// which knows where frames (and records of TLS) begin and end.
+// Data that is changed on its way. The connection of two ranks passes through the test's proxy,
+// which knows where frames (and TLS records) begin and end.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -59,9 +59,9 @@ std::size_t unit_size(Wire wire, const std::string& bytes) {
   return head_size(wire) + (has_payload ? header.length : 0);
 }
 
-/// Stands between rank 1, which connects, and rank 0. Passes bytes on unchanged until arm(), and
-/// from then on units, each changed by `edit`. Cuts the connection when the edit asks for it, or
-/// when nothing has passed for a while.
+/// A proxy between rank 1, which connects, and rank 0. Until arm() it passes bytes unchanged, and
+/// after that units, each changed by `edit`. It cuts the connection if the edit requests that, or
+/// if nothing has passed for a while.
 class Proxy {
  public:
   Proxy(Wire wire, Edit edit) : wire_(wire), edit_(std::move(edit)) {
@@ -76,7 +76,7 @@ class Proxy {
     thread_ = std::jthread([this, port] { run(port); });
   }
   void arm() { armed_ = true; }
-  /// Whether the proxy has cut the connection because nothing passed for a while.
+  /// Returns whether the proxy has cut the connection because nothing passed for a while.
   bool cut() const { return cut_; }
 
  private:
@@ -103,7 +103,7 @@ class Proxy {
     cut_ = (open[0] || open[1]) && !stop_;
   }
 
-  /// Passes one read on; returns false once this direction has ended.
+  /// Passes on the bytes of one read; returns false once this direction has ended.
   bool pass(int from, int in, int out) {
     std::array<char, 65536> bytes;
     const ssize_t got = ::recv(in, bytes.data(), bytes.size(), 0);
@@ -154,11 +154,11 @@ std::string with_port(std::uint16_t port) {
 struct Outcome {
   int wrong = 0;  /// messages that succeeded with other bytes than were sent
   std::array<Status, 2> end;
-  bool cut = false;  /// the proxy cut the connection, as nothing passed
+  bool cut = false;  /// the proxy cut the connection because nothing passed
 };
 
-/// Exchanges messages of all kinds both ways. On each rank one more message never comes, and ends
-/// with the link.
+/// Exchanges messages of all kinds in both directions. On each rank one more receive waits for a
+/// message that never comes, and ends with the link.
 void exchange(Mesh& mesh, Rank& rank, int& wrong, Status& end) {
   const std::array<std::size_t, 9> sizes{0, 10, 1000, 60'000, 65'537, 300'000, 7, 600'000, 40'000};
   const int peer = 1 - rank.rank();
@@ -227,7 +227,7 @@ Outcome through_proxy(Wire wire, Edit edit) {
   return outcome;
 }
 
-/// Flips a bit of the first unit that the condition selects.
+/// Flips a bit of the first unit for which `chosen` returns true.
 struct Flip {
   std::function<bool(int from, const std::string& unit)> chosen;
   std::size_t at;  ///< which byte
@@ -263,7 +263,7 @@ TEST(WireCrc, WhatIsNotAlteredPasses) {
   }
 }
 
-// Without protection a changed bit of the payload passes, which shows that the proxy works.
+// Without protection, a changed bit of the payload is not found. This shows that the proxy works.
 TEST(WireCrc, PlainDoesNotNotice) {
   bool done = false;
   const auto chosen = [](int, const std::string& unit) {
@@ -289,7 +289,7 @@ TEST(WireCrc, ABitOfEachFieldOfEachFrameIsFound) {
         };
         const Outcome outcome =
             through_proxy(Wire::kCrc, Flip{chosen, at, static_cast<int>(at) % 8, &done});
-        // A rank that posts its receive first does not need to ask.
+        // Depending on the order of posting, a rank may send no kAsk or kCredit.
         if (!done && (type == FrameType::kAsk || type == FrameType::kCredit)) continue;
         EXPECT_TRUE(done);
         expect_both(outcome, "corrupted");
@@ -323,8 +323,8 @@ struct Attack {
     std::memcpy(&frame, unit.data(), sizeof frame);
     frame.sums.payload =
         crc32c(0, std::as_bytes(std::span(unit)).subspan(sizeof frame, unit.size() - sizeof frame));
-    // A repeated or swapped frame keeps its checksum. A changed frame needs one that includes the
-    // frame's number, which a proxy that has not counted frames does not know.
+    // A repeated or swapped frame keeps its checksum. A changed frame needs a checksum that
+    // includes the frame's number. A proxy that has not counted frames does not know this number.
     frame.sums.header = tcp::header_sum(frame, 1000);
     std::memcpy(unit.data(), &frame, sizeof frame);
   }
@@ -379,8 +379,8 @@ void attack(Wire wire, bool sums, unsigned seeds) {
       return outcome.end[rank].message().find("corrupted") != std::string::npos;
     };
     noticed += says(0) || says(1) ? 1 : 0;
-    // A gap shows only when more bytes follow: otherwise the proxy has cut the connection. On a
-    // busy machine it may do so before the rank that notices the gap has informed the other one.
+    // A gap is found only when more bytes follow. Otherwise the proxy has cut the connection. On a
+    // busy machine it may do so before the rank that found the gap has informed the other rank.
     if (!outcome.cut || (says(0) && says(1))) {
       expect_both(outcome, "corrupted");
     } else {

@@ -42,7 +42,7 @@ def make_weights(folder: str) -> None:
 
 
 def load(folder: str, size: str, ranks: int) -> Any:
-    """The engine; with torchrun's variables, the engine of one rank. The model is written to the folder."""
+    """Returns the engine; with torchrun's variables, the engine of one rank. Writes the model to the folder."""
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     # vLLM refuses more ranks than the host has NUMA nodes unless each rank's cores are named.
     cores = sorted(os.sched_getaffinity(0))
@@ -71,7 +71,7 @@ def load(folder: str, size: str, ranks: int) -> Any:
 
 
 def generate(llm: Any, size: str, prompts: int, tokens: int) -> tuple[list[list[int]], float]:
-    """The tokens of each prompt, and the seconds taken."""
+    """Returns the tokens of each prompt, and the seconds that they took."""
     from vllm import SamplingParams
 
     vocabulary = SIZES[size]["vocab_size"]

@@ -29,7 +29,7 @@ def answer(returncode, output):
 
 @functools.cache
 def generate(ranks, **variables):
-    """The tokens, and all output of the program."""
+    """Returns the tokens, and all output of the program."""
     ran = subprocess.run(
         [sys.executable, PROGRAM, "small", "--tensor-parallel-size", str(ranks)],
         env=environment(**variables),
@@ -51,7 +51,7 @@ def test_the_tokens_of_its_own_communicator(ranks):
 
 
 def test_the_tokens_of_one_host_on_two():
-    """The ranks are started as by torchrun."""
+    """The ranks get torchrun's variables."""
     with two_hosts() as names:
         ranks = [
             subprocess.Popen(

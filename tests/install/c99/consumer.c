@@ -1,4 +1,4 @@
-/* A program in C99 that uses every public header of the installed library, alone and at once. */
+/* A program in C99 that uses the public headers of the installed libhccl. */
 #include <acl/acl.h>
 #include <hccl/hccl.h>
 #include <hccl/hccl_comm.h>

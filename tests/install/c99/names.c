@@ -1,5 +1,4 @@
-/* names LIBRARY...: loads the same library by all its names, and looks whether it was loaded once.
- */
+/* names LIBRARY...: loads the same library by all its names, and checks that it is loaded once. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 // The ranks' data, and the right results: small whole numbers that every type holds exactly, also
-// after a reduction over many ranks. They repeat with a period that divides no block length, so
-// that a block in the wrong place shows.
+// after a reduction over many ranks. Their period divides no block length, so that a block in the
+// wrong place is found.
 #ifndef HCCL_CLIENT_DATA_H_
 #define HCCL_CLIENT_DATA_H_
 
@@ -16,22 +16,23 @@ const char* name_of(HcclReduceOp reduction);
 bool type_by_name(const std::string& name, HcclDataType* type);
 /// Bytes of an element.
 uint64_t size_of(HcclDataType type);
-/// Types that can only be moved cannot be reduced.
+/// Returns whether the type can be reduced, and not only moved.
 bool can_be_reduced(HcclDataType type);
 
 /// Fills and checks buffers. Element i of a buffer depends on i modulo the period.
 class Data {
  public:
-  /// The data that ranks send to be moved.
+  /// The data that a rank sends if the operation only moves data.
   static Data moved(HcclDataType type, uint32_t rank);
-  /// The data that ranks send to be reduced, and the reduction of the data of `ranks` ranks.
+  /// The data that a rank sends to a reduction; reduced(): the result of the reduction by `ranks`
+  /// ranks.
   static Data to_reduce(HcclDataType type, HcclReduceOp reduction, uint32_t rank);
   static Data reduced(HcclDataType type, HcclReduceOp reduction, uint32_t ranks);
 
   /// Writes elements [first, first + count) to memory.
   void write(void* memory, uint64_t first, uint64_t count) const;
-  /// Whether memory holds these elements, bit for bit; if not, *wrong is the index of the first
-  /// that differs.
+  /// Returns whether memory holds these elements, bit for bit; if not, *wrong is the index of the
+  /// first wrong element.
   bool matches(const void* memory, uint64_t first, uint64_t count, uint64_t* wrong) const;
 
  private:

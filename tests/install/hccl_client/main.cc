@@ -30,7 +30,7 @@ class Client {
   }
 
   bool start();
-  /// False if a call failed. Wrong results are only counted.
+  /// Returns false if a call failed. Wrong results are only counted.
   bool run_all();
   bool finish();
   uint64_t wrong_results() const { return wrong_results_; }
@@ -100,8 +100,7 @@ bool Client::choose_memory() {
     memory_.reset(new SymmetricMemory);
   } else if (options_.zero_copy) {
     std::unique_ptr<ZeroCopyMemory> memory(new ZeroCopyMemory);
-    // Room for two buffers, each with some extra for every rank where parts are unequal or rounded
-    // up.
+    // Room for two buffers, with some extra for every rank: parts may be unequal or rounded up.
     if (!memory->reserve(2 * (options_.end + 64 * setting_.ranks) + (4 << 20))) return false;
     memory_ = std::move(memory);
   } else {

@@ -8,8 +8,8 @@
 #include <vector>
 
 /// Provides the buffers. One thread uses it, with a current device. If a member fails, it prints
-/// the failure on standard error and returns false. Buffers of 0 bytes are null, except where both
-/// lie in one piece of memory.
+/// the failure on standard error and returns false. A buffer of 0 bytes is null, except if both
+/// buffers are in one piece of memory.
 class Memory {
  public:
   virtual ~Memory() {}

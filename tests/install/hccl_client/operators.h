@@ -55,7 +55,7 @@ struct Operator {
 };
 
 const std::vector<Operator>& all_operators();
-/// Null if there is none.
+/// Returns null if there is none.
 const Operator* find_operator(const std::string& name);
 
 #endif  // HCCL_CLIENT_OPERATORS_H_

@@ -28,7 +28,7 @@ struct Options {
   std::string profile;  // a directory; empty: no profile
 };
 
-/// False after a bad option, which is printed on standard error, and after -h.
+/// Returns false after -h, and after a bad option, which it prints on standard error.
 bool parse_options(int argc, char** argv, Options* options);
 
 #endif  // HCCL_CLIENT_OPTIONS_H_

@@ -1,5 +1,5 @@
-"""Every collective of JAX between processes, of every type, compared with NumPy. Prints "said: CASE" for each case
-that is right, and "said: CASE refused: TEXT" where JAX refuses the type."""
+"""Every collective of JAX between processes, of every type, compared with NumPy. Prints "said: CASE" for each right
+case, and "said: CASE refused: TEXT" if JAX refuses the type."""
 
 import sys
 
@@ -23,7 +23,7 @@ def numpy_type(name):
 
 
 def inputs(name, large):
-    """The block of each rank: small whole numbers, so that every order of a sum gives the same bits."""
+    """Returns the block of each rank: small whole numbers, so that every order of a sum gives the same bits."""
     count = COUNT * (5000 if large else 1)
     blocks = [(np.arange(count) * (r + 3) + 7 * r) % 5 for r in range(size)]
     if name.startswith("complex"):

@@ -1,4 +1,4 @@
-"""python failing.py RANK (kill | raise): psum until the rank RANK dies, or its program fails."""
+"""python failing.py RANK (kill | raise): all ranks call psum until rank RANK dies, or its program fails."""
 
 import os
 import signal

@@ -9,7 +9,7 @@ from hccl.manage import api
 
 ODD, LATE = "odd ranks", "late"
 
-# Requests before the world exists are kept until it does.
+# Groups that are requested before the world exists are made when it does.
 if int(os.environ["OMPI_COMM_WORLD_RANK"]) != 2:
     api.create_group(LATE, 3, [3, 0, 1])
 with pytest.raises(ValueError, match=r"get rank size error\. ret\[\d+\]"):
@@ -52,7 +52,7 @@ if me % 2 == 1:
     assert array[0] == 4
     with pytest.raises(ValueError, match="create group error:odd ranks"):
         api.create_group(ODD, 2, [1, 3])  # the group exists already
-    group.destroy()  # only drops this object: the group lives on
+    group.destroy()  # only destroys this object: the group stays
     assert api.get_rank_size(ODD) == 2
     api.destroy_group(ODD)
     with pytest.raises(ValueError, match="destroy group error :odd ranks"):

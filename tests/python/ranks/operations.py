@@ -98,7 +98,7 @@ def check_rows(comm):
 def check_messages(comm):
     n, me = comm.size, comm.rank
     for count, tags in [(0, [7, -3]), (1, [8, 2**31 - 1]), (200_000, [9, 0])]:
-        # Sends every rank, this one included, two messages; a receive by tag takes the second one first.
+        # Sends two messages to every rank, this one included. Receives by tag take the second message first.
         sends = []
         for rank in range(n):
             for tag in tags:

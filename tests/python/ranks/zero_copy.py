@@ -1,5 +1,5 @@
-"""Which memory a collective touches, as the kernel reports it: arrays of hccl.empty() are read in place, and no data
-passes through the memory in which ranks stage other arrays."""
+"""Which memory a collective touches, as the kernel reports it: arrays of hccl.empty() are read in place, and their data
+is not copied through the staging buffers, as that of other arrays is."""
 
 import os
 import re
@@ -12,7 +12,7 @@ LITTLE = 64 << 10  # bytes
 
 
 def touched(comm, operation):
-    """How many bytes this process touches in staging memory, and in the device heaps."""
+    """Returns how many bytes this process touches in staging memory, and in the device heaps."""
     comm.barrier()
     with open("/proc/self/clear_refs", "w") as file:
         file.write("1")
@@ -28,8 +28,8 @@ def touched(comm, operation):
     return sums["staging"], sums["heap"]
 
 
-# If ranks share cores, built-in costs choose the algorithms, not times measured now, by which staging may win on a busy
-# machine.
+# All ranks share a core, so built-in costs choose the algorithms. Times that are measured now could favour staging on
+# a busy machine.
 os.sched_setaffinity(0, range(os.cpu_count()))  # undoes mpirun's binding of each rank to a core
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 

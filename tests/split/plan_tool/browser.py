@@ -78,11 +78,11 @@ class Browser:
         self.command("WebDriver:Navigate", {"url": "file://" + os.path.abspath(path)})
 
     def run(self, script, *arguments):
-        """Runs the body of a function in the page; returns its result."""
+        """Runs the body of a function in the page and returns its result."""
         return self.command("WebDriver:ExecuteScript", {"script": script, "args": list(arguments)})["value"]
 
     def console(self, path):
-        """The errors and warnings of any kind that the page at this path has written to the console."""
+        """Returns the errors and warnings of any kind that the page at this path wrote to the console."""
         self.command("Marionette:SetContext", {"value": "chrome"})
         messages = self.run("return Services.console.getMessageArray().map(m => String(m))")
         self.command("Marionette:SetContext", {"value": "content"})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""plan_page_test.py HCCL_PLAN: the page of hccl-plan in a real browser says the same as the terminal, draws all data,
-and leaves no message in the console."""
+"""plan_page_test.py HCCL_PLAN: the page of hccl-plan in a real browser shows the same as the terminal, draws all data,
+and writes no message to the console."""
 
 import json
 import os

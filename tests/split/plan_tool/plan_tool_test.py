@@ -22,7 +22,7 @@ def ms(seconds):
 
 
 def optimum(model, most, start, per_byte):
-    """The earliest end with at most `most` segments: tries every cut of every prefix."""
+    """Returns the earliest end with at most `most` segments: tries every cut of every prefix."""
     sums = [0, *itertools.accumulate(model["bytes"])]
     ready = [0, *itertools.accumulate(model["ready"], max)]
     count = len(model["bytes"])
@@ -54,7 +54,7 @@ class PlanTool(unittest.TestCase):
         return os.path.join(self.folder.name, name)
 
     def plan(self, files, *arguments):
-        """The output of hccl-plan, and its JSON."""
+        """Returns the output of hccl-plan, and its JSON."""
         done = self.call(*files, "--json", self.path("out.json"), *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(self.path("out.json"), encoding="utf-8") as file:
@@ -150,7 +150,7 @@ class PlanTool(unittest.TestCase):
                        traces.segments(model, data["best"]["last_indices"], START, PER_BYTE))
         said = data["what_if"]["newest_first"]
         self.assertAlmostEqual(said["in_order"], in_order, delta=1e-6)
-        # The same with lists: of all bytes that are ready, the newest go first, at most a chunk at a time.
+        # The same with lists: of all ready bytes, the newest are sent first, at most a chunk at a time.
         left, now, late, messages = list(model["bytes"]), 0.0, 0.0, 0
         while any(left):
             here = [i for i, size in enumerate(left) if size and ready[i] <= now + 1e-12]

@@ -8,7 +8,7 @@ MODELS = os.path.join(os.path.dirname(__file__), "..", "..", "..", "benchmarks",
 
 
 def load_model(name):
-    """Bytes and ready times (seconds) of the gradients, their names, and the step's time."""
+    """Returns the bytes and ready times (seconds) of the gradients, their names, and the time of the step."""
     with open(os.path.join(MODELS, name + ".json"), encoding="utf-8") as file:
         model = json.load(file)
     return {"names": [g["name"] for g in model["gradients"]],
@@ -17,7 +17,7 @@ def load_model(name):
 
 
 def segments(model, plan, start, per_byte):
-    """(first, last, bytes, start, end) of each segment over one wire."""
+    """Returns (first, last, bytes, start, end) of each segment, for segments that follow each other on one wire."""
     result, first, free = [], 0, 0.0
     for last in plan:
         size = sum(model["bytes"][first:last + 1])
@@ -29,7 +29,8 @@ def segments(model, plan, start, per_byte):
 
 
 def trace(model, plan, start, per_byte, ranks=4, rank=0, group="hccl_world_group", iterations=3):
-    """A trace as rank `rank` records it: its clock has another zero, and each of its gradients is 10 us early."""
+    """Returns a trace as rank `rank` records it. Each rank's clock has another zero. Gradients of ranks above 0 are 10
+    us early."""
     ns = lambda seconds: round(seconds * 1e9)
     early = 1e-5 * (rank > 0)
     result = []

@@ -42,7 +42,7 @@ np.testing.assert_allclose(sparse.values[:, 0], (owners + 1) / size)
 np.testing.assert_allclose(whole, [total, 2 * total])
 assert not part or np.allclose(part, np.array([3.0, 6.0]) / size)
 
-# A hook that is used a second time broadcasts in the new graph, too.
+# When a hook is used again, it broadcasts in the new graph, too.
 hook = NPUBroadcastGlobalVariablesHook(0)  # noqa: F405
 for _ in range(2):
     with tf.Graph().as_default():  # noqa: F405
@@ -50,7 +50,7 @@ for _ in range(2):
         with tf.train.MonitoredSession(hooks=[hook]) as sess:  # noqa: F405
             assert sess.run(own) == 1.0
 
-# All ranks skip a step if it overflows on one of them.
+# All ranks skip a step if a gradient overflows on one of them.
 weight = tf.get_variable("weight", [], initializer=tf.zeros_initializer())  # noqa: F405
 rate = tf.placeholder(tf.float32, [])  # noqa: F405
 manager = ExponentialUpdateLossScaleManager(16.0, 2, 1, 2, 0.5)  # noqa: F405

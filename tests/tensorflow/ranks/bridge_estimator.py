@@ -65,7 +65,7 @@ told = TellMeStepOrLossHook(step="global_step:0", total_step=STEPS)  # noqa: F40
 estimator.train(data, max_steps=STEPS, hooks=[Keep(), output, told])
 assert len(losses) == STEPS // LOOP and all("loss" in each for each in losses), losses
 
-# Evaluates at once: the last checkpoint, rank 0's, is there for all ranks.
+# Evaluates at once: all ranks read the last checkpoint, which rank 0 wrote.
 found = estimator.evaluate(data, steps=4)
 assert found["global_step"] == STEPS and found["accuracy"] > 0.75, found
 saved = estimator.get_variable_value("batch_normalization/moving_mean")

@@ -52,7 +52,7 @@ def sharded():
 
 
 def estimators():
-    """State in shares with one model_dir, and a strategy; both continue training from a checkpoint."""
+    """State in shares with one model_dir, then a strategy; both continue to train from a checkpoint."""
 
     def model_fn(features, labels, mode):
         variables, step, loss, _ = trained(shards)

@@ -67,7 +67,7 @@ def types():
 
 
 def not_fused():
-    """Tensors without a sum or without a known shape take one operation each; so do those of eager code."""
+    """Tensors that have no sum or no known shape take one operation each. So do the tensors of eager code."""
 
     @tf.function(input_signature=[tf.TensorSpec([None])])
     def unknown(x):
@@ -81,7 +81,8 @@ def not_fused():
 
 
 def beside_collectives_of_backward():
-    """A collective within backward, as in synchronised batch norm, and the list do not wait for each other."""
+    """The list does not wait for a collective within backward, as in synchronised batch norm, and the collective does
+    not wait for the list."""
 
     @tf.custom_gradient
     def synchronised(x):
@@ -104,7 +105,7 @@ def beside_collectives_of_backward():
 
 
 def gradients():
-    """The gradient of a reduced list is the reduced gradient."""
+    """The gradient of a reduced list is reduced, too."""
     x, y = tf.Variable(tf.ones([3])), tf.Variable(tf.ones([2]))
 
     @tf.function

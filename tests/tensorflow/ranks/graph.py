@@ -50,7 +50,7 @@ def keras():
 
 
 def session():
-    """The table's gradient is sparse, and the others have two types, so a step has several collectives."""
+    """The table's gradient is sparse, and the other gradients have two types, so a step has several collectives."""
     v1.disable_v2_behavior()
     hvd.init()
     random = np.random.default_rng(hvd.rank())

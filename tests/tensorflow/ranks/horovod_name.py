@@ -16,7 +16,7 @@ def tell(accuracy, weights):
 
 
 def data():
-    made = np.load(os.path.expanduser("~/.keras/datasets/mnist.npz"))  # Keras would compare its digest
+    made = np.load(os.path.expanduser("~/.keras/datasets/mnist.npz"))  # Keras would check a digest
     x, test = ((made[f"x_{part}"][..., None] / 255.0).astype("float32") for part in ("train", "test"))
     return x, made["y_train"].astype("int64"), (test, made["y_test"])
 

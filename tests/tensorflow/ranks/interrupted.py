@@ -20,7 +20,7 @@ if os.environ["RANK"] == "1":
         comm.abort()
     sys.exit()
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that a shell runs in the background ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background tests ignore it
 if HOW == "session":
     from npu_bridge.npu_init import *  # noqa: F403
 import hccl.tensorflow as hvd

@@ -13,7 +13,7 @@ Y = RANDOM.normal(size=(SIZE, 8, 1)).astype("float32")
 
 
 def gradient(w, start, stop):
-    """The mean over all ranks of the gradient of the mean squared error, in these rows."""
+    """Returns the gradient of the mean squared error in these rows, as a mean over all ranks."""
     x, y = X[:, start:stop], Y[:, start:stop]
     return np.mean([2 * a.T @ (a @ w - b) / len(a) for a, b in zip(x, y)], axis=0)
 
@@ -218,7 +218,7 @@ def refused(keyword, call):
 
 
 def keywords():
-    """All keywords are accepted at Horovod's defaults. Other values are refused by name."""
+    """All keywords accept Horovod's defaults. Other values are refused, and the error names the keyword."""
     everywhere = dict(name=None, process_set=hvd.global_process_set)
     scope = dict(everywhere, ignore_name_scope=False)
     factors = dict(compression=hvd.Compression.none, prescale_factor=1.0, postscale_factor=1.0, device_dense="")

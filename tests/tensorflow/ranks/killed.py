@@ -1,4 +1,4 @@
-"""fit, in which rank 1 kills itself; the others print the error."""
+"""Rank 1 kills itself in fit; the other ranks print the error."""
 
 import os
 import signal

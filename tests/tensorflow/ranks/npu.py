@@ -63,7 +63,8 @@ def compiled(t):
 
 np.testing.assert_allclose(compiled(mine), [total, 2 * total])
 
-# A wrapped optimizer reduces gradients from every method that takes them, also around loss scaling, and within it.
+# A wrapped optimizer reduces gradients in every method that takes gradients, also if it contains loss scaling or is
+# inside it.
 weight = tf.Variable(0.0)
 wrapped = npu.distribute.npu_distributed_keras_optimizer_wrapper(tf.keras.optimizers.SGD(1.0), "sum")
 ways = [lambda: wrapped.apply_gradients([(tf.constant(RANK + 1.0), weight)])]
@@ -100,7 +101,7 @@ step = tf.function(lambda g: scaled.apply_gradients([(g, weight)]))
 step(tf.constant(1.0))
 assert weight.numpy() == -2.0 and scaled.last_step_finite.numpy()
 
-# Keras accepts the optimizer: fit scales and unscales, and skips a step that is not finite.
+# Keras accepts the optimizer: fit scales and unscales, and skips a step whose gradients are not finite.
 model = tf.keras.Sequential([tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
 scaled = npu.train.optimizer.NpuLossScaleOptimizer(tf.keras.optimizers.SGD(0.25), initial_scale=8.0)
 model.compile(npu.distribute.npu_distributed_keras_optimizer_wrapper(scaled), "mse")
@@ -109,8 +110,8 @@ assert model.get_weights()[0] == 0.5 and scaled.loss_scale.numpy() == 8.0  # a s
 model.fit(tf.fill([4, 1], np.inf if RANK == 1 else 1.0), tf.ones([4, 1]), verbose=0)
 assert model.get_weights()[0] == 0.5 and scaled.loss_scale.numpy() == 4.0
 
-# Collectives of a conditional, a loop or a function come before the collectives that follow, even if they are ready
-# later.
+# Collectives of a conditional, a loop or a function run before the collectives that follow in the program, even if
+# their values are ready later.
 late = tf.random.normal([800, 800] if RANK == 0 else [2, 2])
 weights = [tf.Variable(tf.ones([3])), tf.Variable(tf.ones([2]))]
 

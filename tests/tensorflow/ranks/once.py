@@ -10,7 +10,7 @@ v1 = tf.compat.v1.train
 
 
 def moved(step, want, function):
-    """Checks what a step adds to a variable of 0."""
+    """Checks that a step adds `want` to a variable of 0."""
     variable = tf.Variable(tf.zeros([2]))
     step = step(variable)
     (tf.function(step) if function else step)()
@@ -18,7 +18,7 @@ def moved(step, want, function):
 
 
 def tape_and_optimizer(make, change=lambda gradient: gradient, **options):
-    """A DistributedGradientTape before a DistributedOptimizer."""
+    """A DistributedGradientTape, then a DistributedOptimizer."""
 
     def made(variable):
         optimizer = hvd.DistributedOptimizer(make(1.0), hvd.Sum, **options)
@@ -37,7 +37,7 @@ def tape_and_optimizer(make, change=lambda gradient: gradient, **options):
 
 
 def tape_alone(variable):
-    """tf.GradientTape before a DistributedOptimizer of TensorFlow 1's optimizer."""
+    """A tf.GradientTape, then a DistributedOptimizer of an optimizer of TensorFlow 1."""
     optimizer = hvd.DistributedOptimizer(v1.GradientDescentOptimizer(1.0), hvd.Sum)
 
     def step():
@@ -60,7 +60,7 @@ def computed_and_changed(variable):
 
 
 def ranks_of_other_sets():
-    """Only a reduction over the same ranks counts."""
+    """A reduction over other ranks does not count: the optimizer reduces again."""
     only, variable = hvd.add_process_set([RANK for RANK in range(2)]), tf.Variable(0.0)
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1.0), hvd.Sum)
     with tf.GradientTape() as tape:
@@ -71,7 +71,7 @@ def ranks_of_other_sets():
 
 
 def fit():
-    """Keras 2 calls only apply_gradients of TensorFlow 1's optimizers."""
+    """Of TensorFlow 1's optimizers, Keras 2 calls only apply_gradients."""
     layers = [tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
     model = tf.keras.Sequential(layers)
     model.compile(hvd.DistributedOptimizer(v1.GradientDescentOptimizer(0.1)), "mse")

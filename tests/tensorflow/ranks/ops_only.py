@@ -1,4 +1,4 @@
-"""Scripts that read RANK_SIZE and RANK_ID after the import, and otherwise use hccl_ops only."""
+"""A script that reads RANK_SIZE and RANK_ID after the import, and otherwise uses only hccl_ops."""
 
 import os
 import sys

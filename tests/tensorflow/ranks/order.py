@@ -1,6 +1,6 @@
-"""Independent collectives of equal size inside and outside of branches and loops: each must be matched with the same
-collective of the other rank, whichever TensorFlow's threads run first. In a sum, the power of ten tells which
-collective it is from."""
+"""Independent collectives of equal size, inside and outside of branches and loops: each must meet the same collective
+of the other rank, whichever of them TensorFlow's threads run first. The power of ten in a sum shows which collective
+made the sum."""
 
 from npu_bridge.npu_init import *  # noqa: F403  as scripts do
 
@@ -26,7 +26,7 @@ def total(power):
 
 
 def loop(body, begin, condition=lambda: True):
-    """The sum of `begin` and body(i, sum), for each i below `times`."""
+    """Returns the sum of `begin` and of body(i, sum) for each i below `times`."""
     return tf.while_loop(  # noqa: F405
         lambda i, _: tf.logical_and(i < times, condition()),  # noqa: F405
         lambda i, value: (i + 1, value + body(i, value)),
@@ -102,7 +102,7 @@ for kind in (branches, loops, gradients):
     with tf.Session(config=tf.ConfigProto(inter_op_parallelism_threads=8)) as session:  # noqa: F405
         for run in range(RUNS):
             given = bool(random.randint(2)), bool(random.randint(2)), random.randint(4)
-            # Runs all of them, or some, which are another graph.
+            # Runs all of them or, as another graph, some of them.
             some = range(len(fetches)) if run % 2 else sorted(random.permutation(len(fetches))[:2])
             feed = dict(zip((yes, other, times), given))
             results = session.run([fetches[each] for each in some], feed)

@@ -8,7 +8,7 @@ hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
 
 
-# The last batch of one rank is shorter than that of another.
+# The last batches of the ranks have different lengths.
 @tf.function
 def step(x):
     sums, mean = hvd.grouped_allreduce([tf.reduce_sum(x, 0), tf.reduce_mean(x)], op=hvd.Sum)

@@ -1,5 +1,5 @@
-"""Trains in sessions and estimators of every kind. Rank 1 kills itself in the first training. Rank 0's first training,
-and all that it begins later, end with an error: sessions.py FOLDER"""
+"""Trains in sessions and estimators of every kind. In the first training rank 1 kills itself. On rank 0 this training
+ends with an error, and so do all later ones: sessions.py FOLDER"""
 
 from npu_bridge.npu_init import *  # noqa: F403
 
@@ -13,7 +13,7 @@ train_tools = tf.train  # noqa: F405
 
 
 def train_op():
-    """A training step of all ranks; in its third step rank 1 kills itself."""
+    """Returns a training step of all ranks. In its third step rank 1 kills itself."""
     step = train_tools.get_or_create_global_step()
     weight = tf.get_variable("weight", [4], initializer=tf.zeros_initializer())  # noqa: F405
     optimizer = npu_tf_optimizer(train_tools.GradientDescentOptimizer(0.1))  # noqa: F405

@@ -17,7 +17,7 @@ kinds = []
 
 
 class Optimizer(tf.keras.optimizers.SGD):
-    """Records the gradients that it is asked to apply: Keras 3 calls apply, Keras 2 apply_gradients."""
+    """Records the gradients that it must apply: Keras 3 calls apply, Keras 2 apply_gradients."""
 
     if hasattr(tf.keras.optimizers.SGD, "apply"):
 
@@ -49,7 +49,7 @@ def step(optimizer, function):
 
 
 def applied(wrap, function):
-    """The table's gradients as an optimizer gets them after they are reduced."""
+    """Returns how the optimizer gets the table's gradients after they are reduced."""
     step(wrap(Optimizer(RATE)), function)
     return kinds[-1]
 

@@ -1,4 +1,4 @@
-"""Two ranks that call two collectives of equal size, in different orders or not: swapped.py HOW"""
+"""Two ranks call two collectives of equal size, in different orders or in the same order: swapped.py HOW"""
 
 import sys
 
@@ -15,7 +15,7 @@ if HOW == "numbers" and not last:  # makes one more model and scope, whose numbe
 
 
 def pair(first, second):
-    """The sums of two tensors that have names."""
+    """Returns the sums of two named tensors."""
     return [hvd.allreduce(tf.ones([3]) * (1 + i), hvd.Sum, name=name) for i, name in enumerate((first, second))]
 
 
@@ -34,7 +34,7 @@ def train(swap):
 
 
 try:
-    if HOW == "first":  # at the first use of both
+    if HOW == "first":  # swapped when both are first used
         pair(*(("beta", "alpha") if last else ("alpha", "beta")))
     elif HOW == "later":
         pair("alpha", "beta")

@@ -1,4 +1,4 @@
-"""Threads that call collectives: one after another, each on a group of its own, and at once on one group."""
+"""Threads that call collectives: in turn, at once with a group each, and at once on one group."""
 
 import threading
 
@@ -21,7 +21,7 @@ def eager(value, group="hccl_world_group"):
 
 
 def on_threads(call):
-    """The exceptions that call(0) and call(1) raise on two threads."""
+    """Returns the exceptions that call(0) and call(1) raise on two threads."""
     errors = []
 
     def work(number):

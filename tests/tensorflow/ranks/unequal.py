@@ -46,7 +46,7 @@ try:
     calls.get(HOW, step)()
     if HOW == "skip":
         step()
-        while last and len(list(FOLDER.iterdir())) < hvd.size() - 1:  # until the other ranks have given up
+        while last and len(list(FOLDER.iterdir())) < hvd.size() - 1:  # until the other ranks have failed
             time.sleep(0.05)
         step()
 except tf.errors.OpError as error:

@@ -1,4 +1,4 @@
-"""A recommender in the form of DCN's: a dataset with an iterator to initialize, a step of its own, loss scaling."""
+"""A recommender in the form of DCN's: a dataset with an iterator to initialize, a custom step, loss scaling."""
 
 from npu_bridge.npu_init import *  # noqa: F403
 

@@ -1,4 +1,4 @@
-"""Made-up data for the scripts, and the output that each script ends with."""
+"""Made-up data for the scripts, and the output with which each script ends."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ IDS = _numbers.randint(20, size=(STEPS, BATCH, 5))
 
 
 def share(values, rank, size):
-    """A rank's part of each step's batch."""
+    """Returns a rank's part of each step's batch."""
     part = BATCH // size
     return values[:, rank * part : (rank + 1) * part]
 

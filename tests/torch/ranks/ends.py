@@ -42,7 +42,7 @@ def messages(rank):
 
 def thread(rank):
     groups = [dist.new_group() for _ in range(2)]
-    if rank == 0:  # rank 1 never joins in these operations
+    if rank == 0:  # rank 1 never calls these operations
         waits = lambda: dist.all_reduce(torch.ones(1), group=groups[0])
         threading.Thread(target=waits, daemon=True).start()
         waits = lambda: dist.irecv(torch.ones(1), 1, group=groups[1]).wait()

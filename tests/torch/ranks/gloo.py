@@ -40,7 +40,7 @@ def train(model, optimizer, batches, backward):
 
 
 def plain(model):
-    """Groups that are made by the backend's name, by a device's name, by a mesh, and without a name."""
+    """Makes groups by the backend's name, by a device's name, by a mesh, and without a name."""
     dist.init_process_group("gloo")
     groups = [dist.new_group(backend="gloo"), dist.new_group(backend="cpu:gloo"), dist.new_group()]
     groups += [dist.init_device_mesh("cpu", (2,)).get_group()]
@@ -56,7 +56,7 @@ def plain(model):
     train(model, torch.optim.SGD(model.parameters(), 0.1), loader(sampler=sampler), torch.Tensor.backward)
     say(model)
     dist.destroy_process_group()
-    if kinds == {True}:  # Gloo itself may find the addresses of its first world in torchrun's store, and hang
+    if kinds == {True}:  # Gloo could find its first world's addresses in torchrun's store, and hang
         dist.init_process_group()  # torch chooses
         assert _module.backend_of(dist.group.WORLD) is not None
         dist.destroy_process_group()
@@ -74,7 +74,7 @@ def accelerate(model):
 
 
 class WithLoss(torch.nn.Module):
-    """A model with a loss, as transformers.Trainer needs it."""
+    """A model that returns a loss, as transformers.Trainer requires."""
 
     def __init__(self, model):
         super().__init__()

@@ -28,7 +28,7 @@ def die():
 
 
 class Watched(dist.Store):
-    """The group's store; a file tells that this rank has read any root info."""
+    """The group's store. A file reports that this rank has read any root info."""
 
     def __init__(self, store):
         super().__init__()
@@ -54,7 +54,7 @@ def create(options, pg_options=None):
     if rank > 0:
         watched = Watched(store)  # c10d does not keep the Python object
         options.store = watched
-    elif attempt == 1:  # the other ranks first find the root info of the attempt before
+    elif attempt == 1:  # the other ranks first find the earlier attempt's root info
         end = time.monotonic() + LIMIT
         while len(list(folder.glob("1-has-read-*"))) < 3:
             assert time.monotonic() < end
@@ -79,7 +79,7 @@ for found, expected in zip(model.parameters(), alone.parameters()):
     torch.testing.assert_close(found.grad, expected.grad)
 say(f"attempt {attempt}: rank {rank} of {size} is right")
 if attempt == 1:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the agent may want to end rank 2 before it has its error
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the agent may try to end rank 2 before rank 2 has its error
 dist.barrier()
 if attempt == 1 and rank == 3:
     model.module.weight.register_hook(lambda _: die())

@@ -1,5 +1,5 @@
 """Steps of twelve kinds of public scripts for Ascend, written as in these scripts, on made-up data and any number of
-ranks. Each kind trains; if the ranks share a model, it ends with equal weights."""
+ranks. Each kind trains. If its ranks share a model, it ends with equal weights on all ranks."""
 
 import copy
 import os
@@ -29,7 +29,7 @@ def random(*shape):
 
 
 def train(loss_of, optimizer, step=None, steps=6):
-    """Trains; `step` is what follows the loss, apex's scaling by default."""
+    """Trains. `step` is called with each loss; by default the loss is scaled by apex, and the optimizer steps."""
     losses = torch.npu.FloatTensor(steps, device=f"npu:{rank}")
     for i in range(steps):
         loss = loss_of()
@@ -99,7 +99,7 @@ def face():
 
 
 def self_supervised():
-    """A teacher, in combined memory, is the average of the student."""
+    """The teacher, in combined memory, is an average of the student's weights."""
     torch.manual_seed(1)
     encoder = nn.Linear(6, 8, bias=False), nn.BatchNorm1d(8), nn.GELU()
     student = nn.Sequential(*encoder, nn.Linear(8, 4, bias=False)).npu()
@@ -377,7 +377,7 @@ def reinforcement():
 
 
 def images_and_text():
-    """Features of all ranks are compared; the graph is static."""
+    """Compares the features of all ranks; the graph is static."""
     from torch.cuda.amp import GradScaler, autocast
 
     class Model(nn.Module):
@@ -455,7 +455,7 @@ def masked_images():
 
 
 def model_parallel():
-    """The layers of a large model, divided among the ranks; with its own checkpoints and generators."""
+    """The layers of a large model are divided among the ranks, which have their own checkpoints and generators."""
     from torch.cuda import _lazy_call, device as on_device
 
     def set_state(state):

@@ -1,4 +1,4 @@
-"""Prints the place of this rank by Horovod's names."""
+"""Prints this rank's numbers by Horovod's names."""
 
 import hccl.horovod.torch as hvd
 

@@ -1,5 +1,5 @@
-"""How programs over the form in Python end. Each way is a pair of ranks, forked here, so that torch is imported once:
-they run to the end of this file, as programs do. Prints {way: [end of rank 0, end of rank 1]} as JSON.
+"""How programs over the form in Python end. Each way is a pair of ranks. They are forked here, so that torch is
+imported once, and run to the end of this file, as programs do. Prints {way: [end of rank 0, end of rank 1]} as JSON.
 
     python_ends.py FOLDER
 """
@@ -14,9 +14,9 @@ import time
 import torch
 import torch.distributed as dist
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that a shell runs in the background ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background tests ignore it
 torch.set_num_threads(1)
-gc.freeze()  # otherwise the ends of many processes take long
+gc.freeze()  # otherwise many processes take long to end
 os.environ["HCCL_TORCH_FORM"] = "python"
 tensor, model = torch.ones(1000), torch.nn.Linear(2, 2)
 INTERRUPTED = {

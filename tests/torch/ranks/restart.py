@@ -24,7 +24,7 @@ def wait_for(file):
 
 
 class Remembered(dist.Store):
-    """The store as a rank of the first attempt saw it."""
+    """The store as it was for a rank of the first attempt."""
 
     def __init__(self, root_info):
         super().__init__()
@@ -38,7 +38,7 @@ class Remembered(dist.Store):
 
 
 def stale_rank(options):
-    """A child of rank 1 that survives: it tries to join after all ranks of the next attempt have joined."""
+    """Forks a child of rank 1 that survives. It tries to join after all ranks of the next attempt have joined."""
     options.store.wait(["hccl/0"])
     root_info = options.store.get("hccl/0")
     if os.fork() > 0:

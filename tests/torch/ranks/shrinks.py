@@ -12,7 +12,7 @@ import torch.distributed as dist
 dist.init_process_group("hccl")
 me = dist.get_rank()
 living = list(range(dist.get_world_size()))
-group = dist.new_group(living[1:])  # ends with the default group, of which it is a part
+group = dist.new_group(living[1:])  # ends with the default group, its parent
 weights = torch.arange(100_000, dtype=torch.int64)
 
 seconds = 0.0

@@ -20,7 +20,7 @@ def expect(name, got, wanted):
         print(f"{name}: {got}, not {wanted}", flush=True)
 
 
-# A tensor that leaves an NPU keeps its numbers.
+# A tensor that was copied from an NPU does not change with the NPU's tensor.
 model = torch.nn.Linear(2, 2).npu()
 with torch.no_grad():
     for parameter in model.parameters():
@@ -34,7 +34,7 @@ with torch.no_grad():
 for name, values in ("state_dict", best.values()), ("parameters", kept), ("to", words):
     expect(name, [value.sum().item() for value in values], [4, 2])
 
-# A tensor that reaches an NPU is another one.
+# A tensor that is moved to an NPU becomes another tensor.
 device = torch.device("npu", rank)
 for name, move in {
     "npu()": lambda x: x.npu(),
@@ -61,7 +61,7 @@ norm.to(device).npu().to("npu")
 expect("module", [id(each) for each in (*norm.parameters(), *norm.buffers())], before)
 expect("half", norm.half().running_mean.dtype, torch.float16)
 
-# A module that leaves and comes back has left its numbers there.
+# A module that is moved away and back keeps on the CPU the numbers that it had.
 for name, leave in ("cpu()", lambda: model.cpu()), ("to(cpu)", lambda: model.to("cpu")):
     state = leave().state_dict()
     model.npu()
@@ -71,7 +71,7 @@ for name, leave in ("cpu()", lambda: model.cpu()), ("to(cpu)", lambda: model.to(
     with torch.no_grad():
         model.weight.fill_(2)
 
-# A tensor that is on an NPU already stays the same one.
+# A tensor that is already on an NPU stays the same tensor.
 there = torch.ones(2, device="npu")
 there.npu().mul_(2)
 there.to(device).add_(1)
@@ -88,7 +88,7 @@ for move in (packed.npu, lambda: packed.to("npu:0"), lambda: packed.to(0)):
 expect("as_tensor(data=)", torch.as_tensor(data=[1, 2]).tolist() + torch.asarray(obj=[3]).tolist(), [1, 2, 3])
 expect("script", torch.jit.script(as_tensor)(torch.ones(1)).tolist(), [1.0])
 
-# synchronize() waits for the operations that nobody waits for.
+# synchronize() waits for all operations, also those for which the program does not wait.
 for synchronize in (torch.npu.synchronize, torch.accelerator.synchronize):
     for _ in range(20):
         large = torch.ones(1 << 20, device="npu")

@@ -112,4 +112,4 @@ names = [None] * size
 dist.all_gather_object(names, {"rank": rank})
 assert names == [{"rank": each} for each in range(size)]
 dist.destroy_process_group()
-sys.stdout.write("all right\n")  # one call: lines of ranks do not mix
+sys.stdout.write("all right\n")  # one write, so that ranks' lines do not mix

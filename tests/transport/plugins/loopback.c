@@ -1,6 +1,6 @@
-/* A transport that somebody else could have written: plain C against transport/plugin_abi.h only.
- * It carries messages of a rank to itself, in the order of posting, without lanes; every other peer
- * is refused. Without functions for sleeping. */
+/* A transport as anybody could write it: plain C, with transport/plugin_abi.h only. It carries
+ * messages from a rank to itself, in the order of posting, without lanes; it refuses all other
+ * peers. It has no functions for sleeping. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Plugins that the host must refuse; which one is chosen when this is compiled. */
+/* Plugins that the host must refuse; a macro of the compiler line chooses one of them. */
 #include <stddef.h>
 
 #include "transport/plugin_abi.h"
