@@ -120,23 +120,34 @@ HcclComm Bench::communicator(const std::string& algorithm) {
 
 /// Returns one row or, with --algo, one row for each algorithm.
 std::vector<Row> Bench::measure_all(std::uint64_t count) {
-  const bool one = o_.algo.empty() || o_.algo.find(':') != std::string::npos;
+  const bool one = o_.algo.empty() || (o_.algo.find(':') != std::string::npos && !is_listed(count));
   return one ? std::vector{measure_with(count, o_.algo, false)} : measure_each(count);
+}
+
+std::vector<HcclAlgorithmInfo> Bench::list(std::uint64_t count) const {
+  const std::uint64_t input = operation_.send_count(count, ranks_) * size_of(o_.data_type);
+  // Threads of one process reach each other's memory, wherever it lies.
+  const bool shared = o_.threads > 0 || o_.memory != "private";
+  return describe(world_, o_.op, input, shared, rank_);
+}
+
+/// Returns whether --algo is one algorithm with its level. Otherwise --algo may name an algorithm
+/// of each level.
+bool Bench::is_listed(std::uint64_t count) const {
+  return std::ranges::any_of(list(count),
+                             [this](const auto& each) { return key(each) == o_.algo; });
 }
 
 /// Measures the algorithms that are eligible for the memory of this run. Prints all other
 /// algorithms with the reasons why they are not eligible.
 std::vector<Row> Bench::measure_each(std::uint64_t count) {
   const std::uint64_t bytes = count * size_of(o_.data_type);
-  const std::uint64_t input = operation_.send_count(count, ranks_) * size_of(o_.data_type);
-  // Threads of one process reach each other's memory, wherever it lies.
-  const bool shared = o_.threads > 0 || o_.memory != "private";
   std::vector<Row> rows;
   std::vector<HcclAlgorithmInfo> refused;
   std::string names;
-  for (const HcclAlgorithmInfo& each : describe(world_, o_.op, input, shared, rank_)) {
+  for (const HcclAlgorithmInfo& each : list(count)) {
     names += " " + key(each);
-    if (o_.algo != "all" && o_.algo != each.name) continue;
+    if (o_.algo != "all" && o_.algo != each.name && o_.algo != key(each)) continue;
     if (each.eligible) {
       rows.push_back(measure_with(count, key(each), each.chosen));
     } else {

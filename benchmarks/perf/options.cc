@@ -146,6 +146,9 @@ Options parse(int argc, char** argv) {
     if (o.memory == "window" && o.op == "barrier") {
       throw CLI::ValidationError("a barrier has no buffer to register");
     }
+    if (o.op == "sendrecv" && !o.algo.empty()) {
+      throw CLI::ValidationError("--algo: sendrecv has no choice of algorithms");
+    }
     const std::uint64_t element = size_of(types().at(o.type));
     if (o.op != "barrier" && (o.min_bytes == 0 || o.min_bytes % element != 0)) {
       throw CLI::ValidationError("--min is no multiple of the " + std::to_string(element) +

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence, Union
 
 from hccl import _hccl
 from hccl._arguments import check_number, check_op
+from hccl._checks import check_group
 
 if TYPE_CHECKING:
     from hccl.communicator import Communicator
@@ -38,6 +39,9 @@ class Fusion:
         op: str = "sum",
         group: str = _hccl.WORLD,
     ) -> None:
+        if not hasattr(comm, "_native"):
+            raise TypeError(f"comm: expected a Communicator, not {type(comm).__name__}")
+        check_group(group)
         pairs: list[tuple[str, Any]] = []
         for i, item in enumerate(gradients):
             if (
@@ -92,7 +96,10 @@ class Fusion:
 
     def write_trace(self, path: Union[str, os.PathLike[str]]) -> None:
         """Writes the trace of the last iterations: .json (opens in Perfetto), .csv, or Protobuf."""
-        self._native.write_trace(os.fspath(path))
+        text = os.fsdecode(path)
+        if "\0" in text:
+            raise ValueError("path: contains a NUL character")
+        self._native.write_trace(text)
 
     def close(self) -> None:
         """Waits for segments under way and releases the arrays. A second call does nothing."""

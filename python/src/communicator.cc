@@ -141,6 +141,14 @@ HcclComm Communicator::handle() const {
 // ---- running ----
 
 Communicator::Begun Communicator::launch(LibraryCall call, const Owners& owners, bool blocking) {
+  if (tag_ != 0) {
+    call = [tag = tag_, call = std::move(call)] {
+      static_cast<void>(HcclSetCallTag(tag));
+      const HcclResult result = call();
+      static_cast<void>(HcclSetCallTag(0));
+      return result;
+    };
+  }
   if (group_) {
     if (!blocking) refuse("the group: has only blocking operations; igroup() has a handle for all");
     group_->calls.push_back(std::move(call));
@@ -215,6 +223,7 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("usable", &Communicator::usable)
       .def_prop_ro("in_group", &Communicator::in_group)
       .def_prop_rw("timeout", &Communicator::timeout, &Communicator::set_timeout)
+      .def("set_tag", &Communicator::set_tag, arg("tag"))
       .def("under_way", &Communicator::under_way)
       .def("begin_group", &Communicator::begin_group)
       .def("drop_group", &Communicator::drop_group)

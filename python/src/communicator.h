@@ -83,6 +83,8 @@ class Communicator {
   /// The limit in milliseconds; 0 means no limit.
   std::uint64_t timeout() const;
   void set_timeout(std::uint64_t milliseconds);
+  /// Later collectives get this tag (HcclSetCallTag), which the ranks compare; 0 means none.
+  void set_tag(std::uint32_t tag) { tag_ = tag; }
   /// Leaves. A second call does nothing. If an interrupted call still runs, the library's
   /// communicator is not destroyed.
   void destroy();
@@ -118,6 +120,7 @@ class Communicator {
   std::optional<Group> group_;
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 0;
+  std::uint32_t tag_ = 0;
   std::string name_;
 };
 

@@ -94,10 +94,12 @@ class Buffer {
   }
   std::byte* data() { return bytes_.data() + 1; }
   std::byte* at(const Block& block) { return data() + block.at * element_; }
-  void fill(const Block& block, const std::function<std::uint64_t(std::uint64_t)>& number) {
+  template <class Number>
+  void fill(const Block& block, const Number& number) {
     for (std::uint64_t i = 0; i < block.count; ++i) put(type_, at(block), i, number(i));
   }
-  bool holds_all(const Block& block, const std::function<std::uint64_t(std::uint64_t)>& number) {
+  template <class Number>
+  bool holds_all(const Block& block, const Number& number) {
     for (std::uint64_t i = 0; i < block.count; ++i) {
       if (!holds(type_, at(block), i, number(i))) return false;
     }

@@ -17,6 +17,13 @@ def test_names_on_two_ranks():
     assert done.stdout.count("all well") == 2, done.stdout + done.stderr[-6000:]
 
 
+def test_shapes_are_compared():
+    done = run([*MPIRUN, *RUNS, HERE / "ranks" / "horovod_shapes.py"])
+    cases = re.findall('^    "(.*)": ', (HERE / "ranks" / "horovod_shapes.py").read_text(), re.MULTILINE)
+    assert done.stdout.count("all well") == 2, done.stdout + done.stderr[-6000:]
+    assert len(cases) == 9 and all(done.stdout.count(f"said: {case}\n") == 2 for case in cases), done.stdout
+
+
 def started(rank, *command, size=2):
     """Starts a rank with the variables of torchrun. If a rank dies, the others run on."""
     world = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "GROUP_WORLD_SIZE": "1", "GROUP_RANK": "0"}

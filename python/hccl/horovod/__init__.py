@@ -28,7 +28,7 @@ def install() -> None:
     if _FOLDER in sys.path:
         return
     found = importlib.util.find_spec("horovod")
-    if found is None:
+    if found is None or found.origin is None:  # a folder without __init__.py is no Horovod
         sys.path.append(_FOLDER)
     elif not _told:
         _told = True

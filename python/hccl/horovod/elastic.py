@@ -86,8 +86,8 @@ def runner(
         @functools.wraps(function)
         def begin(state: State, *args: Any, **kwargs: Any) -> Any:
             while True:
-                state.sync()
                 try:
+                    state.sync()
                     return function(state, *args, **kwargs)
                 except failures:
                     state.restore()

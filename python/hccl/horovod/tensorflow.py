@@ -54,6 +54,20 @@ allreduce = in_order(
     "tensor average device_dense device_sparse compression op prescale_factor postscale_factor "
     "name process_set ignore_name_scope",
 )
+grouped_allreduce = in_order(
+    _hccl.grouped_allreduce,
+    "tensors average device_dense device_sparse compression op prescale_factor postscale_factor "
+    "process_set ignore_name_scope name",
+)
+reducescatter = in_order(
+    _hccl.reducescatter,
+    "tensor device_dense compression op name process_set ignore_name_scope prescale_factor "
+    "postscale_factor",
+)
+grouped_reducescatter = in_order(
+    _hccl.grouped_reducescatter,
+    "tensors device_dense compression op process_set prescale_factor postscale_factor",
+)
 
 
 def broadcast_object_fn(root_rank: int = 0, *options: Any, **named: Any) -> Callable[[Any], Any]:

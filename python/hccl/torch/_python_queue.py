@@ -294,8 +294,7 @@ class Queue:
             self.native.abort(reason)
 
     def drained(self, seconds: float) -> bool:
-        """Waits until no operation and no message is under way. Returns False if the time is
-        over."""
+        """Waits until no operation and no message is under way. Returns False if time is over."""
         end = time.monotonic() + seconds
         if self._runner != threading.get_ident():
             last = _Operation(self, "end", lambda: None, (), 0)

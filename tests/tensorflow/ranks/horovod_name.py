@@ -137,6 +137,9 @@ def order(_):
     ranks = tf.constant(float(hvd.rank()))
     assert hvd.allreduce(ranks, False).numpy() == 1 and hvd.allreduce(ranks, None, "", "").numpy() == 0.5
     assert hvd_keras.allreduce(ranks, "named", False).numpy() == 1
+    assert hvd.grouped_allreduce([ranks], False, "", "")[0].numpy() == 1
+    assert hvd.reducescatter(tf.ones([2]), "", hvd.Compression.none, hvd.Sum).numpy().tolist() == [2]
+    assert hvd.grouped_reducescatter([tf.ones([2])], "", hvd.Compression.none, hvd.Sum)[0].numpy().tolist() == [2]
     assert hvd.broadcast_object_fn(1)(hvd.rank()) == 1
     optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(1.0), "mine", "", "")
     variable, one = tf.Variable(0.0), tf.Variable(0.0)

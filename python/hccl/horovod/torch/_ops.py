@@ -14,6 +14,7 @@ failure raises an hccl.HcclError, which names the cause, on all ranks.
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,8 +77,12 @@ class Compression:
     bf16 = _Cast(torch.bfloat16)
 
 
-def communicator(process_set: ProcessSet) -> hccl.Communicator:
-    return hccl.Communicator.from_group(_horovod.group_of(process_set, hccl.WORLD))
+def communicator(process_set: ProcessSet, shape: Any = None) -> hccl.Communicator:
+    """shape: if given, the ranks compare it in each collective of the returned communicator."""
+    comm = hccl.Communicator.from_group(_horovod.group_of(process_set, hccl.WORLD))
+    if shape is not None:
+        comm._native.set_tag(zlib.crc32(repr([*shape]).encode()))
+    return comm
 
 
 def _scaled(tensor: Tensor, factor: float) -> Tensor:
@@ -101,7 +106,7 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set, *, into: Tensor | None = None,
 ) -> Handle:
     """into: the tensor for the result, which may be `tensor`; by default a new one."""
-    kind, comm = _horovod.reduction(op, average), communicator(process_set)
+    kind, comm = _horovod.reduction(op, average), communicator(process_set, tensor.shape)
     scales = tensor.is_floating_point() and kind in ("mean", "sum")  # the library scales
     source = tensor.detach() if scales else _scaled(tensor.detach(), prescale_factor)
     source = source.contiguous()
@@ -164,10 +169,15 @@ def sparse_allreduce_async(
     own = tensor.coalesce()
     values = allgather_async(own.values(), None, process_set)
     indices = allgather_async(own.indices().t().contiguous(), None, process_set)
-    ranks = communicator(process_set).size if kind == "mean" else 1
-    return lambda: torch.sparse_coo_tensor(
-        indices.wait().t(), values.wait() / ranks, tensor.size(), check_invariants=False
-    ).coalesce()
+    ranks = communicator(process_set).size
+
+    def finish() -> Tensor:
+        total = values.wait() / ranks if kind == "mean" else values.wait()
+        where = indices.wait().t()
+        summed = torch.sparse_coo_tensor(where, total, tensor.size(), check_invariants=False)
+        return summed.coalesce()
+
+    return finish
 
 
 def allgather_async(
@@ -175,7 +185,7 @@ def allgather_async(
 ) -> Handle:
     """Concatenates the ranks' tensors along the first dimension. Its length may differ between
     ranks. Waits until all ranks have called allgather_async()."""
-    comm = communicator(process_set)
+    comm = communicator(process_set, tensor.shape[1:])
     own = tensor.detach().contiguous().reshape(tensor.shape or (1,))
     rows = comm.allgather(torch.tensor([len(own)])).tolist()
     padded = own.new_zeros((max(rows), *own.shape[1:]))
@@ -212,7 +222,7 @@ def broadcast_async_(
     """Copies the root's tensor into `tensor`. root_rank: a rank of the world."""
     buffer = tensor.detach().contiguous()
     root = _horovod.root_of(process_set, root_rank)
-    begun = communicator(process_set).ibroadcast(buffer, root)
+    begun = communicator(process_set, tensor.shape).ibroadcast(buffer, root)
 
     def finish() -> Tensor:
         if buffer.data_ptr() != tensor.data_ptr():
@@ -254,15 +264,22 @@ def alltoall_async(
     """Sends splits[i] rows to rank i, by default the same number to each rank. The result is the
     received rows and, with splits, also the number of rows from each rank (int32). Waits until all
     ranks have called alltoall_async()."""
-    comm = communicator(process_set)
-    if splits is None and len(tensor) % comm.size:
-        raise ValueError(f"hccl: alltoall: {len(tensor)} rows for {comm.size} ranks: give splits")
+    comm = communicator(process_set, tensor.shape[1:])
     sent = torch.as_tensor([len(tensor) // comm.size] * comm.size if splits is None else splits)
+    wrong = ""
+    if splits is None and len(tensor) % comm.size:
+        wrong = f"{len(tensor)} rows for {comm.size} ranks: give splits"
+    elif len(sent) != comm.size or int(sent.min()) < 0:
+        wrong = f"splits are {sent.tolist()}, not a number of rows for each of {comm.size} ranks"
+    elif int(sent.sum()) > len(tensor):
+        wrong = f"splits are of {sent.sum()} rows, not of at most {len(tensor)}"
+    if wrong:
+        comm._native.refuse(f"alltoall: {wrong}")
+        raise ValueError(f"hccl: alltoall: {wrong}")
     got = comm.alltoall(sent.long())
-    if int(sent.sum()) != len(tensor):
-        raise ValueError(f"hccl: alltoall: splits are of {sent.sum()} rows, not {len(tensor)}")
     out = tensor.new_empty((int(got.sum()), *tensor.shape[1:]))
-    begun = comm.ialltoallv(tensor.detach().contiguous(), sent.tolist(), got.tolist(), out)
+    rows = tensor.detach()[: int(sent.sum())].contiguous()
+    begun = comm.ialltoallv(rows, sent.tolist(), got.tolist(), out)
     return Handle([begun], lambda: out if splits is None else (out, got.int()))
 
 
@@ -293,7 +310,7 @@ def reducescatter_async(
 ) -> Handle:
     """Reduces over all ranks, and gives each rank its rows of the result. If the rows cannot be
     divided evenly, the first ranks get one row more."""
-    comm, kind = communicator(process_set), _horovod.reduction(op)
+    comm, kind = communicator(process_set, tensor.shape), _horovod.reduction(op)
     least, more = divmod(len(tensor), comm.size)
     start = comm.rank * least + min(comm.rank, more)
     stop = start + least + (comm.rank < more)

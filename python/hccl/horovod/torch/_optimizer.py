@@ -191,12 +191,14 @@ class _Distributed:
         fusion.ready(number)
 
     def _make_plan(self) -> None:
-        """Lets the ranks agree on which gradients are sparse, and on the order of all others."""
+        """Lets the ranks agree on which gradients are sparse, and on the order of all others.
+        Compares the shapes of all parameters."""
         options, everything = self._hvd, self._own
         dense = options.sparse_as_dense
         flags = [p.grad is not None and p.grad.is_sparse and not dense for p in everything]
         sparse = torch.tensor(flags, dtype=torch.uint8)
-        _ops.allreduce_(sparse, op=_ops.Max, process_set=options.process_set)
+        shapes = [tuple(p.shape) for p in everything]
+        _ops.communicator(options.process_set, shapes).allreduce(sparse, "max")
         self._sparse = {p for p, flag in zip(everything, sparse.tolist()) if flag}
         numbers = {p: i for i, p in enumerate(everything)}
         order = dict.fromkeys([*self._order, *reversed(everything)])

@@ -26,14 +26,21 @@ class TorchState(ObjectState):
 
     def __init__(self, model: Any = None, optimizer: Any = None, **objects: Any) -> None:
         self._modules: dict[str, Any] = {}
+        self._states: dict[str, Any] = {}
         given = {"model": model, "optimizer": optimizer, **objects}
         for name, value in given.items():
             if hasattr(value, "load_state_dict"):
-                self._modules[name] = value
+                self._modules[name] = None
                 setattr(self, name, value)
         rest = {name: value for name, value in given.items() if name not in self._modules}
         super().__init__(_objects.broadcast_object, lambda: 0, **rest)
-        self._save_modules()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A new model or optimizer in the place of an old one counts as committed."""
+        super().__setattr__(name, value)
+        if name in self.__dict__.get("_modules", {}):
+            self._modules[name] = value
+            self._states[name] = copy.deepcopy(value.state_dict())
 
     def _save_modules(self) -> None:
         self._states = {n: copy.deepcopy(m.state_dict()) for n, m in self._modules.items()}
