@@ -186,19 +186,19 @@ TEST(Routed, AnAbortedOpeningTriesNoSecondTransport) {
 
 // A rank of this host comes too late. The error names that rank, and no time is left for tcp.
 TEST(Routed, ATimeoutInsideAHostTriesNoSecondTransport) {
-  run_ranks(1, [](Rank& rank) {
-    RouteParts parts;
-    parts.shm = [](const OpenArgs&) -> Result<std::unique_ptr<Mesh>> {
-      return Status(Code::kTimeout, "rank 1 did not come", 1);
-    };
-    parts.tcp = [](const OpenArgs&) -> Result<std::unique_ptr<Mesh>> {
-      return Status(Code::kTimeout, "nobody came");
-    };
-    parts.warn = [](std::string_view text) { ADD_FAILURE() << text; };
-    for (const auto& hosts : {std::vector<int>{0}, std::vector<int>{0, 0, 1}}) {
+  RouteParts parts;
+  parts.shm = [](const OpenArgs&) -> Result<std::unique_ptr<Mesh>> {
+    return Status(Code::kTimeout, "rank 1 did not come", 1);
+  };
+  parts.tcp = [](const OpenArgs&) -> Result<std::unique_ptr<Mesh>> {
+    return Status(Code::kTimeout, "nobody came");
+  };
+  parts.warn = [](std::string_view text) { ADD_FAILURE() << text; };
+  for (const auto& hosts : {std::vector<int>{0, 0}, std::vector<int>{0, 0, 1}}) {
+    run_ranks(static_cast<int>(hosts.size()), [&](Rank& rank) {
       EXPECT_EQ(open_routed(args_of(rank, hosts), parts).status().message(), "rank 1 did not come");
-    }
-  });
+    });
+  }
 }
 
 TEST(Routed, AbortFailsBothWays) {
