@@ -25,8 +25,8 @@ def others(case):
 
 
 def disturbed(case):
-    """Returns the share by which compute took longer than in the model; almost 0 on an idle
-    machine."""
+    """Returns by what share compute took longer than the neural network's recorded step (step_ms);
+    almost 0 on an idle machine."""
     return case["strategies"][0]["iteration_ms"] / case["step_ms"] - 1 if case.get("step_ms") else 0
 
 

@@ -105,8 +105,9 @@ std::optional<Status> Gatherings::may_go_on(const Open& open, const Place& place
       Status::kNobody);
 }
 
-// Returns whether the parent must get the sum: all living members below have arrived, a partial sum
-// was already sent, or the gathering is late or will fail.
+// Returns whether this node must now send its sum to the parent. The sum must have a part that the
+// parent lacks, and one of these must hold: all living members below have arrived, this node or a
+// node below has already sent a partial sum, or the gathering is late or will fail.
 bool Gatherings::says(const Key& key, const Open& open, const Place& place, Time now) {
   if (place.root || open.sum.arrived == open.said) return false;
   return open.up || open.word || open.sum.members.other || now - open.since >= kFirstWord ||

@@ -34,8 +34,8 @@ class ControlNode {
     virtual void failed(const Status&) {}
     /// bring() took effect for the rank with this owner.
     virtual void brought(const Owner*) {}
-    /// bring() came too late for the rank with this owner: the other ranks had joined (success), or
-    /// could not join (the reason).
+    /// bring() came too late for the rank with this owner. The status: success if the other ranks
+    /// had joined, otherwise the reason why they could not.
     virtual void refused(const Owner*, const Status&) {}
     virtual void heard(const control::News&) {}
     virtual void answered(const control::Gatherings::Answer&) {}

@@ -75,7 +75,8 @@ struct Fp16 {
 #endif
 };
 
-/// The memory of a span: gradients and copies have type Given, parameters and states type Kept.
+/// The element types of a span: Given for gradients and rounded copies of master weights, Kept for
+/// parameters and states.
 template <class GivenType, class KeptType>
 struct Memory {
   using Given = GivenType;

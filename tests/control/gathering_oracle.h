@@ -407,8 +407,8 @@ class GatheringOracle : public World {
     require(!lenient || std::min(life.died, life.left) > first - repair_ - 2 * reach(),
             "survivors wait for a rank that is gone, and has refused a call");
     const RankSet came = answer.sum.arrived;
-    // If a rank has since met the culprit in another group, the refused call does not count for
-    // that rank. The gathering then goes on until a rank comes for which the call counts.
+    // A rank that met the culprit in another group after the refused call ignores that call. So the
+    // call ends the gathering only when a rank comes that does not ignore it.
     nanoseconds counts = kNever;
     for (const std::uint32_t each : came.ranks()) {
       const nanoseconds said = calls_.at({answer.key, each}).said, met = met_[{culprit, each}];

@@ -105,7 +105,8 @@ TEST(Gatherings, ADeadMemberBelowHoldsNobodyUp) {
   EXPECT_EQ(relay.due(place, kStart).parts.size(), 1u);
 }
 
-// After two seconds the part goes to the root, although the last member later comes to the relay.
+// After two seconds the relay sends its part to the root. When the last member comes to the relay
+// later, the relay sends the larger sum, too, and the root answers.
 TEST(Gatherings, AnOpenerWhoIsAloneGoesToTheRootAfterTwoSeconds) {
   Gatherings relay, root;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));

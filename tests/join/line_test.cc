@@ -281,7 +281,8 @@ constexpr int kHandshakeRecords[2] = {3, 2};
 // The rank or the root closes the line, and the rank dials again.
 TEST(Line, FlippedByteInAnyRecordChangesNothing) {
   for (const bool up : {false, true}) {
-    // Flips a byte of each record, until the story has no such record.
+    // One run for each record number: flips a byte of that record. Ends at the first number that no
+    // record of the run has.
     for (int flipped = 0;; ++flipped) {
       SCOPED_TRACE(std::string(up ? "up" : "down") + ", record " + std::to_string(flipped));
       // A rank that gets no proof from the root does not join.

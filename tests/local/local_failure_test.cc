@@ -30,7 +30,7 @@ namespace {
 using exec::LocalEngine;
 using testing::LocalRanks;
 
-/// A process that does nothing; the parent does not reap it when it ends.
+/// A process that does nothing. end() kills and reaps it.
 class Child {
  public:
   Child() : process_(::fork()) {

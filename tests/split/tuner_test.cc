@@ -188,8 +188,8 @@ TEST(Tuner, TheFastestOfItsRivalsStays) {
       best = last;
       expect_best(training);
       EXPECT_GT(seen.size(), 2u) << "rivals, and back";
-      // Rivals are the best plan without contention, a similar plan with few segments, and half as
-      // many segments.
+      // Rivals: the best plan without contention, the same with at most kDocumentedSegments
+      // segments, a plan with at most half as many segments as the best plan, and one segment.
       EXPECT_TRUE(std::any_of(seen.begin(), seen.end(),
                               [&](const Segments& each) { return each.size() < best.size(); }));
     } else {

@@ -50,7 +50,8 @@ struct Board {
 bool eventually(const std::function<bool()>& condition,
                 std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
-/// The objects of a rank's process: the node, and the world as a node and as a communicator.
+/// What a rank's process holds: the control thread, its node in the control tree, the World that it
+/// joined, and the communicator of all ranks.
 struct Member {
   std::shared_ptr<join::Control> thread;
   std::shared_ptr<join::Node> node;

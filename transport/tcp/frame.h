@@ -67,11 +67,12 @@ inline constexpr std::size_t kEagerCost = 64;
 inline constexpr std::size_t kEagerTotal = 2 * 1024 * 1024;
 inline constexpr std::size_t kLeastEagerWindow = 8 * 1024;
 
-/// The two limits of every link of a mesh with this many ranks; both ends compute the same limits.
+/// Limits of eager sends on one link: unmatched bytes (window), bytes of one message (limit).
 struct Eager {
   std::size_t window = kEagerWindow;
   std::size_t limit = kEagerLimit;
 };
+/// The limits in a mesh of `ranks` ranks; both ends of a link compute the same.
 constexpr Eager eager_among(std::size_t ranks) {
   const std::size_t share = kEagerTotal / std::max<std::size_t>(1, ranks - 1);
   const std::size_t window = std::clamp(share, kLeastEagerWindow, kEagerWindow);

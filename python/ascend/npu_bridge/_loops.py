@@ -18,8 +18,8 @@ from tensorflow.core.framework import graph_pb2
 
 # With more ops, a step takes longer than the overhead of a run, and copying takes seconds.
 _MOST_OPS = 2000
-# Ops that cannot be copied: those of v1's control flow, whose outputs may be dead tensors, and
-# memory that belongs to an op's name.
+# Ops that cannot be copied: v1's control flow, whose outputs may be dead tensors, and temporary
+# variables, because these are found by the name of their op.
 _KEPT = frozenset(
     "Enter RefEnter Exit RefExit NextIteration RefNextIteration Switch RefSwitch Merge RefMerge "
     "TemporaryVariable DestroyTemporaryVariable".split()

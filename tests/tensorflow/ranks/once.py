@@ -71,7 +71,7 @@ def ranks_of_other_sets():
 
 
 def fit():
-    """Of TensorFlow 1's optimizers, Keras 2 calls only apply_gradients."""
+    """If the optimizer is one of TensorFlow 1, Keras 2's fit() calls only its method apply_gradients."""
     layers = [tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
     model = tf.keras.Sequential(layers)
     model.compile(hvd.DistributedOptimizer(v1.GradientDescentOptimizer(0.1)), "mse")

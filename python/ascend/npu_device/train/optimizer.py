@@ -161,8 +161,9 @@ class _Keras3:
 
 @functools.lru_cache(maxsize=None)
 def _scaling(kind: type) -> type:
-    """Returns a class with the name of Keras's class, because Keras saves the object by this name.
-    Keras 2 has two such classes: one for legacy optimizers, and one for all others."""
+    """Returns a subclass of Keras's loss-scaling optimizer, with the same class name, because Keras
+    saves the optimizer by that name. Keras 2 has two such classes: for legacy optimizers and for
+    all others."""
     base, *others = loss_scalers(kind)
     if not hasattr(kind, "apply"):
         base = next(each for each in others if any(issubclass(kind, b) for b in each.__bases__))

@@ -29,8 +29,8 @@ _current = [0]  # the number that the script has set
 
 
 def set_device(device: Any) -> None:
-    """Sets the current device. torch.device("npu", 1) is the CPU, without the number. For such a
-    device, sets the number that the launcher gave to this rank."""
+    """Sets the current device. A device without a number (torch.device("npu", 1) becomes the CPU
+    and loses its number) means the number that the launcher gave to this rank."""
     number = str(device).rpartition(":")[2]
     if not isinstance(device, int) and not number.isdecimal():
         names = ("LOCAL_RANK", "ASCEND_DEVICE_ID", "DEVICE_ID")

@@ -36,7 +36,8 @@ def install(mapped: Any) -> None:
 
 
 def note(tensor: Any, on_npu: bool) -> Any:
-    """Records the side of a tensor, and returns the tensor."""
+    """Records in the tensor's storage whether the tensor is on the CPU or on an NPU. Records
+    nothing if _storage() finds no storage. Returns the tensor."""
     storage = _storage(tensor)
     if storage is not None:
         storage.on_npu = on_npu  # torch keeps the storage's Python object
