@@ -169,7 +169,7 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
     return near.ok() ? args.abort->reason() : near.status();
   }
   // No time is left for tcp, and the status names the ranks that did not come.
-  if (near.status().code() == Code::kTimeout) return near.status();
+  if (near.status().code() == Code::kTimeout && args.deadline.expired()) return near.status();
   if (!near.ok()) {
     const auto first =
         std::find(args.hosts.begin(), args.hosts.end(),

@@ -134,8 +134,9 @@ std::vector<HcclAlgorithmInfo> Bench::list(std::uint64_t count) const {
 /// Returns whether --algo is one algorithm with its level. Otherwise --algo may name an algorithm
 /// of each level.
 bool Bench::is_listed(std::uint64_t count) const {
-  return std::ranges::any_of(list(count),
-                             [this](const auto& each) { return key(each) == o_.algo; });
+  return can_describe() && std::ranges::any_of(list(count), [this](const auto& each) {
+           return key(each) == o_.algo;
+         });
 }
 
 /// Measures the algorithms that are eligible for the memory of this run. Prints all other

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Optional, Sequence, SupportsIndex, cast
+import os
+from typing import Any, Optional, Sequence, SupportsIndex, Union, cast
 
 MAX_RANK = (1 << 32) - 1
 MAX_TAG = (1 << 31) - 1
@@ -46,6 +47,13 @@ def check_timeout(argument: str, value: Optional[float]) -> Optional[float]:
     if math.isnan(seconds) or seconds < 0:
         raise ValueError(f"{argument}: is {seconds} s, not 0 or more, or None")
     return seconds if seconds < 1e9 else None
+
+
+def check_path(path: Union[str, os.PathLike[str]]) -> str:
+    text = os.fspath(path)
+    if "\0" in text:
+        raise ValueError("path: contains a NUL character")
+    return text
 
 
 def check_op(value: object) -> str:

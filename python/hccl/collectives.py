@@ -57,7 +57,7 @@ class Collectives:
         """allreduce() that returns a handle at once."""
         factors = _factors(prescale, postscale)
         begun = self._native.all_reduce(array, check_op(op), out, *factors, False)
-        return Handle(begun, array if out is None else out, "iallreduce")
+        return Handle(begun, array if out is None else out, "iallreduce", self)
 
     def reduce(
         self,
@@ -89,7 +89,7 @@ class Collectives:
         """reduce() that returns a handle at once."""
         factors, root = _factors(prescale, postscale), check_number("root", root)
         begun = self._native.reduce(array, check_op(op), root, out, *factors, False)
-        return Handle(begun, self._on(root, array if out is None else out), "ireduce")
+        return Handle(begun, self._on(root, array if out is None else out), "ireduce", self)
 
     def reduce_scatter(
         self,
@@ -120,7 +120,7 @@ class Collectives:
         out = self._reduced_part(array, out)
         factors = _factors(prescale, postscale)
         begun = self._native.reduce_scatter(array, check_op(op), out, *factors, False)
-        return Handle(begun, out, "ireduce_scatter")
+        return Handle(begun, out, "ireduce_scatter", self)
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
         """Copies the root's array into every rank's array, and returns that array."""
@@ -130,7 +130,7 @@ class Collectives:
     def ibroadcast(self, array: Array, root: int = 0) -> Handle[Array]:
         """broadcast() that returns a handle at once."""
         begun = self._native.broadcast(array, check_number("root", root), False)
-        return Handle(begun, array, "ibroadcast")
+        return Handle(begun, array, "ibroadcast", self)
 
     def allgather(self, array: Array, out: Optional[Array] = None) -> Array:
         """Returns the arrays of all ranks, concatenated along the first dimension: (n, ...) gives
@@ -142,7 +142,7 @@ class Collectives:
     def iallgather(self, array: Array, out: Optional[Array] = None) -> Handle[Array]:
         """allgather() that returns a handle at once."""
         out = self._gathered(array, out)
-        return Handle(self._native.all_gather(array, out, False), out, "iallgather")
+        return Handle(self._native.all_gather(array, out, False), out, "iallgather", self)
 
     def scatter(
         self, array: Optional[Array], root: int = 0, out: Optional[Array] = None
@@ -159,7 +159,7 @@ class Collectives:
         """scatter() that returns a handle at once."""
         out = self._scattered(array, root, out)
         begun = self._native.scatter(array, check_number("root", root), out, False)
-        return Handle(begun, out, "iscatter")
+        return Handle(begun, out, "iscatter", self)
 
     def alltoall(self, array: Array, out: Optional[Array] = None) -> Array:
         """Sends part d of the array (along the first dimension) to rank d. Returns the parts that
@@ -171,7 +171,7 @@ class Collectives:
     def ialltoall(self, array: Array, out: Optional[Array] = None) -> Handle[Array]:
         """alltoall() that returns a handle at once."""
         out = self._exchanged(array, out)
-        return Handle(self._native.all_to_all(array, out, False), out, "ialltoall")
+        return Handle(self._native.all_to_all(array, out, False), out, "ialltoall", self)
 
     def alltoallv(
         self,
@@ -208,7 +208,7 @@ class Collectives:
     ) -> Handle[Array]:
         """alltoallv() that returns a handle at once."""
         result, begun = self._alltoallv(array, send_counts, recv_counts, out, False)
-        return Handle(begun, result, "ialltoallv")
+        return Handle(begun, result, "ialltoallv", self)
 
     def barrier(self) -> None:
         """Returns after every rank has called it."""
@@ -216,7 +216,7 @@ class Collectives:
 
     def ibarrier(self) -> Handle[None]:
         """barrier() that returns a handle at once."""
-        return Handle(self._native.barrier(False), None, "ibarrier")
+        return Handle(self._native.barrier(False), None, "ibarrier", self)
 
     # ---- the calls, and the arrays for their results ----
 

@@ -26,7 +26,8 @@ import weakref
 from typing import Any, Iterable, Iterator, Optional, Sequence, TypeVar, Union
 
 from hccl import _hccl
-from hccl._arguments import MAX_RANK, MAX_TAG, check_number, check_timeout
+from hccl._arguments import MAX_RANK, MAX_TAG, check_number, check_path, check_timeout
+from hccl._checks import check_group
 from hccl.collectives import Collectives
 from hccl.errors import HcclError
 from hccl.handle import Handle
@@ -76,12 +77,13 @@ class Communicator(Collectives):
     def from_rank_table(cls, path: Union[str, os.PathLike[str]], rank: int) -> Communicator:
         """Joins the ranks of a rank table file; `rank` is the rank_id."""
         check_number("rank", rank)
-        return cls(_hccl.Communicator.from_rank_table(os.fspath(path), rank))
+        return cls(_hccl.Communicator.from_rank_table(check_path(path), rank))
 
     @classmethod
     def from_group(cls, group: str) -> Communicator:
         """Returns the communicator of a group that hccl.manage.api.create_group made. The
         communicator ends with the group."""
+        check_group(group)
         native = _hccl.Communicator.from_group(group)
         ranks = [_hccl.get_world_rank_from_group_rank(group, rank) for rank in range(native.size)]
         return cls(native, _hccl.Communicator.from_group(_hccl.WORLD), ranks)
@@ -127,7 +129,7 @@ class Communicator(Collectives):
         """send() that returns a handle at once. The library keeps the array alive until the message
         is sent, even if the program does not wait."""
         dest = check_number("dest", dest)
-        return Handle(self._native.send(array, dest, _tag(tag)), None, "isend")
+        return Handle(self._native.send(array, dest, _tag(tag)), None, "isend", self)
 
     def recv(self, array: Array, src: int, tag: int = 0) -> Array:
         """Fills the array with the oldest message with this tag from rank `src`, or from any rank
@@ -142,7 +144,7 @@ class Communicator(Collectives):
         if src == -1:  # means any rank in other libraries
             raise ValueError("src: is -1; any rank is hccl.ANY_RANK")
         src = check_number("src", src)
-        return Handle(self._native.recv(array, src, _tag(tag)), array, "irecv")
+        return Handle(self._native.recv(array, src, _tag(tag)), array, "irecv", self)
 
     # ---- groups of operations, sub-communicators ----
 
@@ -175,7 +177,7 @@ class Communicator(Collectives):
             ...
             handle.wait()
         """
-        handle: Handle[None] = Handle(None, None, "igroup")
+        handle: Handle[None] = Handle(None, None, "igroup", self)
         with self._collecting(_Group(None)):
             yield handle
         handle._pending = self._native.end_group(False)
@@ -309,7 +311,7 @@ def init() -> Communicator:
 def init_from_rank_table(path: Union[str, os.PathLike[str]], rank: int) -> Communicator:
     """Joins the world that a rank table file describes; `rank` is the rank_id."""
     check_number("rank", rank)
-    return Communicator(_hccl.Communicator.join_by_rank_table(os.fspath(path), rank))
+    return Communicator(_hccl.Communicator.join_by_rank_table(check_path(path), rank))
 
 
 def root_info() -> bytes:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence, Union
 
 from hccl import _hccl
-from hccl._arguments import check_number, check_op
+from hccl._arguments import check_number, check_op, check_path
 from hccl._checks import check_group
 
 if TYPE_CHECKING:
@@ -96,10 +96,7 @@ class Fusion:
 
     def write_trace(self, path: Union[str, os.PathLike[str]]) -> None:
         """Writes the trace of the last iterations: .json (opens in Perfetto), .csv, or Protobuf."""
-        text = os.fsdecode(path)
-        if "\0" in text:
-            raise ValueError("path: contains a NUL character")
-        self._native.write_trace(text)
+        self._native.write_trace(check_path(path))
 
     def close(self) -> None:
         """Waits for segments under way and releases the arrays. A second call does nothing."""

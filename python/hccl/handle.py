@@ -18,10 +18,13 @@ class Handle(Generic[Result]):
     Any thread may use a handle, also after the end of its communicator.
     """
 
-    def __init__(self, pending: Optional[_hccl.PendingRequest], result: Result, name: str) -> None:
-        """Called by hccl.Communicator. For igroup(), `pending` is None until the `with` block
-        ends."""
+    def __init__(
+        self, pending: Optional[_hccl.PendingRequest], result: Result, name: str, owner: object
+    ) -> None:
+        """Called by hccl.Communicator, the owner, which must live until the operation is done. For
+        igroup(), `pending` is None until the `with` block ends."""
         self._pending = pending
+        self._owner = owner
         self._result = result
         self._name = name
 

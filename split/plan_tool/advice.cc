@@ -1,6 +1,8 @@
 #include "split/plan_tool/advice.h"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "split/plan_tool/words.h"
 
@@ -38,12 +40,13 @@ Advice misplaced(const Analysis& analysis) {
   const Segments& then = analysis.best_of_todays_count.last_indices;
   const double gain = today.prediction.end - analysis.best_of_todays_count.prediction.end;
   if (then.size() < now.size()) {
-    return {
-        Scene::kFewer, "fewer segments",
-        format("%s instead of %zu: the end comes %s earlier: each allreduce costs a start of %s, "
-               "which is more than it gains by sending bytes earlier.",
-               count(then.size(), "segment").c_str(), now.size(), ms(gain).c_str(),
-               ms(analysis.line.start).c_str())};
+    const double saved = analysis.line.start * static_cast<double>(now.size() - then.size());
+    std::string text = format("%s instead of %zu: the end comes %s earlier",
+                              count(then.size(), "segment").c_str(), now.size(), ms(gain).c_str());
+    if (saved < gain) return {Scene::kFewer, "fewer segments, cut elsewhere", text + "."};
+    text += ": each allreduce costs a start of " + ms(analysis.line.start) +
+            ", which is more than it gains by sending bytes earlier.";
+    return {Scene::kFewer, "fewer segments", std::move(text)};
   }
   const std::size_t k = first_difference(now, then);
   const Prediction::Times& times = today.prediction.segments[k];
@@ -86,10 +89,10 @@ Advice more(const Analysis& analysis) {
 // The plans overlap backward, but today's segments run after it.
 Advice overlap(const Analysis& analysis) {
   const double gain = analysis.today.prediction.end - analysis.today_overlapped.prediction.end;
-  return {Scene::kOverlap, "no overlap",
-          format("Today's segments run after backward, the planned segments beside it: turn on "
-                 "hcom_parallel. With it, today's cuts alone would end %s earlier.",
-                 ms(gain).c_str())};
+  std::string text =
+      "Today's segments run after backward, the planned segments beside it: turn on hcom_parallel.";
+  if (gain > 0) text += " With it, today's cuts alone would end " + ms(gain) + " earlier.";
+  return {Scene::kOverlap, "no overlap", std::move(text)};
 }
 
 /// Compares these cuts with the best plan: how much later or earlier the last allreduce ends.
@@ -138,7 +141,8 @@ Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack) {
   const double today = analysis.today_overlapped.prediction.end;
   const double same_count = analysis.best_of_todays_count.prediction.end;
   const double counts = slack * best;  // smaller differences are not reported
-  const bool runs_after = analysis.today.prediction.end - today > counts;
+  const bool runs_after = !analysis.profile.overlapped &&
+                          analysis.today.prediction.end - std::min(best, today) > counts;
   const std::optional<Contention>& contention = analysis.profile.contention;
   if (contention && !contention->overlap_pays()) {
     found.push_back(
@@ -147,17 +151,18 @@ Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack) {
                 "together no more than one alone. One segment after backward is best.",
                 percent(contention->compute).c_str(), percent(contention->communication).c_str())});
   }
-  if (today - same_count > counts) found.push_back(misplaced(analysis));
-  if (same_count - best > counts) found.push_back(more(analysis));
   const std::size_t before = analysis.today.last_indices.size();
+  if (best_is_worse(analysis)) {
+    found = {{Scene::kGood, "today's cuts are better",
+              format("With %zu segments the end is %s, %s before that of the best plan of at most "
+                     "%u: allow more with --max-segments.",
+                     before, ms(today).c_str(), ms(best - today).c_str(), analysis.max_segments)}};
+  } else {
+    if (today - same_count > counts) found.push_back(misplaced(analysis));
+    if (same_count - best > counts) found.push_back(more(analysis));
+  }
   if (!found.empty()) {
-    // The segments of today's plan are at fault.
-  } else if (best > today * (1 + slack)) {
-    found.push_back(
-        {Scene::kGood, "today's cuts are better",
-         format("With %zu segments the end is %s, %s before that of the best plan of "
-                "at most %u: allow more with --max-segments.",
-                before, ms(today).c_str(), ms(best - today).c_str(), analysis.max_segments)});
+    // The reasons are there.
   } else if (analysis.best.last_indices.size() < before) {
     found.push_back({Scene::kFewer, "fewer segments do",
                      format("The best plan has %s, and ends within %s of the best end with less "
@@ -200,7 +205,8 @@ Result<std::vector<Cut>> explain_cuts(const Analysis& analysis) {
 
 std::string python_lines(const Analysis& analysis) {
   std::string list;
-  for (const std::uint32_t last : analysis.best.last_indices)
+  const View& better = best_is_worse(analysis) ? analysis.today_overlapped : analysis.best;
+  for (const std::uint32_t last : better.last_indices)
     list += (list.empty() ? "" : ", ") + std::to_string(last);
   std::string call = "set_split_strategy_by_idx([" + list + "]";
   if (!analysis.group.empty() && analysis.group != "hccl_world_group") {

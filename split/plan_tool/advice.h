@@ -36,7 +36,8 @@ struct Cut {
 /// Returns the reason for each cut of the best plan.
 Result<std::vector<Cut>> explain_cuts(const Analysis& analysis);
 
-/// Returns the call for the best plan, in two lines: "from hccl.split.api import ..." and the call.
+/// Returns the call for the best plan, or for today's if that is better, in two lines: "from
+/// hccl.split.api import ..." and the call.
 std::string python_lines(const Analysis& analysis);
 
 /// Returns a sentence about the gain of sending the newest gradients first; empty if no gain is

@@ -210,6 +210,11 @@ std::vector<SegmentView> segments_of(const Profile& profile, const View& view) {
   return out;
 }
 
+bool best_is_worse(const Analysis& analysis) {
+  return analysis.best.prediction.end >
+         analysis.today_overlapped.prediction.end * (1 + analysis.slack);
+}
+
 double share(std::uint32_t ranks) { return 2.0 * (ranks - 1.0) / ranks; }
 
 AffineCost at_ranks(const AffineCost& cost, std::uint32_t from, std::uint32_t to) {
@@ -223,6 +228,7 @@ Result<Analysis> analyse(std::span<const Trace> traces, const Options& options) 
   HCCL_ASSIGN_OR_RETURN(out.profile, profile(traces));
   out.ranks = options.ranks.value_or(out.profile.rank_size);
   out.max_segments = options.max_segments;
+  out.slack = options.slack;
   HCCL_RETURN_IF_ERROR(find_cost(options, out));
 
   const World world = world_of(out.profile, options);

@@ -40,7 +40,7 @@ struct View {
   Segments last_indices;
   Prediction prediction;
   double compute_end = 0;  ///< end of backward with this plan
-  double lower_bound = 0;  ///< no plan of at most Analysis::bounded segments ends before this time
+  double lower_bound = 0;  ///< no plan ends before this time; see Analysis::bounded
   /// The time from the end of backward to the end of the last allreduce. Negative if all allreduces
   /// ended before backward.
   double tail() const { return prediction.end - compute_end; }
@@ -71,13 +71,15 @@ struct Analysis {
   Profile profile;
   std::uint32_t ranks = 1;  ///< number of ranks that the plans are for
   std::uint32_t max_segments = kDocumentedSegments;
-  Cost cost;        ///< the cost used for the plans
-  AffineCost line;  ///< the same cost as a line
+  double slack = 0;  ///< smaller differences, as fractions of the end, do not count
+  Cost cost;         ///< the cost used for the plans
+  AffineCost line;   ///< the same cost as a line
   /// Deviation of the samples from the line, as a fraction; 0 if the whole cost was given.
   double misfit = 0;
   bool start_given = false;
   bool bandwidth_given = false;
-  /// The lower bounds hold for plans of at most this many segments; nothing: for all plans.
+  /// The lower bound of `best` holds for plans of at most this many segments; nothing: for all
+  /// plans. A row of what-if with fewer segments has the bound for as many, or for today's number.
   std::optional<std::uint32_t> bounded;
   View today;             ///< as it runs: beside backward, or after it if no iteration overlapped
   View today_overlapped;  ///< today's segments, beside backward
@@ -90,6 +92,9 @@ struct Analysis {
   /// does not pay, or if the iteration takes no time.
   std::optional<NewestFirst> newest_first;
 };
+
+/// Returns whether today's segments, beside backward, end before the best plan, which has fewer.
+bool best_is_worse(const Analysis& analysis);
 
 /// Returns the bytes that a rank sends for each byte of an allreduce: 2 (ranks - 1) / ranks.
 double share(std::uint32_t ranks);

@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "split/plan_tool/report.h"
+#include "split/plan_tool/words.h"
 #include "split/trace.h"
 
 namespace hccl::split::plan_tool {
@@ -28,7 +29,7 @@ struct Arguments {
 };
 
 int fail(const std::string& why) {
-  std::cerr << "hccl-plan: " << why << '\n';
+  std::cerr << "hccl-plan: " << printable(why) << '\n';
   return 1;
 }
 
@@ -59,7 +60,10 @@ Result<Link> parse_link(const std::string& text, double usual_start) {
 
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code none;
-  return a == b || std::filesystem::equivalent(a, b, none);
+  const auto path = [&none](const std::string& file) {
+    return std::filesystem::weakly_canonical(file, none);
+  };
+  return a == b || std::filesystem::equivalent(a, b, none) || path(a) == path(b);
 }
 
 /// Writes the whole file. Returns the reason if that fails, otherwise an empty text.

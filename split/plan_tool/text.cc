@@ -1,5 +1,5 @@
-#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "split/plan_tool/report.h"
 #include "split/plan_tool/words.h"
@@ -103,10 +103,7 @@ std::string text(const Report& report) {
   out += rows("ranks", a.by_ranks) + "\n";
   out += rows("line of each rank", a.by_links);
   if (a.newest_first) out += "\n  " + newest_first_text(a) + "\n";
-  // Names come from users, and must not control the terminal.
-  std::ranges::replace_if(
-      out, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }, '?');
-  return out;
+  return printable(std::move(out));
 }
 
 }  // namespace hccl::split::plan_tool

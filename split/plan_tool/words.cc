@@ -27,4 +27,16 @@ std::string megabytes(std::uint64_t n) { return format("%.2f MB", static_cast<do
 
 std::string percent(double fraction) { return format("%.1f %%", 100 * fraction); }
 
+std::string printable(std::string text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool ascii = (c < ' ' && c != '\n') || c == 0x7f;
+    // In UTF-8, the control characters 0x80 to 0x9f have 0xc2 before them.
+    const bool wide = c >= 0x80 && c < 0xa0 && i > 0 && text[i - 1] == '\xc2';
+    if (ascii || wide) text[i] = '?';
+    if (wide) text[i - 1] = '?';
+  }
+  return text;
+}
+
 }  // namespace hccl::split::plan_tool

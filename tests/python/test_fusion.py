@@ -167,6 +167,14 @@ def test_traces(alone, tmp_path):
             fusion.write_trace(tmp_path / f"trace.{suffix}")
         with pytest.raises(hccl.HcclError, match="no-such-directory"):
             fusion.write_trace("/no-such-directory/trace.json")
+        with pytest.raises(ValueError, match="path: contains a NUL"):
+            fusion.write_trace("a\0b")
+    with pytest.raises(TypeError, match="comm: expected a Communicator, not NoneType"):
+        hccl.Fusion(None, [])
+    with pytest.raises(ValueError, match="path: contains a NUL"):
+        hccl.Communicator.from_rank_table("/nope\0x", 0)
+    with pytest.raises(ValueError, match="group: .* has a character"):
+        hccl.Communicator.from_group("hccl_world_group\0junk")
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     rows = list(csv.reader((tmp_path / "trace.csv").open()))
     assert len(rows) > 2 and len({len(row) for row in rows}) == 1

@@ -21,7 +21,7 @@ def test_shapes_are_compared():
     done = run([*MPIRUN, *RUNS, HERE / "ranks" / "horovod_shapes.py"])
     cases = re.findall('^    "(.*)": ', (HERE / "ranks" / "horovod_shapes.py").read_text(), re.MULTILINE)
     assert done.stdout.count("all well") == 2, done.stdout + done.stderr[-6000:]
-    assert len(cases) == 9 and all(done.stdout.count(f"said: {case}\n") == 2 for case in cases), done.stdout
+    assert len(cases) == 12 and all(done.stdout.count(f"said: {case}\n") == 2 for case in cases), done.stdout
 
 
 def started(rank, *command, size=2):
@@ -59,6 +59,23 @@ def test_the_ranks_that_live_go_on():
         said = f"said: {new} of 2 here {new} of 2: [2] 4 -0.850 3.0\n"
         assert outputs[old][0] == said, outputs
     assert ranks[1].returncode == -9
+
+
+def test_a_rank_that_dies_while_states_are_synchronised_is_survived():
+    script = HERE / "ranks" / "horovod_elastic.py"
+    ranks = [started(rank, *RUNS, script, "sync", size=3) for rank in range(3)]
+    outputs = outputs_of(ranks)
+    for new, old in enumerate([0, 2]):
+        assert outputs[old][0].startswith(f"said: {new} of 2 here {new} of 2: [2] 4 "), outputs
+    assert ranks[1].returncode == -9
+
+
+def test_a_folder_of_that_name_is_no_horovod(tmp_path):
+    (tmp_path / "horovod").mkdir()
+    script = tmp_path / "script.py"
+    script.write_text("import horovod.torch as hvd\nhvd.init()\nprint(hvd.__name__, hvd.size())\n")
+    done = run([*RUNS, script], PYTHONPATH=str(tmp_path))
+    assert done.stdout.endswith(" 1\n"), done.stdout + done.stderr
 
 
 def test_horovod_run_says_how_to_start(tmp_path):

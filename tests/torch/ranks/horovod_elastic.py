@@ -1,7 +1,9 @@
-"""A rank of horovod.torch whose gradient is its rank plus 1. Rank 1 of the first world dies in the fourth step."""
+"""A rank of horovod.torch whose gradient is its rank plus 1. Rank 1 of the first world dies in the fourth step
+or, with the argument "sync", while the others synchronise their states."""
 
 import os
 import signal
+import sys
 
 import horovod.torch as hvd
 import torch
@@ -28,6 +30,8 @@ def train(state, steps):
     return steps
 
 
+if sys.argv[1:] == ["sync"] and hvd.rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
 train(state, 5)
 total = hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum)
 place = f"{hvd.rank()} of {hvd.size()} here {hvd.local_rank()} of {hvd.local_size()}"

@@ -36,6 +36,13 @@ CASES = {
     "alltoall with more splits than rows": lambda: hvd.alltoall(
         torch.ones(4, 2), [3, 3] if rank == 0 else [2, 2], process_set=process_set
     ),
+    "alltoall with splits that are no integers": lambda: hvd.alltoall(
+        torch.ones(4, 2), [2.5, 1.5] if rank == 0 else [2, 2], process_set=process_set
+    ),
+    "alltoall of a number": lambda: hvd.alltoall(torch.ones((2, 2) if rank else ()), process_set=process_set),
+    "sparse_allreduce": lambda: hvd.sparse_allreduce_async(
+        torch.sparse_coo_tensor([[3]], [1.0], (10**7 if rank else 4,)), process_set=process_set
+    )(),
     "reducescatter": lambda: hvd.reducescatter(two((2, 3, 4), (2, 4, 3)), process_set=process_set),
     "DistributedOptimizer": trained,
 }
@@ -45,15 +52,22 @@ for case, call in CASES.items():
         print(f"wrong: {case}: {call()}", flush=True)
     except (ValueError, hccl.HcclError) as error:
         print(f"said: {case}\n{error}", flush=True)
+        if case == "allreduce":
+            assert f"shape {[4, 6] if rank == 0 else [6, 4]}" in str(error), error
 
 # Rows may differ where Horovod allows that, and splits may leave rows out.
 assert hvd.allgather(torch.ones(rank + 1, 2)).shape == (3, 2)
 rows, counts = hvd.alltoall(torch.arange(3.0) + 10 * rank, [1, 1])
 assert rows.tolist() == [rank, 10.0 + rank] and counts.tolist() == [1, 1]
+own = torch.arange(3.0, requires_grad=True)
+(hvd.alltoall(own, [1, 1])[0] * torch.tensor([2.0, 3.0])).sum().backward()
+assert own.grad.tolist() == [2 + rank, 2 + rank, 0], own.grad
 # The sum of integers stays exact, and an integer.
 large = torch.sparse_coo_tensor([[0]], [33554433], (2,))
 total = hvd.sparse_allreduce_async(large, op=hvd.Sum)().to_dense()
 assert total.dtype == torch.int64 and total.tolist() == [2 * 33554433, 0], total
+mean = hvd.sparse_allreduce_async(torch.sparse_coo_tensor([[0]], [2 * rank + 1], (1,)))().to_dense()
+assert mean.dtype == torch.int64 and mean.tolist() == [2], mean
 
 state = hvd.elastic.TorchState(torch.nn.Linear(1, 1), step=0)
 state.model = torch.nn.Linear(1, 1)
@@ -64,8 +78,11 @@ state.restore()
 assert state.model.weight.item() == 7 + rank
 state.sync()
 assert state.model.weight.item() == 7
-try:
-    raise HorovodInternalError("lost")
-except hccl.HcclError as error:
-    assert str(error) == "lost" and error.code == 4
+state.model = None
+state.commit()
+for error in (HorovodInternalError("lost"), HorovodInternalError()):
+    try:
+        raise error
+    except hccl.HcclError as caught:
+        assert str(caught) in ("lost", "") and caught.code == 4
 print("all well", flush=True)

@@ -14,7 +14,6 @@ failure raises an hccl.HcclError, which names the cause, on all ranks.
 from __future__ import annotations
 
 import functools
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ import hccl
 import torch
 from hccl import _horovod
 from hccl._horovod import ProcessSet, global_process_set
+from hccl.horovod.torch._shapes import communicator, with_shapes
 from torch import Tensor
 
 Average, Sum, Max, Min, Product = _horovod.REDUCTIONS
@@ -35,8 +35,9 @@ class Handle:
         self._parts, self._finish = parts, functools.cache(finish)
 
     def wait(self) -> Any:
-        for part in self._parts:
-            part.wait()
+        with with_shapes():
+            for part in self._parts:
+                part.wait()
         return self._finish()
 
     def done(self) -> bool:
@@ -75,14 +76,6 @@ class Compression:
     none = _Cast(None)
     fp16 = _Cast(torch.float16)
     bf16 = _Cast(torch.bfloat16)
-
-
-def communicator(process_set: ProcessSet, shape: Any = None) -> hccl.Communicator:
-    """shape: if given, the ranks compare it in each collective of the returned communicator."""
-    comm = hccl.Communicator.from_group(_horovod.group_of(process_set, hccl.WORLD))
-    if shape is not None:
-        comm._native.set_tag(zlib.crc32(repr([*shape]).encode()))
-    return comm
 
 
 def _scaled(tensor: Tensor, factor: float) -> Tensor:
@@ -167,27 +160,34 @@ def sparse_allreduce_async(
     if kind not in ("mean", "sum"):
         _horovod.refuse("op", op, "sparse tensors can be added and averaged only")
     own = tensor.coalesce()
-    values = allgather_async(own.values(), None, process_set)
-    indices = allgather_async(own.indices().t().contiguous(), None, process_set)
+    whole = {"process_set": process_set, "whole": tensor.shape}
+    values = allgather_async(own.values(), **whole)
+    indices = allgather_async(own.indices().t().contiguous(), **whole)
     ranks = communicator(process_set).size
 
     def finish() -> Tensor:
-        total = values.wait() / ranks if kind == "mean" else values.wait()
-        where = indices.wait().t()
-        summed = torch.sparse_coo_tensor(where, total, tensor.size(), check_invariants=False)
-        return summed.coalesce()
+        places = (indices.wait().t(), values.wait(), tensor.size())
+        summed = torch.sparse_coo_tensor(*places, check_invariants=False).coalesce()
+        if kind == "mean":
+            total = summed.values()
+            divides = total.is_floating_point() or total.is_complex()
+            total.div_(ranks) if divides else total.floor_divide_(ranks)
+        return summed
 
     return finish
 
 
 def allgather_async(
-    tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+    tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set, *,
+    whole: Sequence[int] = (),
 ) -> Handle:
     """Concatenates the ranks' tensors along the first dimension. Its length may differ between
-    ranks. Waits until all ranks have called allgather_async()."""
-    comm = communicator(process_set, tensor.shape[1:])
+    ranks. Waits until all ranks have called allgather_async(). whole: the ranks compare this shape,
+    too."""
+    comm = communicator(process_set, [*whole, "rows", *tensor.shape[1:]])
     own = tensor.detach().contiguous().reshape(tensor.shape or (1,))
-    rows = comm.allgather(torch.tensor([len(own)])).tolist()
+    with with_shapes():
+        rows = comm.allgather(torch.tensor([len(own)])).tolist()
     padded = own.new_zeros((max(rows), *own.shape[1:]))
     padded[: len(own)] = own
     begun = comm.iallgather(padded, padded.new_empty((comm.size * max(rows), *own.shape[1:])))
@@ -257,6 +257,27 @@ def broadcast(
     )
 
 
+def _rows_to_send(tensor: Tensor, splits: Any, comm: hccl.Communicator) -> Tensor:
+    """Returns the checked number of rows for each rank. If the arguments are wrong, raises a
+    ValueError, and the other ranks get an error with its text."""
+    try:
+        if tensor.dim() == 0:
+            raise ValueError("a tensor without dimensions has no rows")
+        rows, ranks = len(tensor), comm.size
+        if splits is None and rows % ranks:
+            raise ValueError(f"{rows} rows for {ranks} ranks: give splits")
+        sent = torch.as_tensor([rows // ranks] * ranks if splits is None else splits)
+        exact = not (sent.is_floating_point() or sent.is_complex() or sent.dtype == torch.bool)
+        if not exact or sent.shape != (ranks,) or int(sent.min()) < 0:
+            raise ValueError(f"splits are {splits}, not a number of rows for each of {ranks} ranks")
+        if int(sent.sum()) > rows:
+            raise ValueError(f"splits are of {int(sent.sum())} rows, not of at most {rows}")
+        return sent.long()
+    except Exception as error:
+        comm._native.refuse(f"alltoall: {error}")
+        raise ValueError(f"hccl: alltoall: {error}") from None
+
+
 def alltoall_async(
     tensor: Tensor, splits: Any = None, name: str | None = None,
     process_set: ProcessSet = global_process_set,
@@ -264,19 +285,10 @@ def alltoall_async(
     """Sends splits[i] rows to rank i, by default the same number to each rank. The result is the
     received rows and, with splits, also the number of rows from each rank (int32). Waits until all
     ranks have called alltoall_async()."""
-    comm = communicator(process_set, tensor.shape[1:])
-    sent = torch.as_tensor([len(tensor) // comm.size] * comm.size if splits is None else splits)
-    wrong = ""
-    if splits is None and len(tensor) % comm.size:
-        wrong = f"{len(tensor)} rows for {comm.size} ranks: give splits"
-    elif len(sent) != comm.size or int(sent.min()) < 0:
-        wrong = f"splits are {sent.tolist()}, not a number of rows for each of {comm.size} ranks"
-    elif int(sent.sum()) > len(tensor):
-        wrong = f"splits are of {sent.sum()} rows, not of at most {len(tensor)}"
-    if wrong:
-        comm._native.refuse(f"alltoall: {wrong}")
-        raise ValueError(f"hccl: alltoall: {wrong}")
-    got = comm.alltoall(sent.long())
+    comm = communicator(process_set, ["rows", *tensor.shape[1:]])
+    sent = _rows_to_send(tensor, splits, comm)
+    with with_shapes():
+        got = comm.alltoall(sent)
     out = tensor.new_empty((int(got.sum()), *tensor.shape[1:]))
     rows = tensor.detach()[: int(sent.sum())].contiguous()
     begun = comm.ialltoallv(rows, sent.tolist(), got.tolist(), out)
@@ -289,16 +301,16 @@ def alltoall(
 ) -> Any:
     """Like alltoall_async(), but waits. Backward sends the gradients of the rows back."""
     counts: list[Tensor] = []
+    sent = _rows_to_send(tensor, splits, communicator(process_set))
 
     def forward(own: Tensor) -> Tensor:
-        size = communicator(process_set).size
-        sent = [len(own) // size] * size if splits is None and not len(own) % size else splits
         got = alltoall_async(own, sent, None, process_set).wait()
         counts.append(got[1])
         return got[0]
 
     rows = _Differentiable.apply(
-        forward, lambda g: alltoall_async(g, counts[0], None, process_set).wait()[0], tensor
+        forward, lambda g: alltoall_async(g, counts[0], None, process_set).wait()[0],
+        tensor[: int(sent.sum())],
     )
     return rows if splits is None else (rows, counts[0])
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from hccl import _horovod, _variables, _world
 from hccl._horovod import ProcessSet, global_process_set
-from hccl.horovod.torch import _objects, _ops
+from hccl.horovod.torch import _objects, _ops, _shapes
 from hccl.horovod.torch._ops import Average, Compression
 from hccl.split.api import set_split_strategy_auto
 from torch import Tensor
@@ -81,7 +81,7 @@ class _Plan:
             pairs = [(name, each) for (name, _), each in zip(own, flat)]
             # Each fusion needs its own communicator, because its first segment takes a position in
             # the communicator's order of operations.
-            comm = _ops.communicator(options.process_set).split(0)
+            comm = _shapes.communicator(options.process_set).split(0)
             assert comm is not None  # never None, because this rank passes a color
             self.comms.append(comm)
             fusion = hccl.Fusion(comm, pairs, hcom_parallel=True, op=options.kind, group=group)
@@ -198,7 +198,8 @@ class _Distributed:
         flags = [p.grad is not None and p.grad.is_sparse and not dense for p in everything]
         sparse = torch.tensor(flags, dtype=torch.uint8)
         shapes = [tuple(p.shape) for p in everything]
-        _ops.communicator(options.process_set, shapes).allreduce(sparse, "max")
+        with _shapes.with_shapes():
+            _shapes.communicator(options.process_set, shapes).allreduce(sparse, "max")
         self._sparse = {p for p, flag in zip(everything, sparse.tolist()) if flag}
         numbers = {p: i for i, p in enumerate(everything)}
         order = dict.fromkeys([*self._order, *reversed(everything)])

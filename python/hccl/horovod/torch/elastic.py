@@ -38,9 +38,15 @@ class TorchState(ObjectState):
     def __setattr__(self, name: str, value: Any) -> None:
         """A new model or optimizer in the place of an old one counts as committed."""
         super().__setattr__(name, value)
-        if name in self.__dict__.get("_modules", {}):
+        if name not in self.__dict__.get("_modules", {}):
+            return
+        if hasattr(value, "load_state_dict"):
             self._modules[name] = value
             self._states[name] = copy.deepcopy(value.state_dict())
+        else:  # from now on a Python object
+            del self._modules[name], self._states[name]
+            self._names.append(name)
+            self._saved[name] = copy.deepcopy(value)
 
     def _save_modules(self) -> None:
         self._states = {n: copy.deepcopy(m.state_dict()) for n, m in self._modules.items()}
