@@ -11,7 +11,7 @@
 namespace hccl {
 
 struct MemoryLeft {
-  std::uint64_t bytes = UINT64_MAX;  ///< a margin for allocations without a check is subtracted
+  std::uint64_t bytes = UINT64_MAX;  ///< less a margin for allocations that do not check
   std::string of;                    ///< a description of the limit
 };
 

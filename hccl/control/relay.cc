@@ -11,7 +11,7 @@ using std::chrono::seconds;
 
 constexpr milliseconds kAskAgain{300};  // an orphan dials silent nodes again after this time
 constexpr milliseconds kAskSoon{20};    // the same after a failed dial
-constexpr milliseconds kGiveUp{800};    // an orphan passes over a root that is silent this long
+constexpr milliseconds kGiveUp{800};    // an unanswered orphan passes over the root after this time
 constexpr milliseconds kSoon{5};
 // The root runs every kRootRuns. After kStopped without running, other nodes may have passed over
 // the root.

@@ -66,7 +66,7 @@ std::vector<std::uint32_t> Seek::admitted() const {
 }
 
 // Recomputes the admitted processes after processes have gone or were refused. A refused process
-// stays in all_ for a moment. A process that went and comes again is judged again.
+// stays in all_ for a moment. A process that has gone and comes back is judged again.
 void Seek::recount() {
   const Roster& all = all_.roster();
   std::map<Process, RankSet> here;

@@ -21,8 +21,8 @@ namespace hccl::join {
 class HostRoot {
  public:
   /// `places`: see Config::meeting_places. `job` names the job, the same on all its ranks. kPara if
-  /// a folder of this user can be made in none of `places`. kUnavail while a job with the same name
-  /// and user is joining. `open_unshared` opens the file, whose lock must end with this process.
+  /// this user can have a folder in none of `places`. kUnavail while a job with the same name and
+  /// user is joining. `open_unshared` opens the file, whose lock must end with this process.
   static Result<HostRoot> create(const std::vector<std::string>& places, const std::string& job,
                                  Deadline deadline, const OpenUnshared& open_unshared);
   HostRoot(HostRoot&&) = default;

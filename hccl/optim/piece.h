@@ -24,8 +24,8 @@ struct Piece {
 };
 inline constexpr std::size_t kPiece = 4096;
 
-/// Pieces of spans with the same numbers, type and absent states; a rule looks only at the states
-/// of the first piece.
+/// Pieces of spans with the same numbers and type, and with the same states absent: a rule checks
+/// only the first piece for absent states.
 struct Batch {
   const HcclOptimNumbers* numbers;
   HcclOptimType type;

@@ -73,7 +73,7 @@ class Recording {
 
   /// The time line of the last iteration that is over; empty before the first.
   std::string timeline() const;
-  /// Returns the newest iterations, without those that failed, whose message has at most 16 MiB.
+  /// Returns the newest iterations that did not fail: as many as fit into a message of 16 MiB.
   Trace trace() const;
 
  private:

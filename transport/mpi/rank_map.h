@@ -22,8 +22,8 @@ struct Seat {
 
 class RankMap {
  public:
-  /// Fails with kNotSupport if the ranks belong to several MPI jobs, or if one process has too many
-  /// ranks.
+  /// Fails with kNotSupport if the ranks belong to several MPI jobs (the text names two of them) or
+  /// if one process has too many ranks.
   static Result<RankMap> make(const std::vector<Seat>& seats) {
     RankMap rank_map;
     std::int64_t largest_tag = seats[0].largest_tag;

@@ -28,7 +28,7 @@ namespace hccl::transport::shm {
 namespace {
 
 constexpr std::size_t kReasonCap = 1024;
-constexpr std::size_t kOfferCap = 64;  // the bytes of an offer that do not depend on the ranks
+constexpr std::size_t kOfferCap = 64;  // the most bytes of an offer, without 8 for each rank
 // The hand-over happens inside one host between ranks that are all present. If it takes longer, a
 // rank is stuck, and the caller needs the rest of its time for another transport.
 constexpr std::chrono::seconds kHandOverLimit{10};

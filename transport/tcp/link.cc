@@ -125,8 +125,8 @@ void Link::deliver(Request& request, Arrived& message) {
   request.finish();
 }
 
-// A credit frame is sent alone once half of the window is free. If other frames wait, write()
-// already sends a credit frame for an eighth of the window.
+// Sends a credit frame alone once the room to announce is half of the window. If other frames wait,
+// write() announces an eighth of the window already.
 void Link::give_back(std::size_t room) {
   to_give_ += room;
   if (to_give_ >= share_.eager.window / 2 && alive()) announce_room();
