@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Starts the ranks of a program on this host, and lets the other ranks run on when one dies.
+"""Starts the ranks of a program on this host, and lets the other ranks continue when one dies.
 
     scripts/spawn.py 4 python3 examples/train_digits.py
 

@@ -176,5 +176,5 @@ def local_size() -> int:
 
 
 def no() -> bool:
-    """Returns False: the library uses no MPI, no Gloo and no library for accelerators."""
+    """Returns False: hccl is not built on MPI, Gloo or a library for accelerators."""
     return False

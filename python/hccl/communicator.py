@@ -303,8 +303,8 @@ class _Group:
 
 def init() -> Communicator:
     """Joins the world that a launcher started: mpirun, torchrun, Slurm, or the rank table that
-    RANK_TABLE_FILE names. A program that was started alone is a world of one rank. A program calls
-    init() once."""
+    RANK_TABLE_FILE names. A program that was started alone is a world of one rank. Call init() once
+    in a program."""
     return Communicator(_hccl.Communicator.join_by_launcher())
 
 

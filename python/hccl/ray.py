@@ -9,7 +9,7 @@ ray.init(runtime_env={"worker_process_setup_hook": "hccl.ray.register"}).
 
 A group's arrays are numpy arrays and PyTorch tensors in contiguous CPU memory. Rank 0 puts the root
 info into Ray's key-value store, where the other ranks read it. The root info contains the secret of
-the group. Rank 0 deletes it when all ranks have joined.
+the group. Rank 0 deletes it when all ranks have joined or joining has failed.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def platform() -> str | None:
 
 
 def __getattr__(name: str) -> Any:
-    # vLLM gets the classes by name. This module does not import vLLM before, because vLLM calls
+    # vLLM gets the classes by name. Until then this module does not import vLLM, because vLLM calls
     # platform() when it has no platform yet.
     made = {"Platform": _platform, "Communicator": _communicator}.get(name)
     if made is None:
@@ -42,8 +42,8 @@ def _platform() -> type:
     from hccl.torch import _register
 
     _register.register()
-    # A rank with a core of its own polls and does not sleep while it waits, because a wake-up costs
-    # more than a collective. Ranks that share a core still yield the core.
+    # A waiting rank polls for 3 ms before it sleeps, because a wake-up costs more than a
+    # collective. Ranks that share a core still yield the core while they poll.
     os.environ.setdefault("HCCL_SPIN_US", "3000")
 
     class Platform(resolve_obj_by_qualname(cpu)):  # type: ignore[misc]

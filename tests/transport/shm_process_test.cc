@@ -222,7 +222,7 @@ TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
   EXPECT_TRUE(count_left() == 0);
 }
 
-// In the first place the name of a socket would be too long: it may have 107 characters.
+// In the first place the name of a socket would be too long: it has at most 107 characters.
 TEST_F(ShmProcesses, OpenInTheNextPlace) {
   Family family(folder_, 2, [](OpenArgs& args) {
     Config config = *args.config;

@@ -55,8 +55,9 @@ def set_split_strategy_by_size(
 
 
 def set_split_strategy_auto(group: str = _hccl.WORLD) -> None:
-    """Cuts by a plan that is computed from measured times of the training, the same for all ranks.
-    Has no effect if the group has a setting by index or size. All ranks must call it."""
+    """Cuts the gradients by a plan, the same on all ranks, that is computed from measured times of
+    the training. Has no effect if the group has a setting by index or size. All ranks must call
+    it."""
     check_group(group)
     _call(_hccl.set_split_auto, group)
 

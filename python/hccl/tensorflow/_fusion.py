@@ -66,9 +66,9 @@ def trace_at_exit(directory: str | os.PathLike[str]) -> None:
 
 
 def profile(options: str) -> None:
-    """Applies Ascend's profiling_options, a JSON object. If its "training_trace" is "on", traces
-    are written when the world is left, to the directory "output", by default the current one.
-    ValueError: the text is not a JSON object."""
+    """Applies Ascend's profiling_options, a JSON object. If its "training_trace" is "on", the
+    default, traces are written when the world is left, to the directory "output", by default the
+    current one. ValueError: the text is not a JSON object."""
     try:
         given = json.loads(options) if options else {}
         directory, trace = given.get("output", "."), given.get("training_trace", "on")

@@ -38,8 +38,8 @@ def tell_scripts() -> None:
 
 
 def _place() -> Optional[tuple[str, str]]:
-    """Returns the rank and the number of ranks that the innermost launcher set, or None if its
-    variables contradict each other or have no number of ranks."""
+    """Returns the rank and the number of ranks that the innermost launcher set, or None if there is
+    no launcher, or if its variables contradict each other or lack the number of ranks."""
     present = [each for each in _LAUNCHERS if all(map(_value, each.present))]
     line = list(_environments()) if len(present) > 1 else []
     depths = [_depth(each, line) for each in present]

@@ -106,7 +106,7 @@ _sequence = threading.local()  # .last: the last op of the list that this thread
 
 @contextlib.contextmanager
 def in_sequence() -> Iterator[None]:
-    """In a graph, each op made in this context waits for the op before. So the ops of a list have
+    """In a graph, each op made in this context waits for the previous op. So the ops of a list have
     an order in plain sessions of TensorFlow 1, too. A nested context continues the outer
     context."""
     if hasattr(_sequence, "last"):

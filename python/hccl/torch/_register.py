@@ -110,7 +110,7 @@ def create(options: Any, pg_options: Any = None) -> Any:
     if _module.why_python() is not None:
         from hccl.torch import _python
 
-        os.environ["DDP_DISABLE_COMM_MEM"] = "1"  # only compiled backends have such memory
+        os.environ["DDP_DISABLE_COMM_MEM"] = "1"  # DDP asks only compiled backends for memory
         if whole is None:
             _module.warn_of_python(options.group_rank)
         return _python.create(options, store, whole)

@@ -61,7 +61,7 @@ norm.to(device).npu().to("npu")
 expect("module", [id(each) for each in (*norm.parameters(), *norm.buffers())], before)
 expect("half", norm.half().running_mean.dtype, torch.float16)
 
-# A module that is moved away and back keeps on the CPU the numbers that it had.
+# The tensors that a module had on the CPU do not change after the module has been moved back.
 for name, leave in ("cpu()", lambda: model.cpu()), ("to(cpu)", lambda: model.to("cpu")):
     state = leave().state_dict()
     model.npu()

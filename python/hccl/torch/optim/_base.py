@@ -323,7 +323,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         scaler._per_optimizer_states[id(self)]["found_inf_per_device"] = {found.device: found}
 
     def _clip(self, norm: tuple, factor: float, max_norm: float) -> float:
-        """Returns the clipping coefficient of the gradients times `factor`. Sets grad_norm."""
+        """Returns the clipping coefficient for `factor` times the gradients. Sets grad_norm."""
         total = norm[0] * abs(factor)
         self.grad_norm = torch.tensor(total, dtype=torch.float32)
         if math.isnan(total):

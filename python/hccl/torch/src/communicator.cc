@@ -33,8 +33,8 @@ constexpr milliseconds kLookAtStore{1000};
 
 // torchrun restarts ranks with the store of the earlier attempt. So rank 0 removes the key when all
 // ranks have joined. If ranks die before that, the key remains, but the next attempt has another
-// number in its key. With several hosts the key has no number, because their agents do not agree on
-// it. Then a rank may find the root info of a dead rank 0.
+// number in its key. With several hosts the number is always 0, because the hosts' agents may count
+// different attempts. Then a rank may find the root info of a dead rank 0.
 std::string root_info_key() {
   const bool one_host = environment("LOCAL_WORLD_SIZE") == environment("WORLD_SIZE");
   const std::string attempt = environment("TORCHELASTIC_RESTART_COUNT");

@@ -117,7 +117,8 @@ c10::intrusive_ptr<Future> GradientPlan::reduce(c10d::GradBucket& bucket) {
   return future;
 }
 
-// Reduces a bucket at once, in an iteration with new buckets. DDP's first bucket has all gradients.
+// In an iteration with new buckets, reduces each bucket as it arrives. At first DDP has only one
+// bucket, with all gradients.
 void GradientPlan::add(const c10d::GradBucket& bucket) {
   const at::Tensor& buffer = bucket.getBuffer();
   TORCH_CHECK(!buffer.is_sparse(), "hccl: a plan cannot reduce sparse gradients");
