@@ -43,7 +43,7 @@ Advice misplaced(const Analysis& analysis) {
     const double saved = analysis.line.start * static_cast<double>(now.size() - then.size());
     std::string text = format("%s instead of %zu: the end comes %s earlier",
                               count(then.size(), "segment").c_str(), now.size(), ms(gain).c_str());
-    if (saved < gain) return {Scene::kFewer, "fewer segments, cut elsewhere", text + "."};
+    if (saved < 0.99 * gain) return {Scene::kFewer, "fewer segments, cut elsewhere", text + "."};
     text += ": each allreduce costs a start of " + ms(analysis.line.start) +
             ", which is more than it gains by sending bytes earlier.";
     return {Scene::kFewer, "fewer segments", std::move(text)};
