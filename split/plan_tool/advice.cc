@@ -174,6 +174,14 @@ Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack) {
                      format("Today's plan ends within %s of the best.", percent(slack).c_str())});
   }
   if (runs_after) found.insert(found.begin(), overlap(analysis));
+  if (analysis.start_unknown) {
+    found.insert(
+        found.begin(),
+        {Scene::kNoStart, "start unknown",
+         "All allreduces of the trace have about the same size, which does not show what "
+         "each start costs. Here a start costs nothing, so the best plan may have too many "
+         "segments. Trace segments of several sizes, or give --start."});
+  }
   return found;
 }
 

@@ -119,15 +119,6 @@ Status find_cost(const Options& options, Analysis& out) {
                                    "): give it with --start and "
                                    "--bandwidth");
   }
-  if (!all_given && learnt->has_one_size()) {
-    const auto& samples =
-        out.profile.samples.empty() ? out.profile.overlapped_samples : out.profile.samples;
-    return Status(Code::kPara,
-                  "all allreduces of the trace have about " +
-                      std::to_string(samples.front().bytes) +
-                      " bytes, so the time of a start cannot be told from the time of the bytes: "
-                      "trace segments of several sizes, or give --start and --bandwidth");
-  }
   if (all_given && std::max(out.ranks, traced) < 2)
     return Status(Code::kPara, "one rank sends nothing: give the number of ranks with --ranks");
   AffineCost line;
@@ -136,8 +127,20 @@ Status find_cost(const Options& options, Analysis& out) {
     if (!all_given) out.misfit = learnt->misfit();
     if (out.ranks != traced) line = at_ranks(line, traced, out.ranks);
   }
+  const AffineCost measured_line = line;
   if (options.start) line.start = *options.start;
   if (options.bytes_per_second) line.per_byte = share(out.ranks) / *options.bytes_per_second;
+  if (!all_given && learnt->has_one_size()) {
+    // The line goes through one point only, so what is given leaves the rest of that time for the
+    // other.
+    const auto& samples =
+        out.profile.samples.empty() ? out.profile.overlapped_samples : out.profile.samples;
+    const auto bytes = static_cast<double>(std::max<std::uint64_t>(samples.front().bytes, 1));
+    const double time = measured_line.start + measured_line.per_byte * bytes;
+    if (options.start) line.per_byte = std::max(0.0, time - line.start) / bytes;
+    if (options.bytes_per_second) line.start = std::max(0.0, time - line.per_byte * bytes);
+    out.start_unknown = !options.start && !options.bytes_per_second;
+  }
   out.line = line;
   out.cost = line;
   const bool measured = !options.start && !options.bytes_per_second;

@@ -78,6 +78,7 @@ struct Analysis {
   double misfit = 0;
   bool start_given = false;
   bool bandwidth_given = false;
+  bool start_unknown = false;  ///< all samples have about the same size; the start counts as 0
   /// The lower bound of `best` holds for plans of at most this many segments; nothing: for all
   /// plans. A row of what-if with fewer segments has the bound for as many, or for today's number.
   std::optional<std::uint32_t> bounded;
@@ -105,7 +106,7 @@ double share(std::uint32_t ranks);
 AffineCost at_ranks(const AffineCost& cost, std::uint32_t from, std::uint32_t to);
 
 /// Fails with kPara if a trace is invalid. Also fails with kPara if the traces do not show the cost
-/// (one rank, no allreduce, or one size only) and the options do not give the missing part.
+/// (one rank, or no allreduce) and the options do not give the cost.
 Result<Analysis> analyse(std::span<const Trace> traces, const Options& options);
 
 /// Returns the end of the last segment of a plan in the setting of the analysis.

@@ -29,8 +29,10 @@ std::string what_was_measured(const Report& report) {
                   percent(report.analysis.misfit).c_str());
   } else {
     const bool table = std::holds_alternative<TableCost>(report.analysis.cost);
-    out += format(" (measured; %s off%s)\n", percent(report.analysis.misfit).c_str(),
-                  table ? ", so planned with the measured table" : "");
+    out += report.analysis.start_unknown
+               ? " (measured for one size, so the start is unknown)\n"
+               : format(" (measured; %s off%s)\n", percent(report.analysis.misfit).c_str(),
+                        table ? ", so planned with the measured table" : "");
   }
   if (profile.contention) {
     out += format("while both run, compute keeps %s of its speed and communication %s\n",

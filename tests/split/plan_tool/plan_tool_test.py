@@ -205,12 +205,16 @@ class PlanTool(unittest.TestCase):
 
     def test_one_size_does_not_show_a_start(self):
         model = traces.load_model("resnet50")
-        file = self.traces_of(model, [160])[0]
-        for arguments in ((), ("--start", 5), ("--bandwidth", 5)):
-            done = self.call(file, *arguments)
-            self.assertEqual(done.returncode, 1)
-            self.assertIn("cannot be told from the time of the bytes", done.stderr)
-        self.assertEqual(self.call(file, "--start", 5, "--bandwidth", 5).returncode, 0)
+        file, size = self.traces_of(model, [160])[0], sum(model["bytes"])
+        text, data = self.plan([file])
+        self.assertEqual(data["advice"][0]["title"], "start unknown")
+        self.assertIn("so the start is unknown", text)
+        for arguments in (("--start", 5000), ("--bandwidth", 8)):  # each leaves the rest of the time for the other
+            data = self.plan([file], *arguments)[1]
+            cost = data["cost"]
+            self.assertAlmostEqual(cost["start"] + cost["per_byte"] * size, START + PER_BYTE * size, delta=1e-6)
+            self.assertAlmostEqual(*((cost["start"], 5e-3) if arguments[0] == "--start" else (cost["per_byte"], 1e-9)))
+            self.assertNotEqual(data["advice"][0]["title"], "start unknown")
 
     def test_bounds_and_advice_where_today_has_more_segments_than_allowed(self):
         """Each gradient of 1 MB takes 1 ms, and no start: today's 16 segments are better than any 8."""
