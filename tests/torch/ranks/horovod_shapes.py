@@ -1,6 +1,9 @@
 """Ranks of horovod.torch whose tensors have the same number of elements but different shapes: each call is an error,
 and elements are never mixed. Prints "said: CASE" for each case that is refused."""
 
+import os
+import pathlib
+
 import hccl
 import horovod.torch as hvd
 import torch
@@ -68,6 +71,20 @@ total = hvd.sparse_allreduce_async(large, op=hvd.Sum)().to_dense()
 assert total.dtype == torch.int64 and total.tolist() == [2 * 33554433, 0], total
 mean = hvd.sparse_allreduce_async(torch.sparse_coo_tensor([[0]], [2 * rank + 1], (1,)))().to_dense()
 assert mean.dtype == torch.int64 and mean.tolist() == [2], mean
+
+
+
+def resident():
+    """The megabytes of this process in memory."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+# The memory of an operation that is done is free again, also if nobody keeps the communicator.
+before = resident()
+for _ in range(40):
+    hvd.broadcast(torch.ones(1 << 21), 0)
+assert resident() < before + 150, (before, resident())
 
 state = hvd.elastic.TorchState(torch.nn.Linear(1, 1), step=0)
 state.model = torch.nn.Linear(1, 1)
