@@ -118,9 +118,11 @@ HcclComm Bench::communicator(const std::string& algorithm) {
   return at->second;
 }
 
-/// Returns one row or, with --algo, one row for each algorithm.
+/// Returns one row or, with --algo, one row for each algorithm of that name. The full form of
+/// HCCL_ALGO ("level0:NA;level1:ring") gives one row.
 std::vector<Row> Bench::measure_all(std::uint64_t count) {
-  const bool one = o_.algo.empty() || (o_.algo.find(':') != std::string::npos && !is_listed(count));
+  const bool one =
+      o_.algo.empty() || o_.algo.find_first_of(";=") != std::string::npos || !can_describe();
   return one ? std::vector{measure_with(count, o_.algo, false)} : measure_each(count);
 }
 
@@ -129,14 +131,6 @@ std::vector<HcclAlgorithmInfo> Bench::list(std::uint64_t count) const {
   // Threads of one process reach each other's memory, wherever it lies.
   const bool shared = o_.threads > 0 || o_.memory != "private";
   return describe(world_, o_.op, input, shared, rank_);
-}
-
-/// Returns whether --algo is one algorithm with its level. Otherwise --algo may name an algorithm
-/// of each level.
-bool Bench::is_listed(std::uint64_t count) const {
-  return can_describe() && std::ranges::any_of(list(count), [this](const auto& each) {
-           return key(each) == o_.algo;
-         });
 }
 
 /// Measures the algorithms that are eligible for the memory of this run. Prints all other

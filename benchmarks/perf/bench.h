@@ -31,7 +31,6 @@ class Bench {
   std::vector<Row> measure_all(std::uint64_t count);
   std::vector<Row> measure_each(std::uint64_t count);
   std::vector<HcclAlgorithmInfo> list(std::uint64_t count) const;
-  bool is_listed(std::uint64_t count) const;
   Row measure_with(std::uint64_t count, const std::string& algorithm, bool chosen);
   Row measure(std::uint64_t count, HcclComm comm);
   void rewrite(Task& task);
