@@ -9,7 +9,6 @@ namespace hccl::transport::ofi {
 Result<std::unique_ptr<Mesh>> OfiMesh::open(const OpenArgs& args) {
   Result<Endpoint> endpoint =
       Endpoint::open(args.address, args.config == nullptr ? "" : args.config->ofi_provider);
-  // The steps of prepare() may fail on one rank alone, so they come before the only exchange.
   const auto prepare = [&]() -> Result<std::string> {
     if (!endpoint.ok()) return endpoint.status();
     if (args.size > 1 << Tags::kRankBits) {
@@ -49,13 +48,15 @@ Result<std::unique_ptr<Mesh>> OfiMesh::open(const OpenArgs& args) {
       return Status(Code::kPara, who + " has an address of another family", rank);
     }
   }
-  HCCL_ASSIGN_OR_RETURN(const std::vector<fi_addr_t> addresses, endpoint->insert(names));
-  HCCL_ASSIGN_OR_RETURN(auto sleeper, OfiSleeper::create(*endpoint));
+  // These steps too may fail on one rank alone, so a second round follows them.
+  const Result<std::vector<fi_addr_t>> addresses = endpoint->insert(names);
+  auto sleeper = OfiSleeper::create(*endpoint);
+  const Status& why = addresses.ok() ? sleeper.status() : addresses.status();
+  HCCL_RETURN_IF_ERROR(agree(args, why.ok() ? Result<std::string>("") : why).status());
   const Tags tags(args.key, Tags::usable_bits(endpoint->info->ep_attr->mem_tag_format));
   std::unique_ptr<OfiMesh> mesh(
-      new OfiMesh(std::move(endpoint).value(), std::move(sleeper), args.rank, tags));
-  mesh->peers_.resize(addresses.size());
-  for (std::size_t r = 0; r < addresses.size(); ++r) mesh->peers_[r].address = addresses[r];
+      new OfiMesh(std::move(endpoint).value(), std::move(sleeper).value(), args.rank, tags));
+  for (const fi_addr_t address : *addresses) mesh->peers_.emplace_back().address = address;
   mesh->listen_for_goodbye();
   return std::unique_ptr<Mesh>(std::move(mesh));
 }
