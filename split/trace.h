@@ -95,9 +95,10 @@ std::string chrome_json(const Trace& trace);
 /// nanoseconds.
 std::string csv(const Trace& trace);
 
-/// Reads the trace from a file with the message, in binary or as JSON. Fails with kOpenFileFailure,
-/// kPara or kNotSupport; the error text names the path. Chrome's format and CSV can only be
-/// written: reading them fails with kPara.
+/// Reads the trace from a file with the message: in binary, as JSON, or in Chrome's format as
+/// write_trace() writes it. Fails with kOpenFileFailure, kPara or kNotSupport; the error text names
+/// the path. CSV, and Chrome's format without the message, can only be written: reading them fails
+/// with kPara.
 Result<Trace> read_trace(const std::string& path);
 
 /// Checks that a trace is consistent. Fails with kPara, and names the iteration and the error, if

@@ -22,11 +22,11 @@ void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address);
 
 Result<std::shared_ptr<Physical>> Physical::allocate(std::shared_ptr<memory::Heap> heap,
                                                      std::size_t bytes) {
-  HCCL_ASSIGN_OR_RETURN(const std::uint64_t offset, heap->allocate_pages(bytes));
-  return std::shared_ptr<Physical>(new Physical(std::move(heap), offset, bytes));
+  HCCL_ASSIGN_OR_RETURN(void* const memory, heap->allocate(bytes, kGranule));
+  return std::shared_ptr<Physical>(new Physical(std::move(heap), memory, bytes));
 }
 
-Physical::~Physical() { static_cast<void>(heap_->free_pages(offset_)); }
+Physical::~Physical() { static_cast<void>(heap_->free(memory_)); }
 
 AddressSpace::~AddressSpace() {
   for (const auto& [at, memory] : mappings_) static_cast<void>(memory->heap().unmap(pointer(at)));

@@ -14,7 +14,7 @@
 
 namespace hccl::acl {
 
-/// Pages of the device heap. They are freed when neither a handle nor a mapping holds them.
+/// Granules of the device heap. They are freed when neither a handle nor a mapping holds them.
 class Physical {
  public:
   static Result<std::shared_ptr<Physical>> allocate(std::shared_ptr<memory::Heap> heap,
@@ -24,15 +24,17 @@ class Physical {
   Physical& operator=(const Physical&) = delete;
 
   memory::Heap& heap() const { return *heap_; }
-  std::uint64_t offset() const { return offset_; }
+  std::uint64_t offset() const {
+    return static_cast<std::uint64_t>(static_cast<std::byte*>(memory_) - heap_->base());
+  }
   std::size_t bytes() const { return bytes_; }
 
  private:
-  Physical(std::shared_ptr<memory::Heap> heap, std::uint64_t offset, std::size_t bytes)
-      : heap_(std::move(heap)), offset_(offset), bytes_(bytes) {}
+  Physical(std::shared_ptr<memory::Heap> heap, void* memory, std::size_t bytes)
+      : heap_(std::move(heap)), memory_(memory), bytes_(bytes) {}
 
   const std::shared_ptr<memory::Heap> heap_;
-  const std::uint64_t offset_;
+  void* const memory_;
   const std::size_t bytes_;
 };
 

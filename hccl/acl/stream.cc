@@ -8,18 +8,6 @@
 #include "hccl/base/caught.h"
 
 namespace hccl::acl {
-namespace {
-
-Status run(const Stream::Task& task) {
-  try {
-    return task();
-  } catch (...) {
-    return caught();
-  }
-}
-
-}  // namespace
-
 Stream::~Stream() {
   closing_.store(true);
   while (work(std::numeric_limits<std::uint64_t>::max())) {
@@ -70,9 +58,9 @@ bool Stream::work(std::uint64_t upto) {
     lock.unlock();
     Status status;
     if (!skip) {
-      status = run(entry.run);
+      status = guarded(entry.run);
     } else if (entry.skipped) {
-      status = run([&] {
+      status = guarded([&] {
         entry.skipped();
         return Status();
       });

@@ -123,14 +123,10 @@ struct CommunicatorCalls {
   Status result;
 
   void run() {
-    try {
-      for (auto& [job, place] : jobs) {
-        const Status status = place->run(*job);
-        job->comm = nullptr;
-        if (result.ok()) result = status;
-      }
-    } catch (...) {
-      result = caught();
+    for (auto& [job, place] : jobs) {
+      const Status status = guarded([&] { return place->run(*job); });
+      job->comm = nullptr;
+      if (result.ok()) result = status;
     }
   }
 };
@@ -181,13 +177,7 @@ Status run_joins(std::vector<Join>& joins) {
     std::vector<Thread> threads;
     threads.reserve(joins.size());
     for (Join& each : joins) {
-      threads.emplace_back("hccl-join", [&each] {
-        try {
-          each.result = each.run();
-        } catch (...) {
-          each.result = caught();
-        }
-      });
+      threads.emplace_back("hccl-join", [&each] { each.result = guarded(each.run); });
     }
   }
   for (const Join& each : joins) {
@@ -236,16 +226,10 @@ Status end_group() {
   }
   if (--on_thread.open->depth > 0) return {};
   const std::unique_ptr<CallGroup> group(std::exchange(on_thread.open, nullptr));
-  Status ended;
-  if (!group->refused.ok()) {
-    ended = group->refused.with_context("nothing of the group was run");
-  } else {
-    try {
-      ended = group->joins.empty() ? run_group(group->jobs) : run_joins(group->joins);
-    } catch (...) {
-      ended = caught();
-    }
-  }
+  const Status ended = guarded([&] {
+    if (!group->refused.ok()) return group->refused.with_context("nothing of the group was run");
+    return group->joins.empty() ? run_group(group->jobs) : run_joins(group->joins);
+  });
   if (!ended.ok()) report_not_run(group->jobs, ended);
   return ended;
 }

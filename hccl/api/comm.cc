@@ -102,13 +102,8 @@ JoinCall join_cluster(const char* path, uint32_t rank, const HcclCommConfig* giv
       HCCL_RETURN_IF_ERROR(give(*joined, own.about, comm));
       return joined;
     };
-    Result<CommunicatorPtr> made = Status();
-    try {
-      made = join();
-    } catch (...) {  // so that this rank can join again
-      made = hccl::caught();
-    }
-    return its.cluster_worlds().record(world, made).status();
+    // Also after an exception this rank can join again.
+    return its.cluster_worlds().record(world, hccl::guarded(join)).status();
   };
   return std::function<Status()>(join_table);
 }

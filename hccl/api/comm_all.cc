@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "hccl/acl/acl.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/state.h"
 #include "hccl/base/caught.h"
@@ -24,7 +25,9 @@ Status check_devices(uint32_t ndev, const int32_t* devices) {
   const auto bad = [](int32_t device, const char* what) {
     return Status(Code::kPara, "devices has " + std::to_string(device) + what);
   };
-  const auto count = static_cast<int32_t>(hccl::api::device_count());
+  std::uint32_t known = 0;
+  const int32_t count =
+      aclrtGetDeviceCount(&known) == ACL_SUCCESS ? static_cast<int32_t>(known) : 0;
   if (sorted.front() < 0) return bad(sorted.front(), "");
   if (sorted.back() >= count) {
     return bad(sorted.back(), (", there are " + std::to_string(count) + " devices").c_str());
@@ -45,12 +48,9 @@ Result<std::vector<CommunicatorPtr>> join_all(int size) {
     threads.reserve(made.size());
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back("hccl-join", [&, rank] {
-        auto& mine = made[static_cast<std::size_t>(rank)];
-        try {
-          mine = state.open(state.worlds().join(info, size, rank, config), config, name);
-        } catch (...) {
-          mine = hccl::caught();
-        }
+        made[static_cast<std::size_t>(rank)] = hccl::guarded([&] {
+          return state.open(state.worlds().join(info, size, rank, config), config, name);
+        });
       });
     }
   }

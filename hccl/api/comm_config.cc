@@ -107,23 +107,11 @@ bool is_retry_params(std::string_view value) {
 }
 
 HcclOpExpansionMode expansion(std::uint32_t mode, const Log& log) {
-  switch (mode) {
-    case 0:
-    case 1:
-      return HCCL_OP_EXPANSION_MODE_HOST;
-    case 2:
-      return HCCL_OP_EXPANSION_MODE_AI_CPU;
-    case 3:
-      return HCCL_OP_EXPANSION_MODE_AIV;
-    case 4:
-      return HCCL_OP_EXPANSION_MODE_AIV_ONLY;
-    case 5:
-      return HCCL_OP_EXPANSION_MODE_CCU_MS;
-    case 6:
-      return HCCL_OP_EXPANSION_MODE_CCU_SCHED;
-    default:
-      break;
-  }
+  constexpr std::array kModes{HCCL_OP_EXPANSION_MODE_HOST,     HCCL_OP_EXPANSION_MODE_HOST,
+                              HCCL_OP_EXPANSION_MODE_AI_CPU,   HCCL_OP_EXPANSION_MODE_AIV,
+                              HCCL_OP_EXPANSION_MODE_AIV_ONLY, HCCL_OP_EXPANSION_MODE_CCU_MS,
+                              HCCL_OP_EXPANSION_MODE_CCU_SCHED};
+  if (mode < kModes.size()) return kModes[mode];
   log.warn("config.hcclOpExpansionMode {} is unknown: HOST is used", mode);
   return HCCL_OP_EXPANSION_MODE_HOST;
 }

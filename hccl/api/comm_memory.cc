@@ -165,7 +165,7 @@ HcclResult HcclCommRegister(HcclComm comm, void* addr, uint64_t size, void** han
     HCCL_RETURN_IF_ERROR(RegisteredMemory::check(addr, size, "addr"));
     HCCL_CHECK_PTR(handle);
     HCCL_RETURN_IF_ERROR(check_zero(flag, "flag"));
-    *handle = State::get().memory().add_own(comm, addr, size);
+    *handle = State::get().memory().add_window(comm, addr, size, true);
     return {};
   });
 }

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <tuple>
 
-#include "hccl/acl/acl.h"
 #include "hccl/acl/runtime.h"
 #include "hccl/api/state.h"
 
@@ -14,16 +13,6 @@ Status idle(core::Communicator& communicator) {
   if (!communicator.operations().queue().busy() && !communicator.operations().requests()->working())
     return {};
   return Status(Code::kAgain, "comm is in use, please try again later");
-}
-
-int current_device() {
-  const auto context = acl::Runtime::get().devices().current();  // records no failure
-  return context.ok() ? context.value()->device : -1;
-}
-
-std::uint32_t device_count() {
-  uint32_t count = 0;
-  return aclrtGetDeviceCount(&count) == ACL_SUCCESS ? count : 0;
 }
 
 Communicators::Claim::~Claim() {
@@ -40,7 +29,7 @@ void* Communicators::add(const Object& communicator, About about) {
     entry.rank = communicator->rank();
     entry.maker = std::this_thread::get_id();
     entry.communicator = communicator;
-    if (about.device < 0) about.device = current_device();
+    if (about.device < 0) about.device = acl::Runtime::get().devices().current_device();
     entry.family = about.family;
     entry.about = std::move(about);
     // No other thread knows the handle before this function returns, so none can remove the handle.
@@ -90,7 +79,7 @@ Result<Communicators::Claim> Communicators::claim(const std::string& name,
 }
 
 Result<HcclComm> Communicators::find(const std::string& name) const {
-  const int device = current_device();
+  const int device = acl::Runtime::get().devices().current_device();
   const auto me = std::this_thread::get_id();
   const MutexLock lock(mutex_);
   const void* best = nullptr;

@@ -122,9 +122,4 @@ class Communicators : public Handles<core::Communicator> {
   std::map<std::uint64_t, Entry> claims_ HCCL_GUARDED_BY(mutex_);
 };
 
-/// Returns the calling thread's device; -1 if the thread has none.
-int current_device();
-/// The number of devices.
-std::uint32_t device_count();
-
 }  // namespace hccl::api

@@ -28,8 +28,7 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   const Group adopted{std::move(world), handle, owned};
   // The groups are made in the order of their names, which is the same on all ranks.
   std::map<std::string, Group> made;
-  Status failure;
-  try {
+  const Status failure = guarded([&]() -> Status {
     for (const auto& [name, ranks] : waiting) {
       // HCCL's rule: of the groups requested before the world, a rank creates only those that
       // include the rank.
@@ -37,15 +36,13 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
       Group& place = made[name];  // before open(): storing an open group must not fail
       auto group = open(adopted, name, ranks);
       if (!group.ok()) {
-        failure = group.status().with_context("group " + quoted(name) + ", asked for beforehand");
-        break;
+        return group.status().with_context("group " + quoted(name) + ", asked for beforehand");
       }
       place = std::move(*group);
     }
-    if (failure.ok()) made[HCCL_WORLD_GROUP] = adopted;
-  } catch (...) {
-    failure = caught();
-  }
+    made[HCCL_WORLD_GROUP] = adopted;
+    return {};
+  });
   if (!failure.ok()) {
     for (const auto& [name, group] : made) {
       if (group.communicator != nullptr) static_cast<void>(close(group));

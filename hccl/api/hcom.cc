@@ -43,12 +43,8 @@ Status init(Join join) {
   HCCL_ASSIGN_OR_RETURN(const auto made,
                         state.open(join(state.worlds(), config), config, HCCL_WORLD_GROUP));
   const HcclComm handle = state.communicators().add(made);
-  Status adopted;
-  try {
-    adopted = state.groups().adopt_world(made, handle, true);
-  } catch (...) {
-    adopted = hccl::caught();
-  }
+  const Status adopted =
+      hccl::guarded([&] { return state.groups().adopt_world(made, handle, true); });
   if (!adopted.ok()) {
     static_cast<void>(state.communicators().take(handle, api::idle));
     made->leave();

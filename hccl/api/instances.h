@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "hccl/base/call.h"
+
 namespace hccl::api {
 
 /// Counts by ranks and by a short hash of the name, so that new names take no more memory. All
@@ -17,20 +19,11 @@ namespace hccl::api {
 class Instances {
  public:
   std::uint64_t next(std::string_view name, std::vector<int> ranks) {
-    return counts_[std::move(ranks)][name.empty() ? kCounts : hash(name) % kCounts]++;
+    return counts_[std::move(ranks)][name.empty() ? kCounts : fingerprint(name, {}) % kCounts]++;
   }
 
  private:
   static constexpr std::size_t kCounts = 61;
-  // FNV-1a: the same in every process.
-  static std::uint64_t hash(std::string_view name) {
-    std::uint64_t hash = 14695981039346656037u;
-    for (const char letter : name) {
-      hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
-    }
-    return hash;
-  }
-
   std::map<std::vector<int>, std::array<std::uint64_t, kCounts + 1>> counts_;
 };
 

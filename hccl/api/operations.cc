@@ -4,21 +4,31 @@
 
 namespace hccl::api {
 
-Result<Call> all_reduce(const Communicator&, void* sendBuf, void* recvBuf, std::uint64_t count,
-                        HcclDataType type, HcclReduceOp op, const HcclScale* scale) {
-  HCCL_RETURN_IF_ERROR(need(sendBuf, count, "sendBuf"));
-  HCCL_RETURN_IF_ERROR(need(recvBuf, count, "recvBuf"));
-  HCCL_RETURN_IF_ERROR(check_count(count, "count"));
+namespace {
+
+// An allreduce or a reduce-scatter.
+Result<Call> reduction(Op op, void* in, void* out, std::uint64_t count, const char* count_name,
+                       HcclDataType type, HcclReduceOp reduce, const HcclScale* scale) {
+  HCCL_RETURN_IF_ERROR(need(in, count, "sendBuf"));
+  HCCL_RETURN_IF_ERROR(need(out, count, "recvBuf"));
+  HCCL_RETURN_IF_ERROR(check_count(count, count_name));
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(type));
-  HCCL_ASSIGN_OR_RETURN(const ReduceOp fold, check_reduce(op, data));
+  HCCL_ASSIGN_OR_RETURN(const ReduceOp fold, check_reduce(reduce, data));
   HCCL_ASSIGN_OR_RETURN(const Scale factors, check_scale(scale, fold, data));
-  return Call{.op = Op::kAllReduce,
-              .in = sendBuf,
-              .out = recvBuf,
+  return Call{.op = op,
+              .in = in,
+              .out = out,
               .count = count,
               .type = data,
               .reduce = fold,
               .scale = factors};
+}
+
+}  // namespace
+
+Result<Call> all_reduce(const Communicator&, void* sendBuf, void* recvBuf, std::uint64_t count,
+                        HcclDataType type, HcclReduceOp op, const HcclScale* scale) {
+  return reduction(Op::kAllReduce, sendBuf, recvBuf, count, "count", type, op, scale);
 }
 
 Result<Call> broadcast(const Communicator& comm, void* buf, std::uint64_t count, HcclDataType type,
@@ -32,19 +42,7 @@ Result<Call> broadcast(const Communicator& comm, void* buf, std::uint64_t count,
 
 Result<Call> reduce_scatter(const Communicator&, void* sendBuf, void* recvBuf, std::uint64_t count,
                             HcclDataType type, HcclReduceOp op, const HcclScale* scale) {
-  HCCL_RETURN_IF_ERROR(need(sendBuf, count, "sendBuf"));
-  HCCL_RETURN_IF_ERROR(need(recvBuf, count, "recvBuf"));
-  HCCL_RETURN_IF_ERROR(check_count(count, "recvCount"));
-  HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(type));
-  HCCL_ASSIGN_OR_RETURN(const ReduceOp fold, check_reduce(op, data));
-  HCCL_ASSIGN_OR_RETURN(const Scale factors, check_scale(scale, fold, data));
-  return Call{.op = Op::kReduceScatter,
-              .in = sendBuf,
-              .out = recvBuf,
-              .count = count,
-              .type = data,
-              .reduce = fold,
-              .scale = factors};
+  return reduction(Op::kReduceScatter, sendBuf, recvBuf, count, "recvCount", type, op, scale);
 }
 
 Result<Call> all_gather(const Communicator&, void* sendBuf, void* recvBuf, std::uint64_t count,

@@ -78,19 +78,14 @@ Status RegisteredMemory::deactivate(HcclComm comm, void* at) {
   return bad("virPtr is not the start of active memory");
 }
 
-HcclCommSymWindow RegisteredMemory::add_window(HcclComm comm, void* base, std::uint64_t size) {
+HcclCommSymWindow RegisteredMemory::add_window(HcclComm comm, void* base, std::uint64_t size,
+                                               bool own) {
   const MutexLock lock(mutex_);
   Kept& kept = kept_[comm];
-  auto made = std::make_shared<Window>(Window{comm, address(base), size, ++kept.registered});
-  kept.windows.push_back(windows_.add(std::move(made)));
+  const std::uint64_t number = own ? 0 : ++kept.registered;
+  kept.windows.push_back(
+      windows_.add(std::make_shared<Window>(Window{comm, address(base), size, number})));
   return kept.windows.back();
-}
-
-HcclCommSymWindow RegisteredMemory::add_own(HcclComm comm, void* base, std::uint64_t size) {
-  const MutexLock lock(mutex_);
-  auto& windows = kept_[comm].windows;
-  windows.push_back(windows_.add(std::make_shared<Window>(Window{comm, address(base), size, 0})));
-  return windows.back();
 }
 
 Result<RegisteredMemory::Window> RegisteredMemory::window(HcclCommSymWindow handle) const {
@@ -113,8 +108,8 @@ Result<RegisteredMemory::Place> RegisteredMemory::find(HcclComm comm, const void
     const auto& windows = kept->second.windows;
     for (auto handle = windows.rbegin(); handle != windows.rend(); ++handle) {
       const auto found = windows_.get(*handle);
-      if (!found.ok() || (*found)->number == 0) continue;  // this rank removes the window, or
-                                                           // add_own() made it
+      // Not ok: this rank removes the window. 0: memory of this rank alone.
+      if (!found.ok() || (*found)->number == 0) continue;
       const Window& window = **found;
       const std::uintptr_t offset = address(at) - window.base;
       if (offset < window.size && size <= window.size - offset) return Place{*handle, offset};

@@ -19,7 +19,8 @@ class RegisteredMemory {
     HcclComm comm = nullptr;
     std::uintptr_t base = 0;
     std::uint64_t size = 0;
-    std::uint64_t number = 0;  ///< the window's number, the same on all ranks; 0: see add_own()
+    std::uint64_t number =
+        0;  ///< the window's number, the same on all ranks; 0: memory of one rank
   };
 
   /// A forked child calls this; see Handles::follow().
@@ -36,10 +37,8 @@ class RegisteredMemory {
   Status deactivate(HcclComm comm, void* at);
 
   // ---- Windows; called after the ranks have agreed ----
-  HcclCommSymWindow add_window(HcclComm comm, void* base, std::uint64_t size);
-  /// Adds memory of this rank alone. window() and remove_window() accept the returned handle;
-  /// find() ignores such memory.
-  HcclCommSymWindow add_own(HcclComm comm, void* base, std::uint64_t size);
+  /// `own`: memory of this rank alone, which find() ignores.
+  HcclCommSymWindow add_window(HcclComm comm, void* base, std::uint64_t size, bool own = false);
   Result<Window> window(HcclCommSymWindow handle) const;
   Status remove_window(HcclCommSymWindow handle);
   struct Place {

@@ -10,4 +10,14 @@ namespace hccl {
 /// can always report that memory is exhausted.
 Status caught() noexcept;
 
+/// Calls `f`, which returns a Status or a Result. If `f` throws, returns the exception's status.
+template <class F>
+auto guarded(F&& f) noexcept -> decltype(f()) {
+  try {
+    return f();
+  } catch (...) {
+    return caught();
+  }
+}
+
 }  // namespace hccl

@@ -136,8 +136,8 @@ struct Config {
   /// allgather, reducescatter and alltoall also hold for their V and VC forms.
   std::string algorithm_for(std::string_view operation, int level = 1) const;
   using Names = std::vector<std::string_view>;
-  /// Checks the names in HCCL_ALGO against these lists of the library's names. kPara: the list of
-  /// the level lacks a name; the error text has the list.
+  /// Checks the names in HCCL_ALGO against these lists of the library's names. kPara: a name is not
+  /// in the list of its level; the error text has the list.
   Status check_algorithms(const Names& local, const Names& remote) const;
   /// Returns the settings that must be equal on all ranks, as text: "transport=auto algo= …". Ranks
   /// compare these texts when they join.

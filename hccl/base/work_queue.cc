@@ -14,14 +14,6 @@ namespace {
 constexpr WaitPolicy kUntilRung{.spin = std::chrono::nanoseconds(0),
                                 .longest_nap = std::chrono::nanoseconds::max()};
 
-Status result_of(const WorkQueue::Work& work) {
-  try {
-    return work();
-  } catch (...) {
-    return caught();
-  }
-}
-
 }  // namespace
 
 // ---- tickets ----
@@ -154,7 +146,7 @@ bool WorkQueue::run_next(By who) {
   const Ticket entry = next.front();
   runner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   if (inside) state_.fetch_sub(kCallback);
-  entry->status_ = result_of(entry->work_);
+  entry->status_ = guarded(entry->work_);
   entry->work_ = nullptr;  // frees the work's objects before the work counts as done
   entry->has_run_ = true;
   if (inside) state_.fetch_add(kCallback);
@@ -172,7 +164,7 @@ bool WorkQueue::run_now(const Work& work, const Done& done) {
   const auto self = weak_from_this().lock();  // the callback may destroy the owner
   const Turn turn(*this);
   if (!turn) return false;
-  const Status status = result_of(work);
+  const Status status = guarded(work);
   state_.fetch_add(kCallback);
   if (done) done(status);
   complete_all();
@@ -234,7 +226,7 @@ bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoor
   const Waiter waiter{.deadline = deadline, .policy = policy};
   if (waiter.until(ready, bell) != Waited::kReady) return false;
   if (!overdue || !take_out(entry)) return true;
-  entry.status_ = result_of(bound_.overdue);
+  entry.status_ = guarded(bound_.overdue);
   entry.work_ = nullptr;
   if (entry.on_done_) std::exchange(entry.on_done_, nullptr)(entry.status_);
   entry.done_.store(true, std::memory_order_release);

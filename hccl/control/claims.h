@@ -34,8 +34,8 @@ struct Claimants {
 
 /// The error for two processes that claim one rank.
 Status two_claims(const Claim& first, const Claim& second);
-/// Whether the same launcher's agent started both processes, the first (`one`) in an earlier
-/// attempt than the second (`than`).
+/// Whether one agent of a launcher started both processes, and started `one` in an earlier attempt
+/// than `than`.
 bool is_earlier(const Claim& one, const Claim& than);
 /// The error for the process of the earlier attempt.
 Status earlier_attempt(const Claim& old, const Claim& young);

@@ -130,15 +130,11 @@ void Communicator::hear_of_messages() {
 }
 
 void Communicator::abort(const std::string& reason) {
-  Status why;
-  try {
-    why = Status(Code::kUnavail, is_.name + ": rank " + std::to_string(is_.rank) +
-                                     " aborted the communicator" +
-                                     (reason.empty() ? "" : ": " + reason));
-  } catch (...) {
-    why = caught();
-  }
-  failure_.abort(why);
+  failure_.abort(guarded([&] {
+    return Status(Code::kUnavail, is_.name + ": rank " + std::to_string(is_.rank) +
+                                      " aborted the communicator" +
+                                      (reason.empty() ? "" : ": " + reason));
+  }));
 }
 
 // Ends all parts even if there is no memory for an error text.

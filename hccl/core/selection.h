@@ -45,7 +45,8 @@ class Selection {
     memory::Heap* heap;         ///< for trials in device memory; may be null
   };
   /// Probes the ranks of a host, unless the parent communicator has probed them. Measures messages
-  /// if HCCL_TUNE_FILE lacks their costs. Collective. The errors are those of operations.
+  /// if the file that HCCL_TUNE_FILE names lacks their costs. Collective. The errors are those of
+  /// operations.
   Status open(const Engines& engines, const Waiter& limits);
 
   // ---- choosing; by the thread that runs operations ----

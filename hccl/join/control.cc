@@ -123,12 +123,7 @@ void Control::flush(NodeId node, std::chrono::nanoseconds at_most) {
 
 void Control::run() {
   its_.store(std::this_thread::get_id(), std::memory_order_release);
-  Status why;
-  try {
-    why = work();
-  } catch (...) {
-    why = caught();
-  }
+  const Status why = guarded([this] { return work(); });
   const MutexLock lock(turn_);
   for (auto& [id, entry] : nodes_) {
     if (!why.ok()) entry.node->fail(why);

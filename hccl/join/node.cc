@@ -88,12 +88,7 @@ Status Node::add(Owner& owner, const Rank& rank, const Config& config, const Log
     if (first) state_ = State::kOpening;
   }
   if (first) {
-    Status opened;
-    try {
-      opened = open(rank, config, log, check, boot);
-    } catch (...) {
-      opened = caught();
-    }
+    const Status opened = guarded([&] { return open(rank, config, log, check, boot); });
     const MutexLock lock(mutex_);
     state_ = opened.ok() ? State::kOpen : State::kOver;
     bell_.ring();
@@ -134,12 +129,8 @@ Status Node::open(const Rank& rank, const Config& config, const Logger& log,
     to_root_.emplace(std::move(line));
   }
   if (check) HCCL_RETURN_IF_ERROR(check());
-  Status sought;
-  try {
-    sought = seek(own.address, root.port, rank, config, log, *boot);
-  } catch (...) {
-    sought = caught();
-  }
+  const Status sought =
+      guarded([&] { return seek(own.address, root.port, rank, config, log, *boot); });
   if (!sought.ok()) cannot(rank.number, sought);
   return sought;
 }

@@ -247,34 +247,6 @@ void Heap::give_back(std::uint64_t offset, std::size_t bytes) noexcept {
   }
 }
 
-Result<std::uint64_t> Heap::allocate_pages(std::size_t bytes) {
-  if (bytes == 0 || bytes % kGranule != 0 || bytes > reserve_) {
-    return Status(Code::kPara, "device memory: " + std::to_string(bytes) +
-                                   " bytes is not a multiple of " + std::to_string(kGranule));
-  }
-  std::uint64_t offset = 0;
-  {
-    const MutexLock lock(mutex_);
-    HCCL_ASSIGN_OR_RETURN(offset, take(bytes, kGranule));
-    pages_.emplace(offset, bytes);
-    used_ += bytes;
-  }
-  const Status there = commit(offset, bytes);
-  if (there.ok()) return offset;
-  HCCL_RETURN_IF_ERROR(free_pages(offset));
-  return give_up(there);
-}
-
-Status Heap::free_pages(std::uint64_t offset) {
-  const MutexLock lock(mutex_);
-  const auto at = pages_.find(offset);
-  if (at == pages_.end()) return Status(Code::kPara, "device memory: no such physical block");
-  const std::size_t bytes = at->second;
-  pages_.erase(at);
-  give_back(offset, bytes);
-  return {};
-}
-
 // Changes spare_, then mappings_. So a child forked at any time finds at least one of the two maps
 // complete.
 template <class Change>

@@ -55,12 +55,7 @@ class Heap {
     return {};
   }
 
-  // ---- Physical blocks, which the caller maps at addresses of its choice ----
-  /// Allocates pages of the memfd and returns their offset. kPara: `bytes` is 0, no multiple of
-  /// kGranule, or more than the reserve. kOom: as for allocate().
-  Result<std::uint64_t> allocate_pages(std::size_t bytes);
-  /// kPara: no such block.
-  Status free_pages(std::uint64_t offset);
+  // ---- Allocations that the caller also maps at addresses of its choice ----
   /// Maps [offset, offset + bytes) at the caller's reserved addresses `at`. `at`, `bytes` and
   /// `offset` are multiples of the page size. After this call locate() knows the addresses. kPara:
   /// another mapping is there.
@@ -106,7 +101,7 @@ class Heap {
   const Fd& memfd() const { return memfd_; }
   std::byte* base() const { return base_; }
   std::size_t reserve() const { return reserve_; }
-  /// Bytes in live allocations and physical blocks.
+  /// Bytes in live allocations.
   std::size_t used() const;
 
   static constexpr std::size_t kAlignment = 64;
@@ -136,10 +131,9 @@ class Heap {
   std::byte* base_;
   std::size_t reserve_;
   mutable Mutex mutex_;
-  const std::unique_ptr<Arena> arena_ HCCL_LOCKS(pt_guarded_by(mutex_));          // the free parts
-  std::unordered_map<const void*, std::size_t> live_ HCCL_GUARDED_BY(mutex_);     // allocations
-  std::unordered_map<std::uint64_t, std::size_t> pages_ HCCL_GUARDED_BY(mutex_);  // physical blocks
-  Mappings mappings_ HCCL_GUARDED_BY(mutex_);                                     // by address
+  const std::unique_ptr<Arena> arena_ HCCL_LOCKS(pt_guarded_by(mutex_));       // the free parts
+  std::unordered_map<const void*, std::size_t> live_ HCCL_GUARDED_BY(mutex_);  // allocations
+  Mappings mappings_ HCCL_GUARDED_BY(mutex_);                                  // by address
   Mappings spare_;                     // a copy, for a child forked while mappings_ changes
   std::atomic<bool> changing_{false};  // mappings_ is changing; spare_ is complete
   std::atomic<bool> mapped_{false};    // there are mappings

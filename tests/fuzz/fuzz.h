@@ -12,7 +12,8 @@
 #include <string_view>
 #include <type_traits>
 
-/// The name is libFuzzer's. For no bytes may the function crash, hang, or allocate much memory.
+/// The name is libFuzzer's. Whatever the bytes are, the function must not crash, hang, or allocate
+/// much memory.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 /// Checks a promise of the parser; if it is broken, prints the promise and ends the process.
