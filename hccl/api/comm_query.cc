@@ -137,9 +137,9 @@ HcclResult HcclCommGetStatus(const char* commId, HcclCommStatus* status) {
     HCCL_CHECK_PTR(status);
     HCCL_ASSIGN_OR_RETURN(const HcclComm comm, find_named(commId, "commId"));
     HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
-    *status = !communicator->async_error().ok()      ? HCCL_COMM_STATUS_INVALID
-              : communicator->settings().suspended() ? HCCL_COMM_STATUS_SUSPENDING
-                                                     : HCCL_COMM_STATUS_READY;
+    *status = !communicator->async_error().ok()           ? HCCL_COMM_STATUS_INVALID
+              : communicator->settings().suspended.load() ? HCCL_COMM_STATUS_SUSPENDING
+                                                          : HCCL_COMM_STATUS_READY;
     return {};
   });
 }
@@ -182,7 +182,7 @@ HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t inf
         return {};
       }
       case HCCL_CONFIG_TYPE_DETERMINISTIC: {
-        const auto value = static_cast<uint32_t>(communicator.settings().deterministic());
+        const auto value = static_cast<uint32_t>(communicator.settings().deterministic.load());
         if (infoLen != sizeof value) return wrong_length(std::to_string(sizeof value));
         HCCL_CHECK_PTR(info);
         std::memcpy(info, &value, sizeof value);

@@ -63,7 +63,7 @@ HcclResult HcclGetCommConfig(HcclComm comm, HcclConfig config, HcclConfigValue* 
   return on_comm("HcclGetCommConfig", comm, [&](auto& communicator) -> Status {
     HCCL_RETURN_IF_ERROR(check_config(config));
     HCCL_CHECK_PTR(configValue);
-    configValue->value = static_cast<int32_t>(communicator.settings().deterministic());
+    configValue->value = static_cast<int32_t>(communicator.settings().deterministic.load());
     return {};
   });
 }

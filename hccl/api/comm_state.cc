@@ -16,7 +16,7 @@ extern "C" {
 
 HcclResult HcclCommSuspend(HcclComm comm) {
   return on_comm("HcclCommSuspend", comm, [&](auto& communicator) -> Status {
-    communicator.settings().suspend();
+    communicator.settings().suspended = true;
     return {};
   });
 }
@@ -30,7 +30,7 @@ HcclResult HcclCommResume(HcclComm comm) {
           "comm has failed for good and cannot be resumed; destroy it, and join anew");
     }
     HCCL_RETURN_IF_ERROR(state.callbacks().call(comm, HCCL_COMM_STATE_PHASE_RESUME_PRE));
-    communicator->settings().resume();
+    communicator->settings().suspended = false;
     const Status told = state.callbacks().call(comm, HCCL_COMM_STATE_PHASE_RESUME_POST);
     if (!told.ok()) state.log()->warn("HcclCommResume: {}", told.message());
     return {};

@@ -116,7 +116,7 @@ void Communicators::set_deterministic(Deterministic value) {
   for (auto& [handle, entry] : entries_) {
     if (entry.about.own_deterministic) continue;
     if (const auto communicator = entry.communicator.lock()) {
-      communicator->settings().set_deterministic(value);
+      communicator->settings().deterministic = value;
     }
   }
 }
@@ -127,7 +127,7 @@ void Communicators::set_deterministic(HcclComm handle, Deterministic value) {
   if (found == entries_.end()) return;
   found->second.about.own_deterministic = true;
   if (const auto communicator = found->second.communicator.lock()) {
-    communicator->settings().set_deterministic(value);
+    communicator->settings().deterministic = value;
   }
 }
 

@@ -39,7 +39,7 @@ HcclResult HcclCommRefuse(HcclComm comm, const char* reason) {
 HcclResult HcclCommSetTimeout(HcclComm comm, uint64_t milliseconds) {
   return on_comm("HcclCommSetTimeout", comm, [&](auto& communicator) -> Status {
     HCCL_RETURN_IF_ERROR(hccl::api::check_milliseconds(milliseconds, "milliseconds"));
-    communicator.settings().set_timeout(std::chrono::milliseconds(milliseconds));
+    communicator.settings().timeout = std::chrono::milliseconds(milliseconds);
     return {};
   });
 }
@@ -47,7 +47,7 @@ HcclResult HcclCommSetTimeout(HcclComm comm, uint64_t milliseconds) {
 HcclResult HcclCommGetTimeout(HcclComm comm, uint64_t* milliseconds) {
   return on_comm("HcclCommGetTimeout", comm, [&](auto& communicator) -> Status {
     HCCL_CHECK_PTR(milliseconds);
-    *milliseconds = static_cast<std::uint64_t>(communicator.settings().timeout().count());
+    *milliseconds = static_cast<std::uint64_t>(communicator.settings().timeout.load().count());
     return {};
   });
 }

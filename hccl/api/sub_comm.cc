@@ -104,7 +104,7 @@ Result<Request> prepare(const hccl::core::Communicator& world, Result<std::vecto
   HCCL_ASSIGN_OR_RETURN(request.ranks, std::move(ranks));
   State& state = State::get();
   auto environment = world.membership().config;
-  environment.deterministic = world.settings().deterministic();
+  environment.deterministic = world.settings().deterministic.load();
   HCCL_ASSIGN_OR_RETURN(auto own, hccl::api::load_comm_config(config, environment, state.log()));
   if (own.name.empty()) own.name = name;
   if (own.name.size() >= COMM_NAME_MAX_LENGTH) {

@@ -1,6 +1,6 @@
 #include "hccl/base/call.h"
 
-#include <cstdio>
+#include <fmt/core.h>
 
 namespace hccl {
 namespace {
@@ -8,7 +8,6 @@ namespace {
 std::string name(std::uint8_t op) {
   if (op == Envelope::kSend) return "send";
   if (op == Envelope::kRecv) return "recv";
-  if (op > static_cast<std::uint8_t>(Op::kAllToAllV)) return "unknown operation";
   return std::string(to_string(static_cast<Op>(op)));
 }
 
@@ -50,18 +49,10 @@ std::uint32_t fingerprint(std::string_view algorithm,
   return h;
 }
 
-Envelope pair_envelope(const Call& call, const Envelope& mine, int peer) {
-  Envelope out = mine;
-  // Counts are checked to be below 2^31.
-  out.count = call.in_blocks[static_cast<std::size_t>(peer)].count;
-  out.root = static_cast<std::uint32_t>(call.out_blocks[static_cast<std::size_t>(peer)].count);
-  return out;
-}
-
-Envelope pair_expected(const Call& call, const Envelope& mine, int peer) {
-  Envelope out = mine;
-  out.count = call.out_blocks[static_cast<std::size_t>(peer)].count;
-  out.root = static_cast<std::uint32_t>(call.in_blocks[static_cast<std::size_t>(peer)].count);
+Envelope pair_envelope(const Envelope& call, std::uint64_t sent, std::uint64_t received) {
+  Envelope out = call;
+  out.count = sent;
+  out.root = static_cast<std::uint32_t>(received);  // counts are checked to be below 2^31
   return out;
 }
 
@@ -73,10 +64,8 @@ std::string to_string(const Envelope& e) {
   const auto type = data_type(static_cast<int>(e.type));
   text += " (";
   if (is(e.op, Op::kAllGatherV) || is(e.op, Op::kReduceScatterV)) {
-    char arrays[24];
-    std::snprintf(arrays, sizeof arrays, "%08x%08x", e.plan, e.root);
-    text += "counts and displacements #" + std::string(arrays) + " with " +
-            std::to_string(e.count) + " elements in all, ";
+    text += fmt::format("counts and displacements #{:08x}{:08x} with {} elements in all, ", e.plan,
+                        e.root, e.count);
   } else if (!is(e.op, Op::kAllToAllV)) {
     text += "count " + std::to_string(e.count) + ", ";
   } else if (e.count != 0 || e.root != 0) {
@@ -88,19 +77,16 @@ std::string to_string(const Envelope& e) {
     text += ", " + std::string(op ? to_string(*op) : std::string_view("unknown reduction"));
   }
   if (e.scale != Scale{}) {
-    char factors[80];  // enough digits to distinguish any two numbers
-    std::snprintf(factors, sizeof factors, ", scaled by %.17g before and %.17g after",
-                  e.scale.before, e.scale.after);
-    text += factors;
+    // Enough digits to distinguish any two numbers.
+    text +=
+        fmt::format(", scaled by {:.17g} before and {:.17g} after", e.scale.before, e.scale.after);
   }
   if (rooted(static_cast<Op>(e.op))) text += ", root " + std::to_string(e.root);
   if (is(e.op, Op::kAllGatherV) || is(e.op, Op::kReduceScatterV)) return text + ")";
   if (e.op == Envelope::kSend || e.op == Envelope::kRecv) {
     if (e.plan != 0) text += ", srTag " + std::to_string(e.plan);
   } else if (e.plan >> 31 != 0) {
-    char tag[20];
-    std::snprintf(tag, sizeof tag, ", tag #%08x", e.plan);
-    text += tag;
+    text += fmt::format(", tag #{:08x}", e.plan);
   } else if (e.plan != 0) {
     text += ", gradient plan " + std::to_string(e.plan);
   }

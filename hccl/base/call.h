@@ -131,11 +131,9 @@ inline Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t
 /// how the data is cut.
 std::uint32_t fingerprint(std::string_view algorithm, std::initializer_list<std::uint64_t> numbers);
 
-/// Returns the envelope that a rank of an alltoallv sends to one peer; `mine` is the envelope of
-/// the rank's call.
-Envelope pair_envelope(const Call& call, const Envelope& mine, int peer);
-/// Returns the envelope that this rank expects from the peer in the same alltoallv.
-Envelope pair_expected(const Call& call, const Envelope& mine, int peer);
+/// Returns the envelope that a rank of an alltoallv sends to one peer: the envelope of the rank's
+/// call with the numbers of elements that the rank sends to the peer and receives from the peer.
+Envelope pair_envelope(const Envelope& call, std::uint64_t sent, std::uint64_t received);
 
 /// Returns a text such as "allreduce #12 (count 1024, fp32, sum)". A trial's text begins with
 /// "trial".

@@ -3,7 +3,6 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <array>
 #include <string>
 
 #include "hccl/base/mutex.h"
@@ -12,23 +11,12 @@
 namespace hccl {
 namespace {
 
-// In the order of LogLevel.
-constexpr std::array kLevels = {spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
-                                spdlog::level::warn,  spdlog::level::err,   spdlog::level::off};
-
-spdlog::level::level_enum spdlog_level(LogLevel level) {
-  return kLevels[static_cast<std::size_t>(level)];
-}
-
 constexpr std::string_view kToOutput = " stdout";
 
-LogLevel level_of(std::string_view name) {
-  const auto found = spdlog::level::from_str(std::string(name));
-  for (std::size_t i = 0; i < kLevels.size(); ++i) {
-    if (kLevels[i] >= found) return static_cast<LogLevel>(i);
-  }
-  return LogLevel::kOff;
-}
+// LogLevel has spdlog's numbers.
+static_assert(static_cast<int>(LogLevel::kTrace) == spdlog::level::trace);
+static_assert(static_cast<int>(LogLevel::kError) == spdlog::level::err);
+static_assert(static_cast<int>(LogLevel::kOff) == spdlog::level::off);
 
 }  // namespace
 
@@ -58,11 +46,12 @@ Logger make_logger(std::string_view level, std::string_view who) {
   auto logger = std::make_shared<spdlog::logger>(std::string(who), std::move(sink));
   logger->set_level(spdlog::level::trace);
   return std::make_shared<const Log>(
-      level_of(level),
+      static_cast<LogLevel>(spdlog::level::from_str(std::string(level))),
       [logger = std::move(logger), mutex = std::make_shared<Mutex>(LockLevel::kLog)](
           LogLevel at, std::string_view line) {
         const MutexLock lock(*mutex);
-        logger->log(spdlog_level(at), spdlog::string_view_t(line.data(), line.size()));
+        logger->log(static_cast<spdlog::level::level_enum>(at),
+                    spdlog::string_view_t(line.data(), line.size()));
       });
 }
 

@@ -11,7 +11,7 @@
 
 namespace hccl {
 
-enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kOff };
+enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kOff = 6 };
 
 /// Formats lines, and passes lines of its level or above to a writer. Threads may share a Log if
 /// its writer permits that.
@@ -27,10 +27,6 @@ class Log {
   template <class... Args>
   void trace(fmt::format_string<Args...> text, Args&&... args) const {
     line(LogLevel::kTrace, text, fmt::make_format_args(args...));
-  }
-  template <class... Args>
-  void debug(fmt::format_string<Args...> text, Args&&... args) const {
-    line(LogLevel::kDebug, text, fmt::make_format_args(args...));
   }
   template <class... Args>
   void info(fmt::format_string<Args...> text, Args&&... args) const {

@@ -7,40 +7,26 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <memory>
 
 #include "hccl/base/status.h"
 
 namespace hccl {
 
+struct Unmap {
+  std::size_t bytes = 0;
+  void operator()(std::byte* at) const { ::munmap(at, bytes); }
+};
 /// Zeroed memory. The pages return to the system when this object is destroyed; an allocator might
 /// keep them.
-class Pages {
- public:
-  /// Fails with kOom if there is no memory.
-  static Result<Pages> map(std::size_t bytes) {
-    void* const at =
-        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return Status(Code::kOom, "no memory for a mapping");
-    return Pages(static_cast<std::byte*>(at), bytes);
-  }
-  Pages(Pages&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  Pages& operator=(Pages&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~Pages() {
-    if (data_ != nullptr) ::munmap(data_, bytes_);
-  }
-  std::byte* data() const { return data_; }
-
- private:
-  Pages(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
-  std::byte* data_;
-  std::size_t bytes_;
-};
+using Pages = std::unique_ptr<std::byte, Unmap>;
+/// Fails with kOom if there is no memory.
+inline Result<Pages> map_pages(std::size_t bytes) {
+  void* const at =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return Status(Code::kOom, "no memory for a mapping");
+  return Pages(static_cast<std::byte*>(at), Unmap{bytes});
+}
 
 /// Faults in the writable pages that hold these bytes of a mapping. Kernels before 5.14 reject the
 /// request and fault pages in at the first access. Returns false if the machine has no more memory.

@@ -122,23 +122,20 @@ TlsKey tls_key(const Key& secret, const Uuid& id, std::string_view purpose) {
   return {std::move(name), key};
 }
 
-struct TlsContext::Settings {
+struct TlsContext {
   BioMethod method;
   SslContext context;
   std::size_t records_per_key;
 };
 
-TlsContext::TlsContext(std::unique_ptr<Settings> settings) : settings_(std::move(settings)) {}
-TlsContext::~TlsContext() = default;
-
-Result<std::shared_ptr<const TlsContext>> TlsContext::create(std::size_t records_per_key) {
-  auto settings = std::make_unique<Settings>(
-      Settings{BioMethod(new_tls_wire_method()), new_context(), records_per_key});
+Result<std::shared_ptr<const TlsContext>> make_tls_context(std::size_t records_per_key) {
+  auto made = std::make_shared<const TlsContext>(
+      TlsContext{BioMethod(new_tls_wire_method()), new_context(), records_per_key});
   ERR_clear_error();
-  if (settings->method == nullptr || settings->context == nullptr) {
+  if (made->method == nullptr || made->context == nullptr) {
     return Status(Code::kInternal, "OpenSSL offers no TLS 1.3 with AES-128-GCM, or has no memory");
   }
-  return std::shared_ptr<const TlsContext>(new TlsContext(std::move(settings)));
+  return made;
 }
 
 struct TlsStream::State {
@@ -208,7 +205,7 @@ Status TlsStream::State::refused(int reason) const {
 
 Status TlsStream::State::renew_key(std::size_t bytes) {
   records += (bytes + kRecord - 1) / kRecord;
-  if (records < context->settings_->records_per_key) return {};
+  if (records < context->records_per_key) return {};
   records = 0;
   int result = SSL_key_update(ssl.get(), SSL_KEY_UPDATE_NOT_REQUESTED);
   if (result == 1) result = SSL_do_handshake(ssl.get());
@@ -241,7 +238,7 @@ Result<TlsStream> TlsStream::create(std::shared_ptr<const TlsContext> context, S
                                          .side = side,
                                          .agreed = {.key = std::move(key)},
                                          .wire = {.fd = fd}});
-  const TlsContext::Settings& settings = *state->context->settings_;
+  const TlsContext& settings = *state->context;
   state->ssl.reset(SSL_new(settings.context.get()));
   BIO* bio = state->ssl != nullptr ? BIO_new(settings.method.get()) : nullptr;
   if (bio == nullptr || SSL_set_app_data(state->ssl.get(), &state->agreed) != 1) {

@@ -30,24 +30,14 @@ Uuid id_in_tls_name(std::string_view name);
 /// the same text; every other text gives an unrelated key.
 TlsKey tls_key(const Key& secret, const Uuid& id, std::string_view purpose);
 
-/// The state that streams share. create() takes about a millisecond. Any thread may use it.
-class TlsContext {
- public:
-  /// AES-GCM may encrypt 2^24.5 records with one key (RFC 8446, 5.5). A stream changes its key long
-  /// before.
-  static constexpr std::size_t kRecordsPerKey = std::size_t{1} << 22;
-  static Result<std::shared_ptr<const TlsContext>> create(
-      std::size_t records_per_key = kRecordsPerKey);
-  ~TlsContext();
-  TlsContext(const TlsContext&) = delete;
-  TlsContext& operator=(const TlsContext&) = delete;
-
- private:
-  friend class TlsStream;
-  struct Settings;
-  explicit TlsContext(std::unique_ptr<Settings> settings);
-  std::unique_ptr<Settings> settings_;
-};
+/// The state that streams share. Any thread may use it.
+struct TlsContext;
+/// AES-GCM may encrypt 2^24.5 records with one key (RFC 8446, 5.5). A stream changes its key long
+/// before.
+constexpr std::size_t kTlsRecordsPerKey = std::size_t{1} << 22;
+/// Takes about a millisecond.
+Result<std::shared_ptr<const TlsContext>> make_tls_context(
+    std::size_t records_per_key = kTlsRecordsPerKey);
 
 /// One end of a connection. Nothing blocks. A failure is final: every later call returns the
 /// failure again, but bytes that arrived before the connection broke can still be read. Calls must

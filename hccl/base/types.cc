@@ -1,5 +1,7 @@
 #include "hccl/base/types.h"
 
+#include <array>
+
 namespace hccl {
 
 std::string_view to_string(DataType type) {
@@ -25,31 +27,12 @@ std::string_view to_string(ReduceOp op) {
 }
 
 std::string_view to_string(Op op) {
-  switch (op) {
-    case Op::kAllReduce:
-      return "allreduce";
-    case Op::kBroadcast:
-      return "broadcast";
-    case Op::kReduceScatter:
-      return "reduce_scatter";
-    case Op::kAllGather:
-      return "allgather";
-    case Op::kReduce:
-      return "reduce";
-    case Op::kScatter:
-      return "scatter";
-    case Op::kAllToAll:
-      return "alltoall";
-    case Op::kBarrier:
-      return "barrier";
-    case Op::kReduceScatterV:
-      return "reduce_scatter_v";
-    case Op::kAllGatherV:
-      return "allgather_v";
-    case Op::kAllToAllV:
-      return "alltoall_v";
-  }
-  return "unknown operation";
+  constexpr std::array<std::string_view, 11> kWords{
+      "allreduce", "broadcast", "reduce_scatter",   "allgather",   "reduce",    "scatter",
+      "alltoall",  "barrier",   "reduce_scatter_v", "allgather_v", "alltoall_v"};
+  static_assert(kWords.size() == static_cast<std::size_t>(Op::kAllToAllV) + 1);
+  const auto number = static_cast<std::size_t>(op);
+  return number < kWords.size() ? kWords[number] : "unknown operation";
 }
 
 }  // namespace hccl

@@ -82,19 +82,9 @@ constexpr std::size_t size_of(DataType type) {
   return 0;
 }
 constexpr bool floating(DataType type) {
-  switch (type) {
-    case DataType::kFp16:
-    case DataType::kFp32:
-    case DataType::kFp64:
-    case DataType::kBfp16:
-    case DataType::kHif8:
-    case DataType::kFp8E4M3:
-    case DataType::kFp8E5M2:
-    case DataType::kFp8E8M0:
-      return true;
-    default:
-      return false;
-  }
+  return type == DataType::kFp16 || type == DataType::kFp32 || type == DataType::kFp64 ||
+         type == DataType::kBfp16 || type == DataType::kHif8 || type == DataType::kFp8E4M3 ||
+         type == DataType::kFp8E5M2 || type == DataType::kFp8E8M0;
 }
 constexpr bool bitwise(ReduceOp op) { return op >= ReduceOp::kBitAnd && op <= ReduceOp::kBitXor; }
 /// Whether the operation treats its inputs as true or false; its results are 0 and 1.

@@ -23,7 +23,7 @@ namespace hccl::core {
 namespace {
 
 Pages pages_of(std::size_t bytes) {
-  auto pages = Pages::map(bytes);
+  auto pages = map_pages(bytes);
   if (!pages.ok()) throw std::bad_alloc();
   return std::move(*pages);
 }
@@ -34,7 +34,7 @@ FlightRecorder::FlightRecorder()
     : began_(Clock::now()),
       began_ticks_(ticks()),
       pages_(pages_of(kOps * sizeof(Record))),
-      records_(reinterpret_cast<Record*>(pages_.data())) {}
+      records_(reinterpret_cast<Record*>(pages_.get())) {}
 
 void FlightRecorder::take_memory() { std::uninitialized_value_construct_n(records_, kOps); }
 

@@ -109,7 +109,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     std::int32_t tag = 0;
     std::uint64_t bytes = 0;  // size of the message; kRefuse: the receive's; kCredit: the credit
     std::uint64_t id = 0;     // number of the send that asks
-    std::array<std::byte, kInline> data{};
+    std::array<std::byte, kInline> data = {};
   };
   static_assert(sizeof(Header) == 64);
   /// A request that is under way on the mesh, and the function that runs when the request is done.
@@ -123,14 +123,14 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     int source = 0;
     std::int32_t tag = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t id = 0;                 // for rendezvous: number of the send
-    MessagePtr sender;                    // the send, for a message of this rank to itself
-    std::unique_ptr<std::byte[]> buffer;  // for eager messages
+    std::uint64_t id = 0;    // for rendezvous: number of the send
+    MessagePtr sender = {};  // the send, for a message of this rank to itself
     bool eager = false;
-    bool here = false;     // the bytes are in the buffer, unless `why` is an error
-    bool refused = false;  // the receive has another size
-    MessagePtr taker;      // the receive that waits for the bytes
-    Status why;            // why the bytes did not come
+    std::unique_ptr<std::byte[]> buffer = {};  // for eager messages
+    bool here = false;      // the bytes are in the buffer, unless `why` is an error
+    bool refused = false;   // the receive has another size
+    MessagePtr taker = {};  // the receive that waits for the bytes
+    Status why = {};        // why the bytes did not come
   };
   using ArrivalPtr = std::shared_ptr<Arrival>;
   struct PeerRecord {

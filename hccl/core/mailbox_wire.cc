@@ -28,9 +28,7 @@ void Mailbox::post_send(const MessagePtr& message) {
   if (message->peer_ == rank_) return send_to_self(message);
   PeerRecord& peer = *peers_[static_cast<std::size_t>(message->peer_)];
   if (peer.gone) return fail_later(message, peer.why, peer.verdict);
-  Header header;
-  header.tag = message->tag_;
-  header.bytes = message->bytes_;
+  Header header{.tag = message->tag_, .bytes = message->bytes_};
   const std::uint64_t cost = message->bytes_ + kCost;
   if (message->bytes_ > kEagerLimit || cost > peer.credit) {
     if (peer.asking == kAskCap) return settle(message, too_many(message->peer_));
@@ -54,11 +52,8 @@ void Mailbox::post_send(const MessagePtr& message) {
 }
 
 void Mailbox::send_to_self(const MessagePtr& message) {
-  auto arrival = std::make_shared<Arrival>();
-  arrival->source = rank_;
-  arrival->tag = message->tag_;
-  arrival->bytes = message->bytes_;
-  arrival->sender = message;
+  auto arrival = std::make_shared<Arrival>(
+      Arrival{.source = rank_, .tag = message->tag_, .bytes = message->bytes_, .sender = message});
   if (const MessagePtr receive = find_receive(rank_, message->tag_)) {
     return match(arrival, receive);
   }
@@ -157,11 +152,9 @@ void Mailbox::match(const ArrivalPtr& arrival, const MessagePtr& receive) {
     return settle(receive, wrong);
   }
   --peers_[static_cast<std::size_t>(arrival->source)]->asks;
-  Header answer;
-  answer.kind = fits ? HeaderKind::kReady : HeaderKind::kRefuse;
-  answer.bytes = receive->bytes_;
-  answer.id = arrival->id;
-  put(arrival->source, answer);
+  put(arrival->source, {.kind = fits ? HeaderKind::kReady : HeaderKind::kRefuse,
+                        .bytes = receive->bytes_,
+                        .id = arrival->id});
   if (!fits) return settle(receive, wrong);
   receive->parts_ = 1;
   move_bytes(arrival->source, kAskedBytes, receive);
@@ -255,11 +248,8 @@ void Mailbox::take_eager(int peer, const Header& header) {
     return corrupt(peer, "more eager bytes than there is room for");
   }
   from.owed += header.bytes + kCost;
-  auto arrival = std::make_shared<Arrival>();
-  arrival->source = peer;
-  arrival->tag = header.tag;
-  arrival->bytes = header.bytes;
-  arrival->eager = true;
+  auto arrival = std::make_shared<Arrival>(
+      Arrival{.source = peer, .tag = header.tag, .bytes = header.bytes, .eager = true});
   const MessagePtr receive = find_receive(peer, header.tag);
   if (header.bytes > kInline) {
     take_payload(arrival, receive);
@@ -300,11 +290,8 @@ void Mailbox::take_payload(const ArrivalPtr& arrival, const MessagePtr& receive)
 }
 
 void Mailbox::take_ask(int peer, const Header& header) {
-  auto arrival = std::make_shared<Arrival>();
-  arrival->source = peer;
-  arrival->tag = header.tag;
-  arrival->bytes = header.bytes;
-  arrival->id = header.id;
+  auto arrival = std::make_shared<Arrival>(
+      Arrival{.source = peer, .tag = header.tag, .bytes = header.bytes, .id = header.id});
   PeerRecord& from = *peers_[static_cast<std::size_t>(peer)];
   if (from.asks == kAskCap) return corrupt(peer, "more messages than may wait for their receives");
   ++from.asks;
@@ -338,11 +325,8 @@ void Mailbox::give_back(int peer, std::uint64_t bytes) {
   PeerRecord& from = *peers_[static_cast<std::size_t>(peer)];
   from.freed += bytes;
   if (from.gone || from.freed < window_ / 4) return;
-  Header header;
-  header.kind = HeaderKind::kCredit;
-  header.bytes = std::exchange(from.freed, 0);
-  from.owed -= header.bytes;
-  put(peer, header);
+  from.owed -= from.freed;
+  put(peer, {.kind = HeaderKind::kCredit, .bytes = std::exchange(from.freed, 0)});
 }
 
 void Mailbox::lost(int peer, const Status& why, Deadline verdict) {

@@ -95,14 +95,14 @@ Status Operations::open(Deadline deadline, const std::function<void()>& waits) t
 Status Operations::execute(const Call& call, bool scaled) try {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   // If the inputs have been multiplied, the operation has already begun, so it goes on.
-  if (!scaled && settings_.suspended()) return refused_suspended();
+  if (!scaled && settings_.suspended.load()) return refused_suspended();
   if (!is_open()) HCCL_RETURN_IF_ERROR(open_for(envelope(call, 1, 0), true));
   if (call.scale.before != 1 && !scaled) return execute_scaled(call);
-  if (local_ != nullptr && local_timeout_ != settings_.timeout()) {
-    local_timeout_ = settings_.timeout();
+  if (local_ != nullptr && local_timeout_ != settings_.timeout.load()) {
+    local_timeout_ = settings_.timeout.load();
     local_->waits().set_timeout(local_timeout_);
   }
-  const bool strict = settings_.deterministic() == Deterministic::kStrict && reduces(call.op);
+  const bool strict = settings_.deterministic.load() == Deterministic::kStrict && reduces(call.op);
   const std::uint64_t sequence = ++sequence_;
   if (!selection_.is_local(call.op)) return execute_remotely(call, sequence, strict);
   // The envelope contains `strict`, so that a difference between the ranks is detected.
@@ -190,7 +190,7 @@ Status Operations::exchange(std::span<exec::Transfer> transfers, const WorkQueue
 Status Operations::run_transfers(std::span<exec::Transfer> transfers) try {
   if (transfers.empty()) return {};
   const NotCancelled not_cancelled;
-  if (settings_.suspended() && !failure_.raised()) return refused_suspended();
+  if (settings_.suspended.load() && !failure_.raised()) return refused_suspended();
   if (!is_open() && !failure_.raised()) {
     HCCL_RETURN_IF_ERROR(open_for(envelope(transfers.front()), false));
   }
@@ -231,7 +231,7 @@ WorkQueue::Bound Operations::bound() {
   WorkQueue::Bound bound;
   bound.patience = [this]() -> std::chrono::nanoseconds {
     if (failure_.raised()) return kEndAfterFailure;
-    const auto timeout = settings_.timeout();
+    const auto timeout = settings_.timeout.load();
     return timeout.count() == 0 ? timeout : timeout + kEndAfterDeadline;
   };
   bound.overdue = [this] {
@@ -260,7 +260,7 @@ WorkQueue::Bound Operations::bound_of_requests() {
 
 Waiter Operations::limits(bool background) {
   Waiter limits;
-  const auto timeout = settings_.timeout();
+  const auto timeout = settings_.timeout.load();
   limits.deadline = timeout.count() == 0 ? Deadline::never() : Deadline::after(timeout);
   limits.abort = &failure_.flag();
   limits.policy = background ? is_.placement.worker_policy : is_.placement.policy;

@@ -32,30 +32,18 @@ std::uint32_t mark_of(const schedule::Choice& choice) {
 }
 
 // Device memory for trials; null if there is none.
-class DeviceMemory {
- public:
-  DeviceMemory(memory::Heap* heap, std::size_t bytes) : heap_(heap) {
-    if (heap_ == nullptr) return;
-    if (const auto memory = heap_->allocate(bytes); memory.ok()) {
-      data_ = static_cast<std::byte*>(*memory);
-    }
-  }
-  ~DeviceMemory() {
-    if (data_ != nullptr) static_cast<void>(heap_->free(data_));
-  }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  memory::Heap* heap_;
-  std::byte* data_ = nullptr;
-};
+std::shared_ptr<std::byte> device_memory(memory::Heap* heap, std::size_t bytes) {
+  if (heap == nullptr) return nullptr;
+  const auto memory = heap->allocate(bytes);
+  if (!memory.ok()) return nullptr;
+  return {static_cast<std::byte*>(*memory),
+          [heap](std::byte* at) { static_cast<void>(heap->free(at)); }};
+}
 
 Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap,
                                  std::uint64_t trial) {
-  HCCL_ASSIGN_OR_RETURN(const Pages ordinary, Pages::map(2 * select::kProbeBytes));
-  const DeviceMemory shared(heap, 2 * select::kProbeBytes);
+  HCCL_ASSIGN_OR_RETURN(const Pages ordinary, map_pages(2 * select::kProbeBytes));
+  const auto shared = device_memory(heap, 2 * select::kProbeBytes);
   select::ProbeRuns runs;
   runs.barrier = "inline";
   runs.allreduce = "slots";
@@ -64,13 +52,13 @@ Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap,
   };
   select::LocalProbe where;
   where.topology = engine.topology();
-  where.ordinary = ordinary.data();
+  where.ordinary = ordinary.get();
   // All ranks must measure the same cases. So shared memory is measured only if every rank has
   // device memory.
-  const float mine = shared.data() != nullptr ? 1 : 0;
+  const float mine = shared != nullptr ? 1 : 0;
   float all = 0;
   HCCL_RETURN_IF_ERROR(runs.run({Op::kAllReduce, &mine, &all, 1}, runs.allreduce));
-  where.shared = all == static_cast<float>(where.topology.ranks) ? shared.data() : nullptr;
+  where.shared = all == static_cast<float>(where.topology.ranks) ? shared.get() : nullptr;
   where.set_tuning = [&](const local::Tuning& tuning) {
     select::LocalCosts costs = select::local_preset(where.topology, false);
     costs.tuning = tuning;

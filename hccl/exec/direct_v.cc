@@ -71,7 +71,10 @@ void DirectV::begin(const Call& call, const Envelope& mine, std::byte* staging, 
 void DirectV::open(PeerExchange& peer) {
   const auto rank = static_cast<std::size_t>(peer.rank);
   peer.heard = false;
-  peer.sent = call_.op == Op::kAllToAllV ? pair_envelope(call_, mine_, peer.rank) : mine_;
+  peer.sent = mine_;
+  if (call_.op == Op::kAllToAllV) {
+    peer.sent = pair_envelope(mine_, call_.in_blocks[rank].count, call_.out_blocks[rank].count);
+  }
   mesh_.recv(peer.hello_in, peer.rank, kFirstLane,
              std::as_writable_bytes(std::span(&peer.received, 1)));
   peer.in.begin(Flow::Direction::kRecv, peer.rank, kFirstLane);
@@ -109,8 +112,10 @@ void DirectV::copy_own() {
 Status DirectV::check_hello(PeerExchange& peer) const {
   if (peer.heard || !peer.hello_in.done()) return {};
   HCCL_RETURN_IF_ERROR(peer.hello_in.status());
-  const Envelope expected =
-      call_.op == Op::kAllToAllV ? pair_expected(call_, mine_, peer.rank) : mine_;
+  Envelope expected = peer.sent;
+  if (call_.op == Op::kAllToAllV) {
+    expected = pair_envelope(mine_, peer.sent.root, peer.sent.count);
+  }
   if (!(peer.received == expected)) {
     return mismatch(mesh_.rank(), peer.sent, peer.rank, peer.received);
   }

@@ -136,7 +136,7 @@ struct Seeker {
 
 Result<Line> find_root(const RootInfo& info, const std::string& from, Deadline deadline,
                        const Logger& log) {
-  HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
+  HCCL_ASSIGN_OR_RETURN(auto context, make_tls_context());
   return Seeker{info, from, std::move(context), log}.find(deadline);
 }
 

@@ -48,7 +48,7 @@ Result<std::shared_ptr<Node>> Node::root(std::shared_ptr<Control> control, RootI
   HCCL_ASSIGN_OR_RETURN(Listener listener, listen(info));
   info.port = listener.port;
   info.ports = 1;
-  HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
+  HCCL_ASSIGN_OR_RETURN(auto context, make_tls_context());
   HCCL_ASSIGN_OR_RETURN(Fd spare, Lines::open_spare());
   auto root = std::make_shared<Node>(std::move(control), info);
   root->patience_ = config.connect_timeout;
@@ -138,7 +138,7 @@ Status Node::open(const Rank& rank, const Config& config, const Logger& log,
 Status Node::seek(const std::string& address, std::uint16_t root_port, const Rank& rank,
                   const Config& config, const Logger& log, const std::string& boot) {
   HCCL_ASSIGN_OR_RETURN(Listener listener, listen_tcp(address, 0));
-  HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
+  HCCL_ASSIGN_OR_RETURN(auto context, make_tls_context());
   HCCL_ASSIGN_OR_RETURN(Fd spare, Lines::open_spare());
   HCCL_ASSIGN_OR_RETURN(node_, control_->add([&](int epoll, std::uint64_t tags) {
     const MutexLock lock(mutex_);

@@ -31,8 +31,8 @@ const Key kSecret = [] {
   return key;
 }();
 
-std::shared_ptr<const TlsContext> context(std::size_t records = TlsContext::kRecordsPerKey) {
-  auto made = TlsContext::create(records);
+std::shared_ptr<const TlsContext> context(std::size_t records = kTlsRecordsPerKey) {
+  auto made = make_tls_context(records);
   EXPECT_TRUE(made.ok()) << made.status().message();
   return made.value();
 }
@@ -76,7 +76,7 @@ struct Pair {
   Pair(const TlsKey& clients, const TlsKey& servers,
        const std::shared_ptr<const TlsContext>& with = context())
       : client(Side::kClient, clients, with), server(Side::kServer, servers, with) {}
-  explicit Pair(std::size_t records = TlsContext::kRecordsPerKey)
+  explicit Pair(std::size_t records = kTlsRecordsPerKey)
       : Pair(tls_key(kSecret, kId, "test"), tls_key(kSecret, kId, "test"), context(records)) {}
 
   /// Carries what the ends have sent so far.

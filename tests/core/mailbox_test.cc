@@ -523,9 +523,9 @@ TEST(Timeout, CanBeSetForTheOperationsThatFollow) {
     ASSERT_TRUE(world.ok());
     std::atomic<bool> over{false};
     world.run([&](Communicator& c) {
-      EXPECT_EQ(c.settings().timeout(), seconds(30));
+      EXPECT_EQ(c.settings().timeout.load(), seconds(30));
       ASSERT_TRUE(c.operations().run({}).ok());
-      c.settings().set_timeout(milliseconds(300));
+      c.settings().timeout = milliseconds(300);
       if (c.rank() == 1) {  // never comes
         while (!over) std::this_thread::sleep_for(milliseconds(1));
         return;

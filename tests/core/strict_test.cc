@@ -154,7 +154,7 @@ TEST(Strict, OnOneRankAloneIsRefused) {
   World world(2, Config());
   ASSERT_TRUE(world.ok());
   world.run([](Communicator& c) {
-    if (c.rank() == 1) c.settings().set_deterministic(Deterministic::kStrict);
+    if (c.rank() == 1) c.settings().deterministic = Deterministic::kStrict;
     std::vector<float> data(1000, 1.0F);
     const Status status = c.operations().run({Op::kAllReduce, data.data(), data.data(), data.size(),
                                               DataType::kFp32, ReduceOp::kSum, 0, 0});

@@ -267,7 +267,7 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
         for (int i = 0; i < 4; ++i) {
           if (!work.next().ok()) return 2;
         }
-        member.world->settings().set_timeout(seconds(2));
+        member.world->settings().timeout = seconds(2);
         if (r == silent) {
           eventually([&] { return all_know(board, silent); });
         } else {

@@ -76,7 +76,7 @@ class Ear final : public join::FailureListener {
 class Secured {
  public:
   Secured(Fd fd, const join::RootInfo& info) : fd_(std::move(fd)) {
-    auto context = TlsContext::create();
+    auto context = make_tls_context();
     auto stream = TlsStream::create(context.value(), TlsStream::Side::kClient, fd_.get(),
                                     tls_key(info.secret, info.id, "control"));
     stream_ = std::make_unique<TlsStream>(std::move(*stream));

@@ -344,7 +344,7 @@ std::string first_message(const join::RootInfo& info) {
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
   const Fd ours(ends[0]), theirs(ends[1]);
-  auto context = TlsContext::create();
+  auto context = make_tls_context();
   auto stream = TlsStream::create(context.value(), TlsStream::Side::kClient, ours.get(),
                                   tls_key(info.secret, info.id, "control"));
   EXPECT_TRUE(stream->handshake().ok());

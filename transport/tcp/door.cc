@@ -58,7 +58,7 @@ std::shared_ptr<Inbox> Door::find(const Uuid& id) {
 
 Result<std::shared_ptr<const TlsContext>> Door::context() {
   if (tls_ == nullptr) {
-    HCCL_ASSIGN_OR_RETURN(tls_, TlsContext::create());
+    HCCL_ASSIGN_OR_RETURN(tls_, make_tls_context());
   }
   return tls_;
 }

@@ -41,7 +41,7 @@ Result<Entrance> enter(const OpenArgs& args, const Config& config) {
   HCCL_ASSIGN_OR_RETURN(entrance.sleeper, EpollSleeper::create());
   const bool encrypted = config.wire == Wire::kTls;
   if (encrypted) {
-    HCCL_ASSIGN_OR_RETURN(entrance.tls, TlsContext::create());
+    HCCL_ASSIGN_OR_RETURN(entrance.tls, make_tls_context());
   }
   HCCL_ASSIGN_OR_RETURN(std::shared_ptr<Door> door, args.doors != nullptr
                                                         ? args.doors->at(args.address)
