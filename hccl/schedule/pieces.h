@@ -32,13 +32,13 @@ inline Schedule begin(int chunks, int scratch_slots = 0) { return {chunks, scrat
 /// The slot in which the owner of a chunk keeps the input of `peer`. The owner's own input needs no
 /// slot.
 inline int slot_of(int peer, int rank) { return peer < rank ? peer : peer - 1; }
-/// Folds all ranks' inputs of this rank's chunk into `into` at once, in rank order.
+/// Folds all ranks' inputs of the chunk of `into`, which this rank owns, at once, in rank order.
 inline Fold fold_all(const Shape& shape, Slice into) {
   Fold fold{into, {}};
   fold.inputs.reserve(static_cast<std::size_t>(shape.size));
   for (int source = 0; source < shape.size; ++source) {
-    fold.inputs.push_back(source == shape.rank ? in(shape.rank)
-                                               : scratch(slot_of(source, shape.rank), shape.rank));
+    fold.inputs.push_back(source == shape.rank ? in(into.chunk)
+                                               : scratch(slot_of(source, shape.rank), into.chunk));
   }
   return fold;
 }
