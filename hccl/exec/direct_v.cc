@@ -10,7 +10,6 @@ namespace hccl::exec {
 namespace {
 
 constexpr std::uint32_t kFirstLane = 0;  // the lane that other collectives use first
-constexpr std::size_t kSmallestPiece = 4096;
 
 std::byte* at(const void* buffer, std::uint64_t element, std::size_t bytes) {
   // The caller's const buffer is only read.
@@ -20,11 +19,9 @@ std::byte* at(const void* buffer, std::uint64_t element, std::size_t bytes) {
 }  // namespace
 
 std::size_t DirectV::piece_bytes(std::size_t staging_bytes, int size) {
-  const auto slots = kPieces * static_cast<std::size_t>(std::max(1, size - 1));
-  // Sizes are powers of two, so that no piece splits an element. Each piece is one message.
-  std::size_t piece = Flow::kMessage;
-  while (piece > kSmallestPiece && piece * slots > staging_bytes) piece /= 2;
-  return piece;
+  // Each piece is one message. Of each peer, kPieces pieces are staged instead of kWindow messages.
+  return Flow::message_within(staging_bytes * Flow::kWindow / kPieces,
+                              static_cast<std::size_t>(std::max(1, size - 1)));
 }
 
 std::size_t DirectV::staging_wanted(const Call& call, std::size_t piece, int size) {

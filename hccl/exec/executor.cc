@@ -48,8 +48,6 @@ Cut cut_for(const Call& call, const schedule::Choice& choice, const RankSchedule
   return cut;
 }
 
-bool one_way(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
-
 }  // namespace
 
 Executor::Executor(transport::Mesh& mesh, std::size_t staging_bytes, std::vector<int> order)
@@ -168,7 +166,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   const Envelope mine = envelope(call, sequence, algorithm);
   if (call.count == 0 && call.op != Op::kBarrier) return run_agreement(0, mine, waiter);
 
-  const bool agree = one_way(call.op) && mesh_.size() > 1;
+  const bool agree = rooted(call.op) && mesh_.size() > 1;
   while (lanes_.size() < lanes + (agree ? 1 : 0)) lanes_.push_back(std::make_unique<Lane>(mesh_));
   const auto layout = [&](std::uint64_t slice) {
     const std::uint64_t first = call.count * slice / cut.slices;

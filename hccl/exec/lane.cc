@@ -1,7 +1,5 @@
 #include "hccl/exec/lane.h"
 
-#include <array>
-
 namespace hccl::exec {
 
 Lane::Lane(transport::Mesh& mesh) : mesh_(mesh) {}
@@ -103,26 +101,17 @@ void Lane::start(const schedule::Recv& recv) {
 
 void Lane::fold(const schedule::Fold& fold) {
   const ChunkLayout& layout = slices_[slice_].layout;
-  constexpr std::size_t kFew = 64;
-  std::array<const std::byte*, kFew> few{};
-  std::vector<const std::byte*> many;
-  std::span<const std::byte*> inputs;
-  if (fold.inputs.size() <= kFew) {
-    inputs = std::span(few).first(fold.inputs.size());
-  } else {
-    many.resize(fold.inputs.size());
-    inputs = many;
-  }
+  inputs_.resize(fold.inputs.size());
   const int run = layout.run(fold.into.count);
   for (int c = 0; c < fold.into.count; c += run) {
     const int chunk = fold.into.chunk + c;
     const std::size_t bytes = layout.bytes(chunk, run);
     if (bytes == 0) continue;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      inputs[i] = address(fold.inputs[i], fold.inputs[i].chunk + c);
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      inputs_[i] = address(fold.inputs[i], fold.inputs[i].chunk + c);
     }
     std::byte* into = address(fold.into, chunk);
-    fold_(inputs, into, bytes / layout.element());
+    fold_(inputs_, into, bytes / layout.element());
   }
 }
 

@@ -74,6 +74,7 @@ class Lane final : public Activity {
   std::size_t slice_ = 0;
   std::size_t step_ = 0;
   bool started_ = false;
+  std::vector<const std::byte*> inputs_;  // of a fold; its capacity is kept between folds
   std::vector<std::unique_ptr<Flow>> flows_;
   std::size_t flows_used_ = 0;
   std::vector<std::unique_ptr<Hello>> hellos_;

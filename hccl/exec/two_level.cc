@@ -6,6 +6,7 @@
 #include "hccl/base/cache_hints.h"
 #include "hccl/exec/chunk_layout.h"
 #include "hccl/kernels/folding.h"
+#include "hccl/local/blocks.h"
 #include "hccl/select/remote_selector.h"
 
 namespace hccl::exec {
@@ -104,25 +105,20 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Wait
 // Slices and their parts begin at multiples of a cache line.
 void TwoLevel::cut(const Call& call) {
   const std::uint64_t element = size_of(call.type);
-  const std::uint64_t line = std::max<std::uint64_t>(1, kCacheLine / element);
   const std::uint64_t bytes = call.count * element;
   const std::uint64_t length_bytes = std::clamp(bytes / kFewSlices, kShortestSlice, kSliceBytes);
   slices_ = std::max<std::uint64_t>(1, bytes / length_bytes);
   if (parts_.size() < slices_) parts_.resize(slices_);
-  const auto boundary = [line](std::uint64_t count, std::uint64_t part, std::uint64_t parts) {
-    return part == parts ? count : count / line * part / parts * line;
-  };
-  const auto places = static_cast<std::uint64_t>(places_);
   longest_ = 0;
   for (std::size_t s = 0; s < slices_; ++s) {
     Part& part = parts_[s];
-    part.slice_at = boundary(call.count, s, slices_);
-    const std::uint64_t length = boundary(call.count, s + 1, slices_) - part.slice_at;
-    part.blocks.resize(places);
-    for (std::uint64_t p = 0; p < places; ++p) {
-      const std::uint64_t at = boundary(length, p, places);
-      part.blocks[p] = {at, boundary(length, p + 1, places) - at};
-      longest_ = std::max(longest_, part.blocks[p].count);
+    const Block slice =
+        local::slice(static_cast<int>(s), static_cast<int>(slices_), call.count, element);
+    part.slice_at = slice.at;
+    part.blocks.clear();
+    for (int place = 0; place < places_; ++place) {
+      part.blocks.push_back(local::slice(place, places_, slice.count, element));
+      longest_ = std::max(longest_, part.blocks.back().count);
     }
   }
 }

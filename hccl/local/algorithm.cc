@@ -47,7 +47,7 @@ constexpr std::array kTable = {
     Algorithm{"pull", "each rank reads directly from the inputs of all ranks", kNotAllReduce,
               refuse_pull, run_pull},
     Algorithm{"pull", "each rank folds its slice, and copies the slices of its peers", kAllReduce,
-              refuse_pull_allreduce, run_pull_allreduce},
+              refuse_push, run_pull_allreduce},
     Algorithm{"push", "each rank stores its blocks straight into the outputs", kMoves, refuse_push,
               run_push_blocks},
     Algorithm{"push", "the root stores a slice into all outputs, its peers copy the rest",

@@ -6,7 +6,7 @@ Block Blocks::in_of(int giver) const {
   // The ranks of an allgatherv may give blocks of different lengths, each at the start of the
   // rank's input.
   if (call_.op == Op::kAllGatherV) return {0, out(giver).count};
-  return in(traits_.block_for_each ? rank_ : giver);
+  return in(rank_);
 }
 
 std::uint64_t Blocks::input() const {

@@ -40,11 +40,11 @@ Status run_cma_broadcast(Region& region, const Operation& op);
 
 // pull.cc
 std::string refuse_pull(const Case& c, const Topology& topology);
-std::string refuse_pull_allreduce(const Case& c, const Topology& topology);
 Status run_pull(Region& region, const Operation& op);
 Status run_pull_allreduce(Region& region, const Operation& op);
 
 // push.cc
+/// Also for the allreduce of pull: in both, all buffers must be reachable.
 std::string refuse_push(const Case& c, const Topology& topology);
 Status run_push_blocks(Region& region, const Operation& op);
 Status run_push_broadcast(Region& region, const Operation& op);

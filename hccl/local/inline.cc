@@ -19,8 +19,7 @@ void announce_inline(Region& region, Operation& op) {
 }
 
 Status run_inline(Region& region, const Operation& op) {
-  const std::size_t at =
-      op.blocks.block_for_each() ? op.blocks.in(region.local_rank()).at * op.element : 0;
+  const std::size_t at = op.blocks.in(region.local_rank()).at * op.element;
   take(region, op, 0, op.call.count, [&](int giver) { return region.payload(giver) + at; });
   return {};
 }

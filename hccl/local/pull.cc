@@ -10,12 +10,6 @@ std::string refuse_pull(const Case& c, const Topology&) {
   return c.inputs_reachable ? "" : "an input is in memory that other ranks cannot reach";
 }
 
-std::string refuse_pull_allreduce(const Case& c, const Topology&) {
-  return c.inputs_reachable && c.outputs_reachable
-             ? ""
-             : "a buffer is in memory that other ranks cannot reach";
-}
-
 Status run_pull(Region& region, const Operation& op) {
   take(region, op, 0, op.blocks.longest(), [&](int giver) {
     const std::uint64_t at = op.call.op == Op::kAllToAllV

@@ -39,15 +39,12 @@ void announce_slots(Region& region, Operation& op) {
 
 void prefetch_slots(const Region& region, const Operation& op, int giver) {
   if (!hints(region, op.bytes, kShortest) || !op.blocks.gives(giver)) return;
-  const std::size_t at =
-      op.blocks.block_for_each() ? op.blocks.in(region.local_rank()).at * op.element : 0;
+  const std::size_t at = op.blocks.in(region.local_rank()).at * op.element;
   will_read(region.staging().of(giver) + op.whole_at + at, op.call.count * op.element);
 }
 
 Status run_slots(Region& region, const Operation& op) {
-  const std::size_t at =
-      op.whole_at +
-      (op.blocks.block_for_each() ? op.blocks.in(region.local_rank()).at * op.element : 0);
+  const std::size_t at = op.whole_at + op.blocks.in(region.local_rank()).at * op.element;
   take(region, op, 0, op.call.count, [&](int giver) { return region.staging().of(giver) + at; });
   if (hints(region, op.bytes, kShort)) {
     will_write(region.staging().of(region.local_rank()) + region.staging().peek_whole(op.bytes),

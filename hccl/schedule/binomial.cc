@@ -23,17 +23,6 @@ int real_rank(int relative_rank, const Shape& shape) {
 // `size`.
 int farthest(int size) { return (1 << ceil_log2(size)) / 2; }
 
-// The blocks of ranks [first, first + count), counted from the root, as slices of kIn or of the
-// slots that begin at `slot`.
-std::vector<Slice> blocks(Buffer buffer, int first, int count, int slot, const Shape& shape) {
-  std::vector<Slice> slices;
-  for (const Stretch& run : arc(first + shape.root, count, shape.size)) {
-    slices.push_back({buffer, run.first, run.count, buffer == Buffer::kScratch ? slot : 0});
-    slot += run.count;
-  }
-  return slices;
-}
-
 }  // namespace
 
 Schedule broadcast_binomial(const Shape& shape) {
@@ -80,8 +69,8 @@ Schedule scatter_binomial(const Shape& shape) {
     if (beyond == 0 && relative_rank + distance < n) {
       const int child = relative_rank + distance, count = std::min(distance, n - child);
       Step give;
-      for (const Slice& from : blocks(relative_rank == 0 ? Buffer::kIn : Buffer::kScratch, child,
-                                      count, distance, shape)) {
+      for (const Slice& from : around(relative_rank == 0 ? Buffer::kIn : Buffer::kScratch,
+                                      real_rank(child, shape), count, n, distance)) {
         give.sends.push_back(send(real_rank(child, shape), from));
       }
       schedule.steps.push_back(std::move(give));
@@ -93,7 +82,7 @@ Schedule scatter_binomial(const Shape& shape) {
         continue;
       }
       Step take;
-      for (const Slice& into : blocks(Buffer::kScratch, relative_rank, count, 0, shape)) {
+      for (const Slice& into : around(Buffer::kScratch, shape.rank, count, n, 0)) {
         take.recvs.push_back(recv(parent, into));
       }
       take.folds.push_back(copy(out(shape.rank), scratch(0, shape.rank)));

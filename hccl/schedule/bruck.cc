@@ -29,13 +29,7 @@ std::vector<int> live_counts(int size) {
 // The slices with offsets [first, first + count) of `rank` in a buffer. In kScratch, the chunk at
 // offset j lies in slot j.
 std::vector<Slice> offsets(Buffer buffer, int rank, int first, int count, int size) {
-  std::vector<Slice> slices;
-  int slot = first;
-  for (const Stretch& run : arc(rank + first, count, size)) {
-    slices.push_back({buffer, run.first, run.count, buffer == Buffer::kScratch ? slot : 0});
-    slot += run.count;
-  }
-  return slices;
+  return around(buffer, rank + first, count, size, first);
 }
 
 // `partials` holds the sums of chunks that other ranks own; `result` receives the sum of this

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "hccl/base/call.h"
 #include "hccl/schedule/step_rules.h"
 #include "hccl/schedule/symbolic.h"
 
@@ -288,8 +289,6 @@ std::string Execution::run() {
   return results();
 }
 
-bool has_root(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
-
 bool has_in_place(Op op) {
   return op == Op::kAllReduce || op == Op::kReduce || op == Op::kAllGather ||
          op == Op::kReduceScatter || op == Op::kScatter;
@@ -304,7 +303,7 @@ std::string headline(Op op, int size, int root, int depth, bool in_place,
     }
   }
   line += ", " + text(size) + (size == 1 ? " rank" : " ranks");
-  if (has_root(op)) line += ", root " + text(root);
+  if (rooted(op)) line += ", root " + text(root);
   if (depth != 1) line += ", depth " + text(depth);
   if (in_place) line += ", in place";
   return line + ": ";

@@ -21,33 +21,31 @@ std::vector<int> others(const Shape& shape) {
   return ranks;
 }
 
-Step room_for_all(const Shape& shape) {
+// Every rank sends from(peer) to each peer, and receives into(peer) from that peer.
+Step exchange(const Shape& shape, const auto& from, const auto& into) {
   Step step;
   step.sends.reserve(static_cast<std::size_t>(shape.size - 1));
   step.recvs.reserve(static_cast<std::size_t>(shape.size - 1));
+  for (const int peer : others(shape)) {
+    step.sends.push_back(send(peer, from(peer)));
+    step.recvs.push_back(recv(peer, into(peer)));
+  }
   return step;
 }
 
 // Every rank sends chunk j to rank j, which folds all inputs into `into`.
 Step reduce_own_chunk(const Shape& shape, Slice into) {
   const int rank = shape.rank;
-  Step step = room_for_all(shape);
-  for (const int peer : others(shape)) {
-    step.sends.push_back(send(peer, in(peer)));
-    step.recvs.push_back(recv(peer, scratch(slot_of(peer, rank), rank)));
-  }
+  Step step = exchange(
+      shape, [](int peer) { return in(peer); },
+      [rank](int peer) { return scratch(slot_of(peer, rank), rank); });
   step.folds.push_back(fold_all(shape, into));
   return step;
 }
 
 // Every rank sends its own chunk, `own`, to all ranks.
 Step spread_own_chunk(const Shape& shape, Slice own) {
-  Step step = room_for_all(shape);
-  for (const int peer : others(shape)) {
-    step.sends.push_back(send(peer, own));
-    step.recvs.push_back(recv(peer, out(peer)));
-  }
-  return step;
+  return exchange(shape, [own](int) { return own; }, [](int peer) { return out(peer); });
 }
 
 }  // namespace
@@ -64,16 +62,10 @@ Schedule allreduce_direct(const Shape& shape) {
 Schedule allreduce_one_shot(const Shape& shape) {
   if (shape.size == 1) return copy_only();
   Schedule schedule = begin(1, shape.size - 1);
-  Step step = room_for_all(shape);
-  Fold fold{out(0), {}};
-  for (const int peer : others(shape)) {
-    step.sends.push_back(send(peer, in(0)));
-    step.recvs.push_back(recv(peer, scratch(slot_of(peer, shape.rank), 0)));
-  }
-  for (int source = 0; source < shape.size; ++source) {
-    fold.inputs.push_back(source == shape.rank ? in(0) : scratch(slot_of(source, shape.rank), 0));
-  }
-  step.folds.push_back(std::move(fold));
+  Step step = exchange(
+      shape, [](int) { return in(0); },
+      [&](int peer) { return scratch(slot_of(peer, shape.rank), 0); });
+  step.folds.push_back(fold_all(shape, out(0)));
   schedule.steps.push_back(std::move(step));
   return schedule;
 }
@@ -115,7 +107,7 @@ Schedule broadcast_direct(const Shape& shape) {
   const int n = shape.size, rank = shape.rank, root = shape.root;
   Schedule schedule = begin(n);
   if (n == 1) return schedule;
-  Step scatter, gather = room_for_all(shape);
+  Step scatter, gather;
   if (rank != root) scatter.recvs.push_back(recv(root, out(rank)));
   for (const int peer : others(shape)) {
     if (rank == root) scatter.sends.push_back(send(peer, out(peer)));
@@ -145,13 +137,9 @@ Schedule scatter_direct(const Shape& shape) {
 Schedule alltoall_direct(const Shape& shape) {
   if (shape.size == 1) return copy_only();
   Schedule schedule = begin(shape.size);
-  Step exchange = room_for_all(shape);
-  for (const int peer : others(shape)) {
-    exchange.sends.push_back(send(peer, in(peer)));
-    exchange.recvs.push_back(recv(peer, out(peer)));
-  }
-  exchange.folds.push_back(copy(out(shape.rank), in(shape.rank)));
-  schedule.steps.push_back(std::move(exchange));
+  schedule.steps.push_back(
+      exchange(shape, [](int peer) { return in(peer); }, [](int peer) { return out(peer); }));
+  schedule.steps.front().folds.push_back(copy(out(shape.rank), in(shape.rank)));
   return schedule;
 }
 

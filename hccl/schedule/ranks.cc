@@ -45,20 +45,6 @@ int wrap(int rank, int size) {
   return rest < 0 ? rest + size : rest;
 }
 
-bool is_power_of_two(int number) { return number > 0 && (number & (number - 1)) == 0; }
-
-int floor_power_of_two(int number) {
-  int power = 1;
-  while (power <= number / 2) power *= 2;
-  return power;
-}
-
-int ceil_log2(int number) {
-  int rounds = 0;
-  for (int rest = number; rest > 1; rest -= rest / 2) ++rounds;
-  return rounds;
-}
-
 std::vector<Stretch> arc(int first, int count, int size) {
   std::vector<Stretch> runs;
   const int start = wrap(first, size);

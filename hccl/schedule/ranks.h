@@ -1,17 +1,23 @@
 // Rank arithmetic that several patterns share: small pure functions without buffers or messages.
 #pragma once
 
+#include <bit>
 #include <vector>
 
 namespace hccl::schedule {
 
 /// `rank` modulo size, in 0..size-1, for any integer.
 int wrap(int rank, int size);
-bool is_power_of_two(int number);
+/// Whether `number` is a power of two (number >= 0).
+inline bool is_power_of_two(int number) {
+  return std::has_single_bit(static_cast<unsigned>(number));
+}
 /// The largest power of two that is at most `number` (number >= 1).
-int floor_power_of_two(int number);
+inline int floor_power_of_two(int number) {
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(number)));
+}
 /// Number of doublings that lead from 1 to `number` or beyond (number >= 1).
-int ceil_log2(int number);
+inline int ceil_log2(int number) { return std::bit_width(static_cast<unsigned>(number - 1)); }
 
 /// A run of consecutive numbers: `first`, …, `first + count - 1`.
 struct Stretch {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hccl/base/call.h"
+
 namespace hccl::schedule {
 namespace {
 
@@ -41,10 +43,6 @@ bool contains(const RankSet& set, int rank) {
 }
 void insert(RankSet& set, int rank) {
   set[static_cast<std::size_t>(rank) / 64] |= std::uint64_t{1} << (rank % 64);
-}
-
-bool Setting::reduces() const {
-  return op == Op::kAllReduce || op == Op::kReduce || op == Op::kReduceScatter;
 }
 
 bool Setting::holds(int rank, Buffer buffer, int chunk) const {
@@ -178,7 +176,7 @@ void Memory::write(const Slice& slice, int index, const Value& value) {
 std::string Memory::fold(const std::vector<Value>& inputs, Value& value) const {
   value = inputs.front();
   if (inputs.size() == 1) return {};
-  if (!setting_.reduces()) return "combines chunks in an operation that does not reduce";
+  if (!reduces(setting_.op)) return "combines chunks in an operation that does not reduce";
   value.order = mix(value.order);
   for (std::size_t i = 1; i < inputs.size(); ++i) {
     for (std::size_t word = 0; word < words_; ++word) {

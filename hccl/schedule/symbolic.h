@@ -19,7 +19,6 @@ struct Setting {
   int chunks = 0;
   bool in_place = false;
 
-  bool reduces() const;
   /// The block, and so the rank, to which a chunk belongs in operations that cut the vector into
   /// blocks.
   int block_of(int chunk) const { return chunk / (chunks / size); }

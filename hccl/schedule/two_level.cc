@@ -16,80 +16,48 @@
 namespace hccl::schedule {
 namespace {
 
-struct Places {
-  explicit Places(const Shape& shape)
-      : hosts(shape.hosts),
-        local(shape.size / shape.hosts),
-        host(shape.rank / local),
-        place(shape.rank % local) {}
+// This rank's peers on one level: `members` ranks, one of which, number `self`, is this rank. Each
+// owns `chunks` consecutive chunks.
+struct Level {
+  int rank(int member) const { return first_rank + member * stride; }
+  int chunk(int member) const { return first_chunk + member * chunks; }
 
-  int rank(int of_host, int of_place) const { return of_host * local + of_place; }
-  int chunk(int of_place, int of_host) const { return of_place * hosts + of_host; }
-
-  int hosts;
-  int local;
-  int host;
-  int place;
+  int members;
+  int self;
+  int first_rank;
+  int stride;
+  int first_chunk;
+  int chunks;
 };
 
-// Each rank of a host sends every other rank its input of that rank's slice. Folds are in order of
-// local ranks.
-Step sum_on_host(const Places& at) {
+// Each member sends every other member its part of that member's chunks, which lies in `from`: the
+// buffer in() or out(). Folds are in the order of the members.
+Step sum(const Level& level, Slice (*from)(int, int)) {
   Step step;
-  const int mine = at.chunk(at.place, 0);
-  Fold fold{out(mine, at.hosts), {}};
-  for (int place = 0, slot = 0; place < at.local; ++place) {
-    if (place == at.place) {
-      fold.inputs.push_back(in(mine, at.hosts));
+  const int mine = level.chunk(level.self), chunks = level.chunks;
+  Fold fold{out(mine, chunks), {}};
+  for (int member = 0, slot = 0; member < level.members; ++member) {
+    if (member == level.self) {
+      fold.inputs.push_back(from(mine, chunks));
       continue;
     }
-    const int peer = at.rank(at.host, place);
-    step.sends.push_back(send(peer, in(at.chunk(place, 0), at.hosts)));
-    step.recvs.push_back(recv(peer, scratch(slot, mine, at.hosts)));
-    fold.inputs.push_back(scratch(slot, mine, at.hosts));
-    slot += at.hosts;
+    const int peer = level.rank(member);
+    step.sends.push_back(send(peer, from(level.chunk(member), chunks)));
+    step.recvs.push_back(recv(peer, scratch(slot, mine, chunks)));
+    fold.inputs.push_back(scratch(slot, mine, chunks));
+    slot += chunks;
   }
   step.folds.push_back(std::move(fold));
   return step;
 }
 
-// As sum_on_host(), but between hosts and chunk by chunk; folds in order of hosts.
-Step sum_between_hosts(const Places& at) {
+Step spread(const Level& level) {
   Step step;
-  const int mine = at.chunk(at.place, at.host);
-  Fold fold{out(mine), {}};
-  for (int host = 0, slot = 0; host < at.hosts; ++host) {
-    if (host == at.host) {
-      fold.inputs.push_back(out(mine));
-      continue;
-    }
-    const int peer = at.rank(host, at.place);
-    step.sends.push_back(send(peer, out(at.chunk(at.place, host))));
-    step.recvs.push_back(recv(peer, scratch(slot, mine)));
-    fold.inputs.push_back(scratch(slot++, mine));
-  }
-  step.folds.push_back(std::move(fold));
-  return step;
-}
-
-Step spread_between_hosts(const Places& at) {
-  Step step;
-  for (int host = 0; host < at.hosts; ++host) {
-    if (host == at.host) continue;
-    const int peer = at.rank(host, at.place);
-    step.sends.push_back(send(peer, out(at.chunk(at.place, at.host))));
-    step.recvs.push_back(recv(peer, out(at.chunk(at.place, host))));
-  }
-  return step;
-}
-
-Step spread_on_host(const Places& at) {
-  Step step;
-  for (int place = 0; place < at.local; ++place) {
-    if (place == at.place) continue;
-    const int peer = at.rank(at.host, place);
-    step.sends.push_back(send(peer, out(at.chunk(at.place, 0), at.hosts)));
-    step.recvs.push_back(recv(peer, out(at.chunk(place, 0), at.hosts)));
+  for (int member = 0; member < level.members; ++member) {
+    if (member == level.self) continue;
+    const int peer = level.rank(member);
+    step.sends.push_back(send(peer, out(level.chunk(level.self), level.chunks)));
+    step.recvs.push_back(recv(peer, out(level.chunk(member), level.chunks)));
   }
   return step;
 }
@@ -98,10 +66,23 @@ Step spread_on_host(const Places& at) {
 
 Schedule allreduce_two_level(const Shape& shape) {
   if (shape.hosts <= 1 || shape.hosts == shape.size) return allreduce_direct(shape);
-  const Places at(shape);
-  Schedule schedule = begin(shape.size, std::max((at.local - 1) * at.hosts, at.hosts - 1));
-  schedule.steps = {sum_on_host(at), sum_between_hosts(at), spread_between_hosts(at),
-                    spread_on_host(at)};
+  const int hosts = shape.hosts, local = shape.size / hosts;
+  const int host = shape.rank / local, place = shape.rank % local;
+  const Level on_host{.members = local,
+                      .self = place,
+                      .first_rank = host * local,
+                      .stride = 1,
+                      .first_chunk = 0,
+                      .chunks = hosts};
+  const Level between_hosts{.members = hosts,
+                            .self = host,
+                            .first_rank = place,
+                            .stride = local,
+                            .first_chunk = place * hosts,
+                            .chunks = 1};
+  Schedule schedule = begin(shape.size, std::max((local - 1) * hosts, hosts - 1));
+  schedule.steps = {sum(on_host, in), sum(between_hosts, out), spread(between_hosts),
+                    spread(on_host)};
   return schedule;
 }
 

@@ -17,23 +17,12 @@ std::uint64_t whole(double ns) {
       std::llround(std::clamp(ns, 0.0, static_cast<double>(kMostNs))));
 }
 
-Call call_of(Op op, std::byte* in, std::byte* out, std::uint64_t count) {
-  Call call;
-  call.op = op;
-  call.in = in;
-  call.out = out;
-  call.count = count;
-  return call;
-}
-
 }  // namespace
 
 Status Timer::largest(std::vector<double>& numbers) const {
   std::vector<double> all(numbers.size());
-  Call call = call_of(Op::kAllReduce, reinterpret_cast<std::byte*>(numbers.data()),
-                      reinterpret_cast<std::byte*>(all.data()), numbers.size());
-  call.type = DataType::kFp64;
-  call.reduce = ReduceOp::kMax;
+  const Call call{Op::kAllReduce, numbers.data(),  all.data(),
+                  numbers.size(), DataType::kFp64, ReduceOp::kMax};
   HCCL_RETURN_IF_ERROR(runs_.run(call, runs_.allreduce));
   numbers = std::move(all);
   return {};
@@ -105,8 +94,7 @@ constexpr double kDisturbed = 4;
 Result<bool> far(Timer& timer, const LocalProbe& where) {
   const local::Tuning near_by = local_preset(where.topology, false).tuning;
   const local::Tuning far_off = local_preset(where.topology, true).tuning;
-  const Call call =
-      call_of(Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes, kFarBytes / 4);
+  const Call call{Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes, kFarBytes / 4};
   double cached = HUGE_VAL, streamed = HUGE_VAL;
   for (int turn = 0; turn < kTurns; ++turn) {
     for (double* best : {&cached, &streamed}) {
@@ -126,7 +114,7 @@ struct Trial {
 
 Call trial_call(const LocalProbe& where, Op op, std::byte* buffers, std::uint64_t bytes) {
   const auto ranks = static_cast<std::uint64_t>(where.topology.ranks);
-  Call call = call_of(op, buffers, buffers + kProbeBytes, bytes / 4);
+  Call call{op, buffers, buffers + kProbeBytes, bytes / 4};
   if (op == Op::kBroadcast) call.out = buffers;
   if (local::Blocks(call, 0, where.topology.ranks).block_for_each()) call.count /= ranks;
   if (op == Op::kAllGather) call.count = std::min(call.count, kProbeBytes / 4 / ranks);
@@ -229,8 +217,7 @@ Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
                                std::chrono::nanoseconds budget) {
   Timer timer(runs, budget);
   // Staging buffers are slower until they have been written once.
-  const Call first =
-      call_of(Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes, kProbeBytes / 4);
+  const Call first{Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes, kProbeBytes / 4};
   for (int i = 0; i < 2; ++i) HCCL_RETURN_IF_ERROR(runs.run(first, kStandard));
   HCCL_ASSIGN_OR_RETURN(const bool is_far, far(timer, where));
   const LocalCosts preset = local_preset(where.topology, is_far);
@@ -265,7 +252,7 @@ class Messages {
     in_.resize(std::max<std::size_t>(in_.size(), bytes));
     out_.resize(std::max<std::size_t>(
         out_.size(), bytes * (op == Op::kAllGather ? static_cast<std::uint64_t>(size_) : 1)));
-    return timer_.time(call_of(op, in_.data(), out_.data(), bytes / 4), algorithm, bytes, expected);
+    return timer_.time(Call{op, in_.data(), out_.data(), bytes / 4}, algorithm, bytes, expected);
   }
 
   Status fold() {

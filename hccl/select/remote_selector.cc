@@ -2,9 +2,10 @@
 // messages do not show, such as senders that share a network interface, or ranks that share cores.
 #include "hccl/select/remote_selector.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "hccl/schedule/ranks.h"
 
@@ -330,9 +331,7 @@ Choice wish(Op op, int size, std::string_view wanted) {
 }  // namespace
 
 std::string microseconds(double ns) {
-  char text[32];
-  std::snprintf(text, sizeof text, ns < 1e4 ? "%.1f us" : "%.0f us", ns / 1e3);
-  return text;
+  return fmt::format("{:.{}f} us", ns / 1e3, ns < 1e4 ? 1 : 0);
 }
 
 Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts,
