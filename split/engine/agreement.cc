@@ -198,37 +198,23 @@ Status broadcast_decision(core::Communicator& communicator, Decision& decision,
                           std::size_t gradients) {
   if (communicator.size() == 1) return {};
   struct {
-    std::uint64_t next_window;
-    double predicted_end, lower_bound;
-    std::uint32_t version, segments;
-    bool changed, overlap, alternate;
+    Told told;
+    std::uint32_t segments;
     std::uint32_t last_indices[kMostSegments];
-  } told = {};
+  } message = {};
   auto& list = decision.last_indices;
   if (communicator.rank() == 0) {
-    told = {decision.next_window,
-            decision.predicted_end,
-            decision.lower_bound,
-            decision.version,
-            // Unchanged segments are not sent.
-            decision.changed ? static_cast<std::uint32_t>(std::min(list.size(), kMostSegments)) : 0,
-            decision.changed,
-            decision.overlap,
-            decision.alternate,
-            {}};
-    std::copy_n(list.begin(), told.segments, told.last_indices);
+    message.told = decision;
+    // Unchanged segments are not sent.
+    if (decision.changed)
+      message.segments = static_cast<std::uint32_t>(std::min(list.size(), kMostSegments));
+    std::copy_n(list.begin(), message.segments, message.last_indices);
   }
-  HCCL_RETURN_IF_ERROR(broadcast(communicator, &told, sizeof told, DataType::kUint8));
-  decision.next_window = told.next_window;
-  decision.predicted_end = told.predicted_end;
-  decision.lower_bound = told.lower_bound;
-  decision.version = told.version;
-  decision.changed = told.changed;
-  decision.overlap = told.overlap;
-  decision.alternate = told.alternate;
+  HCCL_RETURN_IF_ERROR(broadcast(communicator, &message, sizeof message, DataType::kUint8));
+  static_cast<Told&>(decision) = message.told;
   if (!decision.changed) return {};
-  list.assign(told.last_indices,
-              told.last_indices + std::min<std::size_t>(told.segments, kMostSegments));
+  list.assign(message.last_indices,
+              message.last_indices + std::min<std::size_t>(message.segments, kMostSegments));
   HCCL_RETURN_IF_ERROR(check_last_indices(decision.last_indices));
   if (decision.last_indices.back() + std::size_t{1} == gradients) return {};
   return Status(Code::kPara, "plan " + std::to_string(decision.version) +
