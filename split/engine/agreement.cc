@@ -22,12 +22,7 @@ constexpr std::chrono::milliseconds kDownwards{40};
 constexpr std::uint64_t kSizes[] = {4096, 65536, 1 << 20, 16 << 20};
 
 Status broadcast(core::Communicator& communicator, void* data, std::size_t count, DataType type) {
-  Call call;
-  call.op = Op::kBroadcast;
-  call.in = call.out = data;
-  call.count = count;
-  call.type = type;
-  return communicator.operations().run(call);
+  return communicator.operations().run({Op::kBroadcast, data, data, count, type});
 }
 
 // Finds, for each value, the smallest and the largest over all ranks.
@@ -76,13 +71,8 @@ Result<Order> order_of(const Trace& trace, std::size_t element) {
 
 Status minimum(core::Communicator& communicator, std::span<double> values) {
   if (communicator.size() == 1) return {};
-  Call call;
-  call.op = Op::kAllReduce;
-  call.in = call.out = values.data();
-  call.count = values.size();
-  call.type = DataType::kFp64;
-  call.reduce = ReduceOp::kMin;
-  return communicator.operations().run(call);
+  return communicator.operations().run({Op::kAllReduce, values.data(), values.data(), values.size(),
+                                        DataType::kFp64, ReduceOp::kMin});
 }
 
 Status agree(core::Communicator& communicator, const GradientList& mine) {
@@ -164,9 +154,7 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
   runs.run = [&](const Call& call, std::string_view) {
     return communicator.operations().run(call);
   };
-  Call call;
-  call.op = Op::kAllReduce;
-  call.in = call.out = buffer.get();
+  Call call{Op::kAllReduce, buffer.get(), buffer.get()};
   std::chrono::nanoseconds spent{0};  // the same on all ranks
   const auto timed = [&](std::uint64_t size, double expected_ns,
                          std::chrono::nanoseconds until) -> Result<std::optional<double>> {
