@@ -275,14 +275,4 @@ bool StrategyTable::is_auto(std::string_view group) const {
   return found != settings_.end() && found->second.automatic;
 }
 
-void StrategyTable::clear(std::string_view group) {
-  const MutexLock lock(mutex_);
-  if (const auto found = settings_.find(group); found != settings_.end()) settings_.erase(found);
-}
-
-void StrategyTable::clear() {
-  const MutexLock lock(mutex_);
-  settings_.clear();
-}
-
 }  // namespace hccl::split

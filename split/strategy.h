@@ -102,10 +102,6 @@ class StrategyTable {
                            Force force = Force::kNone,
                            std::optional<std::uint64_t> unknown_shape_buffer = {}) const;
 
-  /// Removes the settings of one group, or of all groups.
-  void clear(std::string_view group);
-  void clear();
-
  private:
   struct Setting {
     std::vector<std::uint32_t> last_indices;  // empty: not set
