@@ -255,14 +255,8 @@ bool MpiMesh::hear_goodbyes() {
 bool MpiMesh::hear_goodbye(int peer) {
   PeerState& from = peers_[static_cast<std::size_t>(peer)];
   if (!from.gone.ok()) return false;
-  int there = 0;
-  const int process = rank_map_.process_of(peer);
-  const int tag = rank_map_.tag(peer, rank_, RankMap::kGoodbye);
-  if (MPI_Iprobe(process, tag, group_->comm(), &there, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
-      there == 0) {
-    return false;
-  }
-  MPI_Recv(nullptr, 0, MPI_BYTE, process, tag, group_->comm(), MPI_STATUS_IGNORE);
+  const Farewell goodbye{rank_map_.process_of(peer), rank_map_.tag(peer, rank_, RankMap::kGoodbye)};
+  if (!receive(group_->comm(), goodbye)) return false;
   from.gone = Status(Code::kRemote,
                      about_rank("rank ", peer, " has closed its side of the communicator"), peer);
   return true;
