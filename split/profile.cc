@@ -9,17 +9,7 @@
 namespace hccl::split {
 namespace {
 
-double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
-
 using Iterations = std::vector<const TraceIteration*>;
-
-/// The median of get(iteration) over some iterations; 0 without iterations.
-template <class Get>
-double median_of(const Iterations& iterations, const Get& get) {
-  std::vector<double> values;
-  for (const TraceIteration* each : iterations) values.push_back(get(*each));
-  return median(std::move(values));
-}
 
 double compute_end(const TraceIteration& iteration) { return seconds(iteration.compute_end_ns); }
 

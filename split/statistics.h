@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace hccl::split {
@@ -15,5 +17,16 @@ inline double median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+/// Returns the median of get(item) over some items.
+template <class Item, class Get>
+double median_of(const std::vector<const Item*>& items, const Get& get) {
+  std::vector<double> values;
+  values.reserve(items.size());
+  for (const Item* each : items) values.push_back(get(*each));
+  return median(std::move(values));
+}
+
+inline double seconds(std::int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); }
 
 }  // namespace hccl::split

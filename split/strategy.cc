@@ -243,27 +243,24 @@ Result<Resolved> StrategyTable::resolve(std::string_view group,
     const MutexLock lock(mutex_);
     if (const auto found = settings_.find(group); found != settings_.end()) setting = found->second;
   }
-  const auto explain = [&](const Status& status, const char* kind) {
-    return status.with_context("split strategy " + std::string(kind) + " of group " +
-                               std::string(group));
-  };
   Resolved resolved;
-  const bool use_index = !setting.last_indices.empty() && force != Force::kSize;
-  if (use_index) {
-    auto segments = segments_by_index(bytes, setting.last_indices);
-    if (!segments.ok()) return explain(segments.status(), "by index");
-    resolved = {std::move(segments).value(), Resolved::Source::kIndex, false};
-  }
-  if (!setting.percentages.empty()) {
-    auto segments = segments_by_size(bytes, setting.percentages, unknown_shape_buffer);
-    if (!segments.ok()) return explain(segments.status(), "by size");
-    return Resolved{std::move(segments).value(), Resolved::Source::kSize,
-                    !setting.last_indices.empty()};
-  }
-  if (use_index) return resolved;
-  auto segments = default_segments(bytes, unknown_shape_buffer);
-  if (!segments.ok()) return explain(segments.status(), "(default)");
-  resolved.last_indices = std::move(segments).value();
+  const auto take = [&](Result<Segments> segments, const char* kind) -> Status {
+    if (!segments.ok())
+      return segments.status().with_context("split strategy " + std::string(kind) + " of group " +
+                                            std::string(group));
+    resolved.last_indices = *std::move(segments);
+    return {};
+  };
+  const bool by_index = !setting.last_indices.empty() && force != Force::kSize;
+  const bool by_size = !setting.percentages.empty();
+  resolved.is_default = !by_index && !by_size;
+  if (by_index)
+    HCCL_RETURN_IF_ERROR(take(segments_by_index(bytes, setting.last_indices), "by index"));
+  if (by_size)
+    HCCL_RETURN_IF_ERROR(
+        take(segments_by_size(bytes, setting.percentages, unknown_shape_buffer), "by size"));
+  if (resolved.is_default)
+    HCCL_RETURN_IF_ERROR(take(default_segments(bytes, unknown_shape_buffer), "(default)"));
   return resolved;
 }
 
@@ -276,16 +273,6 @@ bool StrategyTable::is_auto(std::string_view group) const {
   const MutexLock lock(mutex_);
   const auto found = settings_.find(group);
   return found != settings_.end() && found->second.automatic;
-}
-
-void StrategyTable::clear(std::string_view group) {
-  const MutexLock lock(mutex_);
-  if (const auto found = settings_.find(group); found != settings_.end()) settings_.erase(found);
-}
-
-void StrategyTable::clear() {
-  const MutexLock lock(mutex_);
-  settings_.clear();
 }
 
 }  // namespace hccl::split

@@ -75,13 +75,8 @@ enum class Force {
 };
 
 struct Resolved {
-  enum class Source { kDefault, kIndex, kSize, kAuto };
   Segments last_indices;
-  Source source = Source::kDefault;
-  /// True if the group has settings by index and by size, and the setting by size was used. Callers
-  /// log this.
-  bool index_ignored = false;
-  bool is_default() const { return source == Source::kDefault; }
+  bool is_default = true;  ///< neither a setting nor an automatic plan made the segments
 };
 
 /// The strategies that users set, by the name of the group. The table accepts every name, so the
@@ -106,10 +101,6 @@ class StrategyTable {
   Result<Resolved> resolve(std::string_view group, std::span<const std::uint64_t> bytes,
                            Force force = Force::kNone,
                            std::optional<std::uint64_t> unknown_shape_buffer = {}) const;
-
-  /// Removes the settings of one group, or of all groups.
-  void clear(std::string_view group);
-  void clear();
 
  private:
   struct Setting {

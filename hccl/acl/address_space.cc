@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "hccl/acl/failure.h"
-#include "hccl/acl/runtime.h"
 
 namespace hccl::acl {
 namespace {
@@ -97,10 +96,6 @@ std::span<std::byte> AddressSpace::block_of(const void* memory) {
   const auto& [start, mapped] = *std::prev(next);
   if (address - start >= mapped->bytes()) return {};
   return {static_cast<std::byte*>(pointer(start)), mapped->bytes()};
-}
-
-Result<std::shared_ptr<Physical>> find_physical(aclrtDrvMemHandle handle) {
-  return Runtime::get().physical().get(handle);
 }
 
 }  // namespace hccl::acl

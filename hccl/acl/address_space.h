@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 
-#include "hccl/acl/acl_rt.h"
 #include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/memory/heap.h"
@@ -62,9 +61,5 @@ class AddressSpace {
   std::map<std::uintptr_t, std::shared_ptr<Physical>> mappings_
       HCCL_GUARDED_BY(mutex_);  // by address
 };
-
-/// Returns the memory behind a handle. kPtr: the handle is null. kPara: `handle` is not a handle,
-/// or was freed.
-Result<std::shared_ptr<Physical>> find_physical(aclrtDrvMemHandle handle);
 
 }  // namespace hccl::acl

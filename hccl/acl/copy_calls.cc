@@ -22,17 +22,34 @@ Status check_room(std::size_t count, std::size_t room, const char* argument) {
   return bad("count is " + std::to_string(count) + ", " + argument + " is " + std::to_string(room));
 }
 
-Status check_copy(const void* dst, std::size_t room, const void* src, std::size_t count,
-                  const aclrtMemcpyKind& kind) {
+// Runs the task at once, or in the stream's order. A synchronous copy has no stream, and needs no
+// memory for the task.
+template <class Task>
+Status run(aclrtStream stream, const Task& task) {
+  if (stream != nullptr) return submit(stream, task);
+  return task();
+}
+
+Status copy(void* dst, std::size_t room, const void* src, std::size_t count,
+            const aclrtMemcpyKind& kind, aclrtStream stream) {
   ACL_CHECK_PTR(dst);
   ACL_CHECK_PTR(src);
   HCCL_RETURN_IF_ERROR(check_room(count, room, "destMax"));
-  return check_kind(kind);
+  HCCL_RETURN_IF_ERROR(check_kind(kind));
+  return run(stream, [=] {
+    std::memmove(dst, src, count);
+    return Status();
+  });
 }
 
-Status check_set(const void* devPtr, std::size_t room, std::size_t count) {
+Status set(void* devPtr, std::size_t room, std::int32_t value, std::size_t count,
+           aclrtStream stream) {
   ACL_CHECK_PTR(devPtr);
-  return check_room(count, room, "maxCount");
+  HCCL_RETURN_IF_ERROR(check_room(count, room, "maxCount"));
+  return run(stream, [=] {
+    std::memset(devPtr, value, count);
+    return Status();
+  });
 }
 
 // The rows of a copy.
@@ -65,6 +82,15 @@ struct Rows {
   }
 };
 
+Status copy_rows(const Rows& rows, const aclrtMemcpyKind& kind, aclrtStream stream) {
+  HCCL_RETURN_IF_ERROR(rows.check());
+  HCCL_RETURN_IF_ERROR(check_kind(kind));
+  return run(stream, [rows] {
+    rows.copy();
+    return Status();
+  });
+}
+
 }  // namespace
 }  // namespace hccl::acl
 
@@ -75,65 +101,33 @@ extern "C" {
 
 aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
                      aclrtMemcpyKind kind) {
-  return door(__func__, [&]() -> Status {
-    HCCL_RETURN_IF_ERROR(check_copy(dst, destMax, src, count, kind));
-    std::memmove(dst, src, count);
-    return {};
-  });
+  return door(__func__, [&] { return copy(dst, destMax, src, count, kind, nullptr); });
 }
 
 aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
                           aclrtMemcpyKind kind, aclrtStream stream) {
-  return door(__func__, [&]() -> Status {
-    HCCL_RETURN_IF_ERROR(check_copy(dst, destMax, src, count, kind));
-    return submit(stream, [=] {
-      std::memmove(dst, src, count);
-      return Status();
-    });
-  });
+  return door(__func__, [&] { return copy(dst, destMax, src, count, kind, stream); });
 }
 
 aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
-  return door(__func__, [&]() -> Status {
-    HCCL_RETURN_IF_ERROR(check_set(devPtr, maxCount, count));
-    std::memset(devPtr, value, count);
-    return {};
-  });
+  return door(__func__, [&] { return set(devPtr, maxCount, value, count, nullptr); });
 }
 
 aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count,
                           aclrtStream stream) {
-  return door(__func__, [&]() -> Status {
-    HCCL_RETURN_IF_ERROR(check_set(devPtr, maxCount, count));
-    return submit(stream, [=] {
-      std::memset(devPtr, value, count);
-      return Status();
-    });
-  });
+  return door(__func__, [&] { return set(devPtr, maxCount, value, count, stream); });
 }
 
 aclError aclrtMemcpy2d(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
                        size_t height, aclrtMemcpyKind kind) {
-  return door(__func__, [&]() -> Status {
-    const Rows rows{dst, dpitch, src, spitch, width, height};
-    HCCL_RETURN_IF_ERROR(rows.check());
-    HCCL_RETURN_IF_ERROR(check_kind(kind));
-    rows.copy();
-    return {};
-  });
+  const Rows rows{dst, dpitch, src, spitch, width, height};
+  return door(__func__, [&] { return copy_rows(rows, kind, nullptr); });
 }
 
 aclError aclrtMemcpy2dAsync(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
                             size_t height, aclrtMemcpyKind kind, aclrtStream stream) {
-  return door(__func__, [&]() -> Status {
-    const Rows rows{dst, dpitch, src, spitch, width, height};
-    HCCL_RETURN_IF_ERROR(rows.check());
-    HCCL_RETURN_IF_ERROR(check_kind(kind));
-    return submit(stream, [rows] {
-      rows.copy();
-      return Status();
-    });
-  });
+  const Rows rows{dst, dpitch, src, spitch, width, height};
+  return door(__func__, [&] { return copy_rows(rows, kind, stream); });
 }
 
 }  // extern "C"

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <exception>
-#include <new>
 
 #include "hccl/acl/acl_rt.h"
+#include "hccl/base/caught.h"
 
 namespace hccl::acl {
 namespace {
@@ -76,15 +75,10 @@ aclError record_error(aclError code, std::string_view function, std::string_view
 }
 
 aclError record_exception(std::string_view function) noexcept {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    return record_error(ACL_ERROR_BAD_ALLOC, function, "out of memory");
-  } catch (const std::exception& e) {
-    return record_error(ACL_ERROR_INTERNAL_ERROR, function, e.what());
-  } catch (...) {
-    return record_error(ACL_ERROR_INTERNAL_ERROR, function, "unknown exception");
-  }
+  const Status status = caught();
+  const bool no_memory = status.code() == Code::kOom;
+  return record_error(no_memory ? ACL_ERROR_BAD_ALLOC : ACL_ERROR_INTERNAL_ERROR, function,
+                      status.message());
 }
 
 }  // namespace hccl::acl

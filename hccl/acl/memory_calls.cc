@@ -176,7 +176,7 @@ aclError aclrtMapMem(void* virPtr, size_t size, size_t offset, aclrtDrvMemHandle
                      uint64_t flags) {
   return door(__func__, [&]() -> Status {
     ACL_CHECK_PTR(virPtr);
-    HCCL_ASSIGN_OR_RETURN(auto memory, known(find_physical(handle)));
+    HCCL_ASSIGN_OR_RETURN(auto memory, known(Runtime::get().physical().get(handle)));
     if (size != memory->bytes()) {
       return bad("size is " + std::to_string(size) + ", the memory has " +
                  std::to_string(memory->bytes()) + " bytes");

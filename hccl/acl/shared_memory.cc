@@ -1,13 +1,13 @@
 #include "hccl/acl/shared_memory.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -40,12 +40,8 @@ struct Part {
 };
 
 std::string encode(const Part& part) {
-  char key[kKeyDigits + 1];
-  std::snprintf(key, sizeof key, "%08x%08x%016llx%016llx%016llx", part.heap.process,
-                part.heap.descriptor, static_cast<unsigned long long>(part.heap.file),
-                static_cast<unsigned long long>(part.offset),
-                static_cast<unsigned long long>(part.bytes));
-  return key;
+  return fmt::format("{:08x}{:08x}{:016x}{:016x}{:016x}", part.heap.process, part.heap.descriptor,
+                     part.heap.file, part.offset, part.bytes);
 }
 
 std::optional<Part> decode(std::string_view key) {

@@ -62,7 +62,7 @@ Result<Chosen> choose_segments(const HcclFusionOptions& options, const std::stri
   }
   auto& strategies = State::get().groups().strategies();
   HCCL_ASSIGN_OR_RETURN(auto resolved, strategies.resolve(group, bytes));
-  if (resolved.is_default() && (config.split == hccl::Split::kAuto || strategies.is_auto(group)))
+  if (resolved.is_default && (config.split == hccl::Split::kAuto || strategies.is_auto(group)))
     chosen.mode = Overlap::Mode::kAuto;
   chosen.segments = std::move(resolved.last_indices);
   return chosen;

@@ -112,20 +112,20 @@ HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* f
             name, bytes,
             force == FORCE_SIZE ? hccl::split::Force::kSize : hccl::split::Force::kNone, buffer));
     const bool known = shapeType == KNOWN_SHAPE;
-    if (resolved.is_default() && known && State::get().groups().contains(name)) {
+    if (resolved.is_default && known && State::get().groups().contains(name)) {
       HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
       if (config.split == hccl::Split::kAuto || State::get().groups().strategies().is_auto(name)) {
         HCCL_ASSIGN_OR_RETURN(auto ready, ready_times(*feature));
         HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().groups().get(name));
         HCCL_ASSIGN_OR_RETURN(resolved.last_indices,
                               hccl::split::plan_together(*communicator, bytes, std::move(ready)));
-        resolved.source = hccl::split::Resolved::Source::kAuto;
+        resolved.is_default = false;
       }
     }
     auto list = std::make_unique<uint32_t[]>(resolved.last_indices.size());
     std::copy(resolved.last_indices.begin(), resolved.last_indices.end(), list.get());
     *len = static_cast<uint32_t>(resolved.last_indices.size());
-    *configured = resolved.is_default();
+    *configured = resolved.is_default;
     *segmentIdxPtr = list.release();
     return {};
   });

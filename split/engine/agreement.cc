@@ -22,12 +22,7 @@ constexpr std::chrono::milliseconds kDownwards{40};
 constexpr std::uint64_t kSizes[] = {4096, 65536, 1 << 20, 16 << 20};
 
 Status broadcast(core::Communicator& communicator, void* data, std::size_t count, DataType type) {
-  Call call;
-  call.op = Op::kBroadcast;
-  call.in = call.out = data;
-  call.count = count;
-  call.type = type;
-  return communicator.operations().run(call);
+  return communicator.operations().run({Op::kBroadcast, data, data, count, type});
 }
 
 // Finds, for each value, the smallest and the largest over all ranks.
@@ -76,13 +71,8 @@ Result<Order> order_of(const Trace& trace, std::size_t element) {
 
 Status minimum(core::Communicator& communicator, std::span<double> values) {
   if (communicator.size() == 1) return {};
-  Call call;
-  call.op = Op::kAllReduce;
-  call.in = call.out = values.data();
-  call.count = values.size();
-  call.type = DataType::kFp64;
-  call.reduce = ReduceOp::kMin;
-  return communicator.operations().run(call);
+  return communicator.operations().run({Op::kAllReduce, values.data(), values.data(), values.size(),
+                                        DataType::kFp64, ReduceOp::kMin});
 }
 
 Status agree(core::Communicator& communicator, const GradientList& mine) {
@@ -164,9 +154,7 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
   runs.run = [&](const Call& call, std::string_view) {
     return communicator.operations().run(call);
   };
-  Call call;
-  call.op = Op::kAllReduce;
-  call.in = call.out = buffer.get();
+  Call call{Op::kAllReduce, buffer.get(), buffer.get()};
   std::chrono::nanoseconds spent{0};  // the same on all ranks
   const auto timed = [&](std::uint64_t size, double expected_ns,
                          std::chrono::nanoseconds until) -> Result<std::optional<double>> {
@@ -198,37 +186,23 @@ Status broadcast_decision(core::Communicator& communicator, Decision& decision,
                           std::size_t gradients) {
   if (communicator.size() == 1) return {};
   struct {
-    std::uint64_t next_window;
-    double predicted_end, lower_bound;
-    std::uint32_t version, segments;
-    bool changed, overlap, alternate;
+    Told told;
+    std::uint32_t segments;
     std::uint32_t last_indices[kMostSegments];
-  } told = {};
+  } message = {};
   auto& list = decision.last_indices;
   if (communicator.rank() == 0) {
-    told = {decision.next_window,
-            decision.predicted_end,
-            decision.lower_bound,
-            decision.version,
-            // Unchanged segments are not sent.
-            decision.changed ? static_cast<std::uint32_t>(std::min(list.size(), kMostSegments)) : 0,
-            decision.changed,
-            decision.overlap,
-            decision.alternate,
-            {}};
-    std::copy_n(list.begin(), told.segments, told.last_indices);
+    message.told = decision;
+    // Unchanged segments are not sent.
+    if (decision.changed)
+      message.segments = static_cast<std::uint32_t>(std::min(list.size(), kMostSegments));
+    std::copy_n(list.begin(), message.segments, message.last_indices);
   }
-  HCCL_RETURN_IF_ERROR(broadcast(communicator, &told, sizeof told, DataType::kUint8));
-  decision.next_window = told.next_window;
-  decision.predicted_end = told.predicted_end;
-  decision.lower_bound = told.lower_bound;
-  decision.version = told.version;
-  decision.changed = told.changed;
-  decision.overlap = told.overlap;
-  decision.alternate = told.alternate;
+  HCCL_RETURN_IF_ERROR(broadcast(communicator, &message, sizeof message, DataType::kUint8));
+  static_cast<Told&>(decision) = message.told;
   if (!decision.changed) return {};
-  list.assign(told.last_indices,
-              told.last_indices + std::min<std::size_t>(told.segments, kMostSegments));
+  list.assign(message.last_indices,
+              message.last_indices + std::min<std::size_t>(message.segments, kMostSegments));
   HCCL_RETURN_IF_ERROR(check_last_indices(decision.last_indices));
   if (decision.last_indices.back() + std::size_t{1} == gradients) return {};
   return Status(Code::kPara, "plan " + std::to_string(decision.version) +

@@ -1,8 +1,9 @@
 #include "split/engine/tuner.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <utility>
 
@@ -27,17 +28,9 @@ constexpr int kChangesInARow = 2;
 constexpr std::uint64_t kLongestPause = 3200;  // iterations
 constexpr std::uint64_t kMostCalm = 16;
 
-std::string ms(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f ms", 1e3 * seconds);
-  return text;
-}
+std::string ms(double seconds) { return fmt::format("{:.3f} ms", 1e3 * seconds); }
 
-std::string percent(double fraction) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * fraction);
-  return text;
-}
+std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
 }  // namespace
 

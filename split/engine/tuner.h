@@ -17,16 +17,20 @@
 
 namespace hccl::split {
 
-struct Decision {
-  std::uint32_t version = 0;  ///< version of the current plan; the first is 0
-  bool changed = false;
-  Segments last_indices;
-  bool overlap = true;            ///< segments run during backward
-  bool alternate = false;         ///< every second iteration runs without overlap, to measure both
+/// The part of a decision that the other ranks always get.
+struct Told {
   std::uint64_t next_window = 0;  ///< the iteration that ends the next window
   double predicted_end = 0;
   double lower_bound = 0;
-  std::string why;  ///< the reason, for a log; not sent to the other ranks
+  std::uint32_t version = 0;  ///< version of the current plan; the first is 0
+  bool changed = false;
+  bool overlap = true;     ///< segments run during backward
+  bool alternate = false;  ///< every second iteration runs without overlap, to measure both
+};
+
+struct Decision : Told {
+  Segments last_indices;  ///< the other ranks get them if they have changed
+  std::string why;        ///< the reason, for a log; not sent to the other ranks
 };
 
 /// Used by one thread at a time.

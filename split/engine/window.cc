@@ -6,19 +6,6 @@
 #include "split/statistics.h"
 
 namespace hccl::split {
-namespace {
-
-double seconds(std::int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); }
-
-template <class Get>
-double median_of(const std::vector<const Times*>& items, const Get& get) {
-  std::vector<double> values;
-  values.reserve(items.size());
-  for (const Times* each : items) values.push_back(seconds(get(*each)));
-  return median(std::move(values));
-}
-
-}  // namespace
 
 Iterations iterations_of(Times& now, std::deque<Times>& past, std::uint64_t begin) {
   Iterations found;
@@ -41,7 +28,8 @@ std::vector<double> message_of(const Iterations& window, std::size_t gradients,
   for (const auto& kind : window.kinds) {
     if (kind.empty()) continue;
     const auto put = [&](const auto& get) {
-      message.push_back(-median_of(kind, [&](const Times& t) { return get(t) - t.begin; }));
+      message.push_back(
+          -median_of(kind, [&](const Times& t) { return seconds(get(t) - t.begin); }));
     };
     for (std::size_t i = 0; i < gradients; ++i) put([i](const Times& t) { return t.ready[i]; });
     put([](const Times& t) { return t.compute_end(); });

@@ -43,10 +43,10 @@ Advice misplaced(const Analysis& analysis) {
     const double saved = analysis.line.start * static_cast<double>(now.size() - then.size());
     std::string text = format("%s instead of %zu: the end comes %s earlier",
                               count(then.size(), "segment").c_str(), now.size(), ms(gain).c_str());
-    if (saved < 0.99 * gain) return {Scene::kFewer, "fewer segments, cut elsewhere", text + "."};
+    if (saved < 0.99 * gain) return {"fewer segments, cut elsewhere", text + "."};
     text += ": each allreduce costs a start of " + ms(analysis.line.start) +
             ", which is more than it gains by sending bytes earlier.";
-    return {Scene::kFewer, "fewer segments", std::move(text)};
+    return {"fewer segments", std::move(text)};
   }
   const std::size_t k = first_difference(now, then);
   const Prediction::Times& times = today.prediction.segments[k];
@@ -61,7 +61,7 @@ Advice misplaced(const Analysis& analysis) {
     const std::uint64_t rest =
         bytes_of(analysis.profile, now[k] + 1,
                  static_cast<std::uint32_t>(analysis.profile.bytes.size() - 1));
-    return {Scene::kTooEarly, format("AR%zu too early", k + 1),
+    return {format("AR%zu too early", k + 1),
             format("AR%zu has only %s and ends at %s, %s; %s are left to the later allreduces. "
                    "%s",
                    k + 1, bytes.c_str(), ms(times.end).c_str(),
@@ -69,7 +69,7 @@ Advice misplaced(const Analysis& analysis) {
                    instead.c_str())};
   }
   return {
-      Scene::kTooLate, format("AR%zu too late", k + 1),
+      format("AR%zu too late", k + 1),
       format("AR%zu waits until %s for the last of its %s, and occupies the wire until %s, %s. %s",
              k + 1, ms(times.start).c_str(), bytes.c_str(), ms(times.end).c_str(),
              beside_backward(times.end, compute_end).c_str(), instead.c_str())};
@@ -78,7 +78,7 @@ Advice misplaced(const Analysis& analysis) {
 Advice more(const Analysis& analysis) {
   const double gain = analysis.best_of_todays_count.prediction.end - analysis.best.prediction.end;
   const std::size_t now = analysis.today.last_indices.size();
-  return {Scene::kAddSegments, "add segments",
+  return {"add segments",
           format("%s cannot do better than %s%s; %zu segments end at %s, %s earlier.",
                  now == 1 ? "One segment" : format("%zu segments", now).c_str(),
                  ms(analysis.best_of_todays_count.prediction.end).c_str(),
@@ -92,7 +92,7 @@ Advice overlap(const Analysis& analysis) {
   std::string text =
       "Today's segments run after backward, the planned segments beside it: turn on hcom_parallel.";
   if (gain > 0) text += " With it, today's cuts alone would end " + ms(gain) + " earlier.";
-  return {Scene::kOverlap, "no overlap", std::move(text)};
+  return {"no overlap", std::move(text)};
 }
 
 /// Compares these cuts with the best plan: how much later or earlier the last allreduce ends.
@@ -146,14 +146,14 @@ Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack) {
   const std::optional<Contention>& contention = analysis.profile.contention;
   if (contention && !contention->overlap_pays()) {
     found.push_back(
-        {Scene::kFewer, "overlap does not pay",
+        {"overlap does not pay",
          format("While both run, compute keeps %s of its speed and communication %s: "
                 "together no more than one alone. One segment after backward is best.",
                 percent(contention->compute).c_str(), percent(contention->communication).c_str())});
   }
   const std::size_t before = analysis.today.last_indices.size();
   if (best_is_worse(analysis)) {
-    found = {{Scene::kGood, "today's cuts are better",
+    found = {{"today's cuts are better",
               format("With %zu segments the end is %s, %s before that of the best plan of at most "
                      "%u: allow more with --max-segments.",
                      before, ms(today).c_str(), ms(best - today).c_str(), analysis.max_segments)}};
@@ -164,20 +164,20 @@ Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack) {
   if (!found.empty()) {
     // The reasons are there.
   } else if (analysis.best.last_indices.size() < before) {
-    found.push_back({Scene::kFewer, "fewer segments do",
+    found.push_back({"fewer segments do",
                      format("The best plan has %s, and ends within %s of the best end with less "
                             "work than %zu.",
                             count(analysis.best.last_indices.size(), "segment").c_str(),
                             percent(slack).c_str(), before)});
   } else if (!runs_after) {
-    found.push_back({Scene::kGood, "nothing to gain",
+    found.push_back({"nothing to gain",
                      format("Today's plan ends within %s of the best.", percent(slack).c_str())});
   }
   if (runs_after) found.insert(found.begin(), overlap(analysis));
   if (analysis.start_unknown) {
     found.insert(
         found.begin(),
-        {Scene::kNoStart, "start unknown",
+        {"start unknown",
          "All allreduces of the trace have about the same size, which does not show what "
          "each start costs. Here a start costs nothing, so the best plan may have too many "
          "segments. Trace segments of several sizes, or give --start."});

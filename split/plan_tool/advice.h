@@ -8,20 +8,9 @@
 
 namespace hccl::split::plan_tool {
 
-/// The cases in HCCL's guide to tuning (AR1 is the first allreduce), and four more.
-enum class Scene {
-  kGood,         ///< nothing to gain
-  kTooEarly,     ///< AR1 has too few bytes and ends long before backward ends
-  kTooLate,      ///< AR1 has too many bytes, starts late, and delays the others
-  kAddSegments,  ///< a plan with more segments beats all plans with today's number of them
-  kFewer,        ///< fewer segments end as early, or earlier
-  kNoStart,      ///< the traces do not show the start of an allreduce
-  kOverlap,      ///< today's segments run after backward, not beside it
-};
-
+/// One of the cases in HCCL's guide to tuning, or of four more.
 struct Advice {
-  Scene scene;
-  std::string title;  ///< such as "AR1 too late"
+  std::string title;  ///< such as "AR1 too late"; AR1 is the first allreduce
   std::string text;
 };
 

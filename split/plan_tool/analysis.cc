@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <utility>
 
 #include "split/newest_first.h"
+#include "split/plan_tool/words.h"
 
 namespace hccl::split::plan_tool {
 namespace {
@@ -79,12 +79,6 @@ Result<Scenario> scenario(std::string label, const World& world, const Cost& cos
   }
   HCCL_ASSIGN_OR_RETURN(row.today, today_view(world, row.best.lower_bound, cost));
   return row;
-}
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.6g", value);
-  return text;
 }
 
 /// Makes a cost model as cost_model() does. But if all samples without overlap have about the same
@@ -177,11 +171,11 @@ Status add_what_if(const Options& options, const World& world, Analysis& out) {
     return {};
   };
   for (const double gbit : kUsualGbits)
-    HCCL_RETURN_IF_ERROR(add_link(number(gbit) + " Gbit/s", Link{out.line.start, gbit * kGbit}));
+    HCCL_RETURN_IF_ERROR(add_link(format("%.6g Gbit/s", gbit), Link{out.line.start, gbit * kGbit}));
   for (const Link& link : options.what_if_links)
-    HCCL_RETURN_IF_ERROR(add_link(number(link.bytes_per_second / kGbit) + " Gbit/s, start " +
-                                      number(link.start * 1e6) + " us",
-                                  link));
+    HCCL_RETURN_IF_ERROR(add_link(
+        format("%.6g Gbit/s, start %.6g us", link.bytes_per_second / kGbit, link.start * 1e6),
+        link));
   return {};
 }
 

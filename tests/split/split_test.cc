@@ -351,22 +351,20 @@ TEST(Refused, NamesTheArgumentAndWhatIsExpected) {
 TEST(Table, SizeBeatsIndexBeatsDefault) {
   StrategyTable table;
   const Bytes bytes = equal(160, 8);
-  EXPECT_TRUE(table.resolve("g", bytes)->is_default());
+  EXPECT_TRUE(table.resolve("g", bytes)->is_default);
   EXPECT_EQ(table.resolve("g", bytes)->last_indices, (Segments{153, 159}));
 
   ASSERT_TRUE(table.set_by_index("g", Segments{10, 159}).ok());
   Resolved resolved = table.resolve("g", bytes).value();
-  EXPECT_FALSE(resolved.is_default());
-  EXPECT_FALSE(resolved.index_ignored);
+  EXPECT_FALSE(resolved.is_default);
   EXPECT_EQ(resolved.last_indices, (Segments{10, 159}));
 
   ASSERT_TRUE(table.set_by_size("g", Percentages{50, 50}).ok());
   resolved = table.resolve("g", bytes).value();
-  EXPECT_EQ(resolved.source, Resolved::Source::kSize);
-  EXPECT_TRUE(resolved.index_ignored);
+  EXPECT_FALSE(resolved.is_default);
   EXPECT_EQ(resolved.last_indices, (Segments{79, 159}));
 
-  EXPECT_TRUE(table.resolve("other", bytes)->is_default()) << "settings belong to their group";
+  EXPECT_TRUE(table.resolve("other", bytes)->is_default) << "settings belong to their group";
 }
 
 TEST(Table, ASecondCallReplacesTheFirst) {
@@ -387,24 +385,11 @@ TEST(Table, ForceSizeDoesNotLookAtTheIndexSetting) {
   StrategyTable table;
   const Bytes bytes = equal(160, 8);
   ASSERT_TRUE(table.set_by_index("g", Segments{10, 99}).ok()) << "checked at use";
-  EXPECT_TRUE(table.resolve("g", bytes, Force::kSize)->is_default());
+  EXPECT_TRUE(table.resolve("g", bytes, Force::kSize)->is_default);
   expect_refused(table.resolve("g", bytes), {"group g", "by index", "must be 159"});
   ASSERT_TRUE(table.set_by_size("g", Percentages{80, 20}).ok());
   expect_refused(table.resolve("g", bytes), {"group g", "by index", "must be 159"});
   EXPECT_EQ(table.resolve("g", bytes, Force::kSize)->last_indices, (Segments{127, 159}));
-}
-
-TEST(Table, ClearForgets) {
-  StrategyTable table;
-  const Bytes bytes = equal(160, 8);
-  for (const char* group : {"a", "b", "c"})
-    ASSERT_TRUE(table.set_by_size(group, Percentages{80, 20}).ok());
-  table.clear("a");
-  EXPECT_TRUE(table.resolve("a", bytes)->is_default());
-  EXPECT_FALSE(table.resolve("b", bytes)->is_default());
-  table.clear();
-  EXPECT_TRUE(table.resolve("b", bytes)->is_default());
-  EXPECT_TRUE(table.resolve("c", bytes)->is_default());
 }
 
 TEST(Table, UnknownShapeConcernsSharesButNoIndices) {

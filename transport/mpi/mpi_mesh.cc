@@ -16,8 +16,9 @@ constexpr std::chrono::seconds kLetGo{1};
 // Closing a mesh takes at most this long to notify the peers.
 constexpr std::chrono::milliseconds kGoodbyeLimit{300};
 
-std::string about_rank(std::string_view before, int peer, std::string_view after) {
-  return std::string(before) + std::to_string(peer) + std::string(after);
+Status failure(bool is_send, int peer, int error) {
+  const std::string what = is_send ? "MPI cannot send to rank " : "MPI cannot receive from rank ";
+  return mpi_error(Code::kRemote, what + std::to_string(peer), error, peer);
 }
 
 }  // namespace
@@ -47,10 +48,7 @@ void MpiMesh::send(Request& request, int peer, std::uint32_t lane,
   const int result =
       MPI_Isend(bytes.data(), block.count(), block.type(), rank_map_.process_of(peer),
                 rank_map_.tag(rank_, peer, lane), group_->comm(), &in_mpi);
-  if (result != MPI_SUCCESS) {
-    return request.finish(
-        mpi_error(Code::kRemote, about_rank("MPI cannot send to rank ", peer, ""), result, peer));
-  }
+  if (result != MPI_SUCCESS) return request.finish(failure(true, peer, result));
   active_.push_back({&request, true, Status(), nullptr});
   in_mpi_.push_back(in_mpi);
 }
@@ -148,9 +146,7 @@ bool MpiMesh::match(Channel& channel) {
     result = MPI_Irecv(bytes, block.count(), block.type(), process, tag, group_->comm(), &in_mpi);
   }
   if (result != MPI_SUCCESS) {
-    request.finish(mpi_error(Code::kRemote,
-                             about_rank("MPI cannot receive from rank ", channel.peer, ""), result,
-                             channel.peer));
+    request.finish(failure(false, channel.peer, result));
     return true;
   }
   active_.push_back(std::move(active));
@@ -191,13 +187,7 @@ void MpiMesh::finish_active(std::size_t place, int error) {
   in_mpi_.pop_back();
   Request& request = *ended.request;
   if (!ended.verdict.ok()) return request.finish(std::move(ended.verdict));
-  if (error != MPI_SUCCESS) {
-    return request.finish(mpi_error(
-        Code::kRemote,
-        about_rank(ended.is_send ? "MPI cannot send to rank " : "MPI cannot receive from rank ",
-                   request.peer_, ""),
-        error, request.peer_));
-  }
+  if (error != MPI_SUCCESS) return request.finish(failure(ended.is_send, request.peer_, error));
   request.moved_ = request.size_;
   request.finish();
 }
@@ -255,16 +245,11 @@ bool MpiMesh::hear_goodbyes() {
 bool MpiMesh::hear_goodbye(int peer) {
   PeerState& from = peers_[static_cast<std::size_t>(peer)];
   if (!from.gone.ok()) return false;
-  int there = 0;
-  const int process = rank_map_.process_of(peer);
-  const int tag = rank_map_.tag(peer, rank_, RankMap::kGoodbye);
-  if (MPI_Iprobe(process, tag, group_->comm(), &there, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
-      there == 0) {
-    return false;
-  }
-  MPI_Recv(nullptr, 0, MPI_BYTE, process, tag, group_->comm(), MPI_STATUS_IGNORE);
-  from.gone = Status(Code::kRemote,
-                     about_rank("rank ", peer, " has closed its side of the communicator"), peer);
+  const Farewell goodbye{rank_map_.process_of(peer), rank_map_.tag(peer, rank_, RankMap::kGoodbye)};
+  if (!receive(group_->comm(), goodbye)) return false;
+  from.gone =
+      Status(Code::kRemote,
+             "rank " + std::to_string(peer) + " has closed its side of the communicator", peer);
   return true;
 }
 

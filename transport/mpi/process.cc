@@ -21,6 +21,15 @@ Status mpi_error(Code code, std::string_view what, int error, int culprit) {
       culprit);
 }
 
+bool receive(MPI_Comm comm, const Farewell& farewell) {
+  const auto [process, tag] = farewell;
+  int there = 0;
+  if (MPI_Iprobe(process, tag, comm, &there, MPI_STATUS_IGNORE) != MPI_SUCCESS || there == 0)
+    return false;
+  MPI_Recv(nullptr, 0, MPI_BYTE, process, tag, comm, MPI_STATUS_IGNORE);
+  return true;
+}
+
 Group::~Group() {
   if (!kept_) process_.retire(comm_, std::move(outstanding_));
 }
@@ -126,18 +135,8 @@ void Process::sweep() {
   const Stay stay(*this);
   if (!stay) return;
   const MutexLock lock(retired_mutex_);
-  const auto came = [](MPI_Comm comm, const Farewell& farewell) {
-    int there = 0;
-    if (MPI_Iprobe(farewell.process, farewell.tag, comm, &there, MPI_STATUS_IGNORE) !=
-            MPI_SUCCESS ||
-        there == 0) {
-      return false;
-    }
-    MPI_Recv(nullptr, 0, MPI_BYTE, farewell.process, farewell.tag, comm, MPI_STATUS_IGNORE);
-    return true;
-  };
   std::erase_if(retired_, [&](Retired& old) {
-    std::erase_if(old.outstanding, [&](const Farewell& f) { return came(old.comm, f); });
+    std::erase_if(old.outstanding, [&](const Farewell& f) { return receive(old.comm, f); });
     if (!old.outstanding.empty()) return false;
     MPI_Comm_free(&old.comm);
     return true;

@@ -28,6 +28,9 @@ struct Farewell {
   int tag;
 };
 
+/// Receives the message if it has arrived. Returns whether it had. The caller has a Stay.
+bool receive(MPI_Comm comm, const Farewell& farewell);
+
 /// A communicator of the processes behind one mesh. The ranks of the mesh that are threads of this
 /// process share it; the last of them retires it.
 class Group {

@@ -11,8 +11,9 @@
 namespace hccl::transport::ofi {
 namespace {
 
-Status refused(std::string_view what, ssize_t error) {
-  return fabric_error(Code::kNetwork, what, error);
+/// Turns the result of a call of libfabric into a status.
+Status check(int result, std::string_view what) {
+  return result == 0 ? Status() : fabric_error(Code::kNetwork, what, result);
 }
 
 Status open_completions(Endpoint& e) {
@@ -27,7 +28,7 @@ Status open_completions(Endpoint& e) {
     attributes.wait_obj = FI_WAIT_NONE;
     result = fi_cq_open(e.domain.get(), &attributes, &queue, nullptr);
   }
-  if (result != 0) return refused("libfabric cannot open a completion queue", result);
+  HCCL_RETURN_IF_ERROR(check(result, "libfabric cannot open a completion queue"));
   e.completions.reset(queue);
   if (can_wait && fi_control(&queue->fid, FI_GETWAIT, &e.wait_fd) != 0) e.wait_fd = -1;
   return Status();
@@ -35,19 +36,14 @@ Status open_completions(Endpoint& e) {
 
 Status open_endpoint(Endpoint& e) {
   fid_ep* endpoint = nullptr;
-  if (const int r = fi_endpoint(e.domain.get(), e.info.get(), &endpoint, nullptr); r != 0) {
-    return refused("libfabric cannot open an endpoint", r);
-  }
+  HCCL_RETURN_IF_ERROR(check(fi_endpoint(e.domain.get(), e.info.get(), &endpoint, nullptr),
+                             "libfabric cannot open an endpoint"));
   e.endpoint.reset(endpoint);
-  if (const int r = fi_ep_bind(endpoint, &e.peers->fid, 0); r != 0) {
-    return refused("libfabric cannot bind the peers to the endpoint", r);
-  }
-  if (const int r = fi_ep_bind(endpoint, &e.completions->fid, FI_TRANSMIT | FI_RECV); r != 0) {
-    return refused("libfabric cannot bind the completion queue to the endpoint", r);
-  }
-  if (const int r = fi_enable(endpoint); r != 0) {
-    return refused("libfabric cannot enable the endpoint", r);
-  }
+  HCCL_RETURN_IF_ERROR(check(fi_ep_bind(endpoint, &e.peers->fid, 0),
+                             "libfabric cannot bind the peers to the endpoint"));
+  HCCL_RETURN_IF_ERROR(check(fi_ep_bind(endpoint, &e.completions->fid, FI_TRANSMIT | FI_RECV),
+                             "libfabric cannot bind the completion queue to the endpoint"));
+  HCCL_RETURN_IF_ERROR(check(fi_enable(endpoint), "libfabric cannot enable the endpoint"));
   return Status();
 }
 
@@ -58,21 +54,18 @@ Result<Endpoint> Endpoint::open(const std::string& address, const std::string& p
   Endpoint e;
   HCCL_ASSIGN_OR_RETURN(e.info, choose_provider(address, provider));
   fid_fabric* fabric = nullptr;
-  if (const int r = fi_fabric(e.info->fabric_attr, &fabric, nullptr); r != 0) {
-    return refused("libfabric cannot open a fabric", r);
-  }
+  HCCL_RETURN_IF_ERROR(
+      check(fi_fabric(e.info->fabric_attr, &fabric, nullptr), "libfabric cannot open a fabric"));
   e.fabric.reset(fabric);
   fid_domain* domain = nullptr;
-  if (const int r = fi_domain(fabric, e.info.get(), &domain, nullptr); r != 0) {
-    return refused("libfabric cannot open a domain", r);
-  }
+  HCCL_RETURN_IF_ERROR(
+      check(fi_domain(fabric, e.info.get(), &domain, nullptr), "libfabric cannot open a domain"));
   e.domain.reset(domain);
   fi_av_attr attributes{};
   attributes.type = e.info->domain_attr->av_type;
   fid_av* peers = nullptr;
-  if (const int r = fi_av_open(domain, &attributes, &peers, nullptr); r != 0) {
-    return refused("libfabric cannot open an address table", r);
-  }
+  HCCL_RETURN_IF_ERROR(check(fi_av_open(domain, &attributes, &peers, nullptr),
+                             "libfabric cannot open an address table"));
   e.peers.reset(peers);
   HCCL_RETURN_IF_ERROR(open_completions(e));
   HCCL_RETURN_IF_ERROR(open_endpoint(e));
@@ -82,9 +75,8 @@ Result<Endpoint> Endpoint::open(const std::string& address, const std::string& p
 Result<std::string> Endpoint::name() const {
   std::string text(512, '\0');
   std::size_t length = text.size();
-  if (const int r = fi_getname(&endpoint->fid, text.data(), &length); r != 0) {
-    return refused("libfabric cannot tell the endpoint's address", r);
-  }
+  HCCL_RETURN_IF_ERROR(check(fi_getname(&endpoint->fid, text.data(), &length),
+                             "libfabric cannot tell the endpoint's address"));
   text.resize(length);
   return text;
 }
@@ -95,7 +87,7 @@ Result<std::vector<fi_addr_t>> Endpoint::insert(std::span<const std::string> nam
   std::vector<fi_addr_t> handles(names.size(), FI_ADDR_NOTAVAIL);
   const int inserted =
       fi_av_insert(peers.get(), packed.data(), names.size(), handles.data(), 0, nullptr);
-  if (inserted < 0) return refused("libfabric cannot use the peers' addresses", inserted);
+  HCCL_RETURN_IF_ERROR(check(std::min(inserted, 0), "libfabric cannot use the peers' addresses"));
   if (static_cast<std::size_t>(inserted) != names.size() ||
       std::find(handles.begin(), handles.end(), FI_ADDR_NOTAVAIL) != handles.end()) {
     return Status(Code::kNetwork, "libfabric refuses the address of a peer");
@@ -105,9 +97,9 @@ Result<std::vector<fi_addr_t>> Endpoint::insert(std::span<const std::string> nam
 
 Result<Fid<fid_mr>> Endpoint::register_memory(std::span<std::byte> bytes) {
   fid_mr* region = nullptr;
-  const int r = fi_mr_reg(domain.get(), bytes.data(), bytes.size(), FI_SEND | FI_RECV, 0,
-                          next_key++, 0, &region, nullptr);
-  if (r != 0) return refused("libfabric cannot register memory", r);
+  const int result = fi_mr_reg(domain.get(), bytes.data(), bytes.size(), FI_SEND | FI_RECV, 0,
+                               next_key++, 0, &region, nullptr);
+  HCCL_RETURN_IF_ERROR(check(result, "libfabric cannot register memory"));
   return Fid<fid_mr>(region);
 }
 

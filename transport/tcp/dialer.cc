@@ -55,13 +55,7 @@ void Dialer::try_once(int peer, Call& call) {
   call.lack.reset();
   call.next = Deadline::after(call.patience);
   next_look_ = next_look_.sooner(call.next);
-  call.wants_write = true;
-  watch(peer, call, EPOLL_CTL_ADD);
-}
-
-void Dialer::watch(int peer, Call& call, int operation) {
-  watch_fd(epoll_, operation, call.pending->fd(), call.wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN,
-           tag(peer));
+  call.pending->watch(epoll_, tag(peer));
 }
 
 void Dialer::close(Call& call) {
@@ -124,9 +118,7 @@ void Dialer::step(Calls::iterator at) {
   if (status.code() == Code::kNotFound) return ended(at);
   if (!status.ok()) return failed(peer, call, status);
   if (pending.greeted()) return greet(at);
-  if (pending.wants_write() == call.wants_write) return;
-  call.wants_write = !call.wants_write;
-  watch(peer, call, EPOLL_CTL_MOD);
+  pending.watch(epoll_, tag(peer));
 }
 
 void Dialer::greet(Calls::iterator at) {

@@ -65,7 +65,6 @@ class Dialer {
     std::optional<Deadline> ended;             // a peer that refuses until then counts as gone
     std::optional<Deadline> lack;              // when a lack of descriptors fails the call
     std::string reason;
-    bool wants_write = false;
   };
   using Calls = std::map<int, Call>;
 
@@ -73,7 +72,6 @@ class Dialer {
   void failed(int peer, Call& call, const Status& why);
   void close(Call& call);
   void pause(Call& call);
-  void watch(int peer, Call& call, int operation);
   void step(Calls::iterator at);
   void greet(Calls::iterator at);
   void ended(Calls::iterator at, const std::string& reason = {});

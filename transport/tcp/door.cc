@@ -111,10 +111,8 @@ void Door::watch_listener(bool on) {
   listening_ = on;
 }
 
-void Door::watch(Visitor& visitor, int operation) {
-  const int fd = visitor.pending.fd();
-  watch_fd(sleeper_->epoll(), operation, fd, visitor.wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN,
-           static_cast<std::uint64_t>(fd));
+void Door::watch(PendingConnection& pending) {
+  pending.watch(sleeper_->epoll(), static_cast<std::uint64_t>(pending.fd()));
 }
 
 void Door::accept_all() {
@@ -139,7 +137,7 @@ void Door::accept_all() {
     visitors_.emplace_back(
         std::move(*fd), [this](const Uuid& id) { return find(id); }, [this] { return context(); },
         Deadline::after(kProofTime));
-    watch(visitors_.back(), EPOLL_CTL_ADD);
+    watch(visitors_.back().pending);
   }
 }
 
@@ -164,12 +162,10 @@ void Door::expire() {
 }
 
 void Door::step(Entry entry) {
-  Visitor& visitor = *entry;
-  if (!visitor.pending.advance().ok()) return drop(entry);
-  if (visitor.pending.greeted()) return greet(entry);
-  if (visitor.pending.wants_write() == visitor.wants_write) return;
-  visitor.wants_write = !visitor.wants_write;
-  watch(visitor, EPOLL_CTL_MOD);
+  PendingConnection& pending = entry->pending;
+  if (!pending.advance().ok()) return drop(entry);
+  if (pending.greeted()) return greet(entry);
+  watch(pending);
 }
 
 void Door::greet(Entry entry) {

@@ -44,7 +44,6 @@ class Door {
         : pending(std::move(fd), std::move(find), std::move(context)), deadline(until) {}
     PendingConnection pending;
     Deadline deadline;
-    bool wants_write = false;
   };
   using Entry = std::list<Visitor>::iterator;
 
@@ -53,7 +52,7 @@ class Door {
   bool turn();
   void expire();
   void watch_listener(bool on);
-  void watch(Visitor& visitor, int operation);
+  void watch(PendingConnection& pending);
   void accept_all();
   bool make_room();
   void drop(Entry entry);

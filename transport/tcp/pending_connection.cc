@@ -1,6 +1,7 @@
 #include "transport/tcp/pending_connection.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -63,6 +64,14 @@ bool PendingConnection::wants_write() {
   return stage_ == Stage::kProving && connection_.tls() != nullptr
              ? connection_.tls()->wants() == POLLOUT
              : !out_.empty();
+}
+
+void PendingConnection::watch(int epoll, std::uint64_t tag) {
+  const bool write = wants_write();
+  if (watches_write_ == write) return;
+  watch_fd(epoll, watches_write_ ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd(),
+           write ? EPOLLIN | EPOLLOUT : EPOLLIN, tag);
+  watches_write_ = write;
 }
 
 Status PendingConnection::advance() {

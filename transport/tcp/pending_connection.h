@@ -58,8 +58,9 @@ class PendingConnection {
   Hello hello() const { return ByteReader(in_).get<Hello>(); }
   /// For the accepting end, once greeted(): sends the answer.
   Status answer(const Hello& hello);
-  /// Whether the connection waits for room to write.
-  bool wants_write();
+  /// Makes `epoll` report with this tag when advance() can do more. Call this first and after each
+  /// advance().
+  void watch(int epoll, std::uint64_t tag);
   /// Whether the connection is established, as far as this end knows.
   bool connected() const { return stage_ != Stage::kConnecting; }
   /// Whether the peer has sent a part of its proof.
@@ -73,6 +74,7 @@ class PendingConnection {
   enum class Stage { kConnecting, kOpening, kProving, kGreeting };
 
   explicit PendingConnection(Connection connection) : connection_(std::move(connection)) {}
+  bool wants_write();
   Status look_at_first_byte();
   Status prove();
   Status flush();
@@ -89,6 +91,7 @@ class PendingConnection {
   std::string in_;
   std::string out_;
   bool spoken_ = false;
+  std::optional<bool> watches_write_;  ///< empty: the epoll set does not have the socket yet
 };
 
 }  // namespace hccl::transport::tcp
