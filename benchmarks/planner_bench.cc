@@ -53,16 +53,20 @@ void default_rule(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(hccl::split::default_segments(net.bytes));
 }
 
-void planner_affine(benchmark::State& state) {
-  const Network net = network(state);
-  const AffineCost cost = cost_for(net);
+void plan_repeatedly(benchmark::State& state, const hccl::split::Problem& problem,
+                     const hccl::split::Cost& cost) {
   double gap = 0;
   for (auto _ : state) {
-    auto plan = hccl::split::plan_segments({net.bytes, net.ready}, cost);
+    auto plan = hccl::split::plan_segments(problem, cost);
     benchmark::DoNotOptimize(plan);
     gap = plan->gap();
   }
   state.counters["gap_percent"] = 100 * gap;
+}
+
+void planner_affine(benchmark::State& state) {
+  const Network net = network(state);
+  plan_repeatedly(state, {net.bytes, net.ready}, cost_for(net));
 }
 
 void planner_table(benchmark::State& state) {
@@ -71,27 +75,13 @@ void planner_table(benchmark::State& state) {
   std::vector<TableCost::Point> points;
   for (std::uint64_t bytes = 4096; bytes <= std::uint64_t{1} << 30; bytes *= 4)
     points.push_back({bytes, line(bytes)});
-  const TableCost cost = TableCost::create(points).value();
-  double gap = 0;
-  for (auto _ : state) {
-    auto plan = hccl::split::plan_segments({net.bytes, net.ready}, cost);
-    benchmark::DoNotOptimize(plan);
-    gap = plan->gap();
-  }
-  state.counters["gap_percent"] = 100 * gap;
+  plan_repeatedly(state, {net.bytes, net.ready}, TableCost::create(points).value());
 }
 
 /// While both run, compute has 90 % and communication 80 % of its speed alone.
 void planner_contention(benchmark::State& state) {
   const Network net = network(state);
-  const AffineCost cost = cost_for(net);
-  double gap = 0;
-  for (auto _ : state) {
-    auto plan = hccl::split::plan_segments({net.bytes, net.ready, 8, 0.005, {0.9, 0.8}}, cost);
-    benchmark::DoNotOptimize(plan);
-    gap = plan->gap();
-  }
-  state.counters["gap_percent"] = 100 * gap;
+  plan_repeatedly(state, {net.bytes, net.ready, 8, 0.005, {0.9, 0.8}}, cost_for(net));
 }
 
 BENCHMARK(by_size)->Arg(161)->Arg(1000)->Arg(10000);

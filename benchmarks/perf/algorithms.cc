@@ -21,6 +21,12 @@ void check(HcclResult result, const char* what) {
   std::_Exit(1);  // other ranks of this process may be inside the library
 }
 
+void check(aclError result, const char* what) {
+  if (result == ACL_SUCCESS) return;
+  std::fprintf(stderr, "hccl_perf: %s: %s\n", what, HcclGetLastErrorText());
+  std::_Exit(1);
+}
+
 bool can_describe() { return HcclCommDescribeAlgorithms != nullptr; }
 
 std::vector<HcclAlgorithmInfo> describe(HcclComm comm, std::string op, std::uint64_t bytes,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "hccl/acl/acl_base.h"
 #include "hccl/hccl.h"
 #include "hccl/hccl_comm.h"
 
@@ -26,5 +27,6 @@ HcclComm with_algorithm(HcclComm world, const std::string& key, std::uint64_t id
 
 /// Ends the program with a message if the library's call failed.
 void check(HcclResult result, const char* what);
+void check(aclError result, const char* what);
 
 }  // namespace hccl_perf

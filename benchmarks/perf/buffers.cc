@@ -1,19 +1,9 @@
 #include "benchmarks/perf/buffers.h"
 
-#include <cstdio>
-#include <cstdlib>
-
+#include "benchmarks/perf/algorithms.h"
 #include "hccl/acl/acl.h"
 
 namespace hccl_perf {
-namespace {
-
-[[noreturn]] void give_up(const char* what) {
-  std::fprintf(stderr, "hccl_perf: %s: %s\n", what, HcclGetLastErrorText());
-  std::_Exit(1);  // other ranks of this process may be inside the library
-}
-
-}  // namespace
 
 Buffers::Buffers(const std::string& kind, std::size_t bytes, HcclComm comm) {
   if (kind == "private") {
@@ -21,21 +11,16 @@ Buffers::Buffers(const std::string& kind, std::size_t bytes, HcclComm comm) {
     data_ = private_.data();
     return;
   }
-  if (aclrtMalloc(&device_, bytes, ACL_MEM_MALLOC_HUGE_FIRST) != ACL_SUCCESS) {
-    give_up("aclrtMalloc");
-  }
+  check(aclrtMalloc(&device_, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
   data_ = static_cast<std::byte*>(device_);
-  if (kind == "window" &&
-      HcclCommSymWinRegister(comm, device_, bytes, &window_, 1) != HCCL_SUCCESS) {
-    give_up("HcclCommSymWinRegister");
+  if (kind == "window") {
+    check(HcclCommSymWinRegister(comm, device_, bytes, &window_, 1), "HcclCommSymWinRegister");
   }
 }
 
 Buffers::~Buffers() {
-  if (window_ != nullptr && HcclCommSymWinDeregister(window_) != HCCL_SUCCESS) {
-    give_up("HcclCommSymWinDeregister");
-  }
-  if (device_ != nullptr && aclrtFree(device_) != ACL_SUCCESS) give_up("aclrtFree");
+  if (window_ != nullptr) check(HcclCommSymWinDeregister(window_), "HcclCommSymWinDeregister");
+  if (device_ != nullptr) check(aclrtFree(device_), "aclrtFree");
 }
 
 void Flusher::flush() {

@@ -17,10 +17,8 @@ namespace hccl_perf {
 namespace {
 
 // A rank needs a device before it may have device memory.
-void choose_device() {
-  if (aclrtSetDevice(0) == ACL_SUCCESS) return;
-  std::fprintf(stderr, "hccl_perf: aclrtSetDevice: %s\n", HcclGetLastErrorText());
-  std::_Exit(1);
+void choose_device(const Options& options) {
+  if (options.memory != "private") check(aclrtSetDevice(0), "aclrtSetDevice");
 }
 
 int run_threads(const Options& options) {
@@ -30,7 +28,7 @@ int run_threads(const Options& options) {
   std::vector<std::thread> threads;
   for (int r = 0; r < options.threads; ++r) {
     threads.emplace_back([&, r] {
-      if (options.memory != "private") choose_device();
+      choose_device(options);
       HcclComm comm = nullptr;
       check(HcclCommInitRootInfo(static_cast<std::uint32_t>(options.threads), &root,
                                  static_cast<std::uint32_t>(r), &comm),
@@ -44,7 +42,7 @@ int run_threads(const Options& options) {
 }
 
 int run_rank(const Options& options) {
-  if (options.memory != "private") choose_device();
+  choose_device(options);
   HcclComm comm = nullptr;
   check(HcclCommInitLauncher(&comm), "HcclCommInitLauncher");
   const int result = Bench(options, comm).run();

@@ -83,59 +83,37 @@ def link(library_folder):
     return [f"-L{library_folder}", f"-Wl,-rpath,{library_folder}"]
 
 
+def build_mpi(folder, library, compiler, *flags):
+    program = f"{folder}/bin/mpi_bench_{library}"
+    run([compiler, *C, *HARNESS, "-o", program, *flags], "compiling")
+
+
 def open_mpi_of_debian(folder):
     compiler = shutil.which("mpicc.openmpi")
     if compiler is None:
         raise Absent(
             "packages openmpi-bin and libopenmpi-dev are not installed (scripts/setup.sh does)"
         )
-    run([compiler, *C, *HARNESS, "-o", f"{folder}/bin/mpi_bench_ompi4"], "compiling")
+    build_mpi(folder, "ompi4", compiler)
 
 
 def wrapped_mpi(library, package):
     def install(folder):
         home = wheels(folder, library, [package])
-        run(
-            [f"{home}/bin/mpicc", *C, *HARNESS, "-o", f"{folder}/bin/mpi_bench_{library}"],
-            "compiling",
-        )
+        build_mpi(folder, library, f"{home}/bin/mpicc")
 
     return install
 
 
 def mpich_of_debian(folder):
     home = debian(folder, "mpich4", ["mpich", "libmpich12", "libmpich-dev", "libslurm38"]) + "/usr"
-    libraries = f"{home}/lib/x86_64-linux-gnu"
-    run(
-        [
-            "gcc",
-            *C,
-            f"-I{home}/include/x86_64-linux-gnu/mpich",
-            *HARNESS,
-            "-o",
-            f"{folder}/bin/mpi_bench_mpich4",
-            *link(libraries),
-            "-lmpich",
-        ],
-        "compiling",
-    )
+    headers, libraries = f"{home}/include/x86_64-linux-gnu/mpich", f"{home}/lib/x86_64-linux-gnu"
+    build_mpi(folder, "mpich4", "gcc", f"-I{headers}", *link(libraries), "-lmpich")
 
 
 def intel_mpi(folder):
     home = wheels(folder, "impi", ["impi-rt", "impi-devel"])
-    run(
-        [
-            "gcc",
-            *C,
-            f"-I{home}/include",
-            *HARNESS,
-            "-o",
-            f"{folder}/bin/mpi_bench_impi",
-            *link(f"{home}/lib"),
-            "-lmpi",
-        ],
-        "compiling",
-    )
+    build_mpi(folder, "impi", "gcc", f"-I{home}/include", *link(f"{home}/lib"), "-lmpi")
 
 
 def one_ccl(folder):

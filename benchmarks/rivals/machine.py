@@ -9,12 +9,12 @@ def processors():
     return len(os.sched_getaffinity(0))
 
 
-def _first(path, key):
+def _first(path, key, separator=":"):
     try:
         with open(path) as file:
             for line in file:
                 if line.startswith(key):
-                    return line.split(":", 1)[1].strip()
+                    return line.split(separator, 1)[1].strip()
     except OSError:
         pass
     return "unknown"
@@ -43,7 +43,7 @@ def describe():
         "processors": processors(),
         "memory": _first("/proc/meminfo", "MemTotal"),
         "kernel": platform.release(),
-        "system": _first_line_of_release(),
+        "system": _first("/etc/os-release", "PRETTY_NAME", "=").strip('"'),
         "compiler": _version(["cc", "--version"]),
         "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled"),
         "shared_huge_pages": _read("/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
@@ -59,14 +59,3 @@ def describe():
             ]
         ),
     }
-
-
-def _first_line_of_release():
-    return next(
-        (
-            line.split("=", 1)[1].strip('"')
-            for line in _read("/etc/os-release").splitlines()
-            if line.startswith("PRETTY_NAME=")
-        ),
-        "unknown",
-    )

@@ -9,6 +9,7 @@ rounds. Results are checked after every batch.
 """
 
 import argparse
+import json
 import pathlib
 import statistics
 import sys
@@ -18,6 +19,7 @@ import hccl.torch
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from two_hosts import MODEL
 
 HERE = pathlib.Path(__file__).resolve().parent
 KIB, MIB = 1024, 1024 * 1024
@@ -93,33 +95,14 @@ def move(name, size):
     return Case(name, size, 4, input, output, lambda group: call(output, input, group=group), expected)
 
 
-def resnet50_shapes():
-    """Returns the shapes of ResNet-50's 161 parameters, in the order of the forward pass."""
-
-    def convolution(to, of, width):
-        return [(to, of, width, width), (to,), (to,)]  # and its batch norm
-
-    shapes, channels = convolution(64, 3, 7), 64
-    for stage, blocks in enumerate([3, 4, 6, 3]):
-        inner, outer = 64 << stage, 256 << stage
-        for block in range(blocks):
-            shapes += convolution(inner, channels, 1) + convolution(inner, inner, 3)
-            shapes += convolution(outer, inner, 1)
-            if block == 0:
-                shapes += convolution(outer, channels, 1)
-            channels = outer
-    return [*shapes, (1000, 2048), (1000,)]
-
-
 class Gradients(torch.nn.Module):
     """A network with ResNet-50's parameters and almost no computation. Backward makes the gradients from the last to
     the first."""
 
     def __init__(self):
         super().__init__()
-        shapes = resnet50_shapes()
-        assert len(shapes) == 161
-        self.all = torch.nn.ParameterList([torch.zeros(shape) for shape in shapes])
+        gradients = json.loads(MODEL.read_text())["gradients"]  # from the last parameter to the first
+        self.all = torch.nn.ParameterList([torch.zeros(each["elements"]) for each in reversed(gradients)])
 
     def forward(self, scale):
         total = scale

@@ -12,12 +12,9 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
-from planner import ADDRESS, MODEL
+import two_hosts
 
 RATE = 1e-4
 
@@ -28,14 +25,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=8, help="of each in a round; two do not count")
     parser.add_argument("--learn", type=int, default=40, help="steps before, for the plans")
-    parser.add_argument(
-        "--compute",
-        choices=["sleep", "busy"],
-        default="sleep",
-        help="sleep: as an accelerator would compute; busy: on the rank's core",
-    )
     parser.add_argument("--hccl-plan", default="build/dev/split/plan_tool/hccl-plan")
-    parser.add_argument("--json", help="a file for all times")
+    two_hosts.add_options(parser)
     return parser.parse_args()
 
 
@@ -137,7 +128,7 @@ def rank(given):
     import torch.distributed as dist
 
     dist.init_process_group("hccl")
-    model = json.loads(MODEL.read_text())
+    model = json.loads(two_hosts.MODEL.read_text())
     contenders = {
         name: Contender(model, given.compute, name == "newest first")
         for name in ("in order", "newest first")
@@ -168,36 +159,8 @@ def rank(given):
 
 
 def case(given, gbit):
-    sys.path.insert(0, str(MODEL.parents[1]))
-    from run import Hosts
-
-    with tempfile.TemporaryDirectory() as folder, Hosts(2, gbit) as hosts:
-        ranks = []
-        for number in range(2):
-            environment = {
-                **os.environ,
-                "RANK": str(number),
-                "WORLD_SIZE": "2",
-                "MASTER_ADDR": ADDRESS,
-                "MASTER_PORT": "29512",
-                "OMP_NUM_THREADS": "1",
-                "HCCL_CONNECT_TIMEOUT": "60",
-                "RESULT": folder,
-            }
-            command = ["ip", "netns", "exec", hosts.name(number), sys.executable, *sys.argv]
-            ranks.append(subprocess.Popen(command, env=environment))
-        if any([each.wait() for each in ranks]):
-            sys.exit("forward.py: a rank failed")
-        found = json.loads(pathlib.Path(folder, "times.json").read_text())
-        report = pathlib.Path(folder, "plan.json")
-        traces = [f"{folder}/{number}.pb" for number in range(2)]
-        subprocess.run(
-            [given.hccl_plan, *traces, "-k", "64", "--json", report],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        found.update(gbit=gbit, predicted=json.loads(report.read_text())["what_if"]["newest_first"])
-        return found
+    found, plan = two_hosts.run_case(given, gbit)
+    return {**found, "gbit": gbit, "predicted": plan["what_if"]["newest_first"]}
 
 
 def show(found):
@@ -218,17 +181,5 @@ def show(found):
     )
 
 
-def main():
-    given = arguments()
-    if "RANK" in os.environ:
-        return rank(given)
-    results = []
-    for gbit in given.gbit:
-        results.append(case(given, gbit))
-        show(results[-1])
-    if given.json:
-        pathlib.Path(given.json).write_text(json.dumps(results))
-
-
 if __name__ == "__main__":
-    main()
+    two_hosts.run(arguments(), rank, case, show)

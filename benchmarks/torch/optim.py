@@ -8,6 +8,7 @@ the memory traffic of the step (streams.c, over one span).
 
 import argparse
 import ctypes
+import json
 import pathlib
 import statistics
 import subprocess
@@ -17,6 +18,7 @@ import time
 import torch
 
 from hccl.torch import optim
+from two_hosts import MODEL
 
 
 def mobilenet():
@@ -29,17 +31,9 @@ def mobilenet():
 
 
 def resnet50():
-    """Returns the shapes of ResNet-50's parameters: 161 tensors, 25.6 M elements."""
-    shapes, inner = [(64, 3, 7, 7), (64,), (64,)], 64
-    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for block in range(blocks):
-            layers = [(width, inner, 1, 1), (width, width, 3, 3), (4 * width, width, 1, 1)]
-            if block == 0:
-                layers.append((4 * width, inner, 1, 1))
-            for layer in layers:
-                shapes += [layer, (layer[0],), (layer[0],)]
-            inner = 4 * width
-    return shapes + [(1000, 2048), (1000,)]
+    """Returns the sizes of ResNet-50's parameters: 161 tensors, 25.6 M elements."""
+    gradients = json.loads(MODEL.read_text())["gradients"]  # from the last parameter to the first
+    return [(each["elements"],) for each in reversed(gradients)]
 
 
 def bert_base():

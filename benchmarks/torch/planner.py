@@ -11,14 +11,9 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-MODEL = HERE.parent / "split" / "models" / "resnet50.json"
-ADDRESS = "10.213.0.1"  # the address of the first host of split/run.py
+import two_hosts
 
 
 def arguments():
@@ -28,14 +23,8 @@ def arguments():
     parser.add_argument(
         "--learn", type=int, default=80, help="iterations before, for the automatic plan"
     )
-    parser.add_argument(
-        "--compute",
-        choices=["sleep", "busy"],
-        default="sleep",
-        help="sleep: as an accelerator would compute; busy: on the rank's core",
-    )
     parser.add_argument("--hccl-plan", default="build/release/split/plan_tool/hccl-plan")
-    parser.add_argument("--json", help="a file for all times")
+    two_hosts.add_options(parser)
     return parser.parse_args()
 
 
@@ -105,7 +94,7 @@ def rank(given):
 
     dist.init_process_group("hccl")
     gloo = dist.new_group(backend="gloo")
-    model = json.loads(MODEL.read_text())
+    model = json.loads(two_hosts.MODEL.read_text())
     contenders = {
         "compute only": DistributedDataParallel(network(model, given.compute)),
         "gloo, DDP": DistributedDataParallel(
@@ -158,40 +147,9 @@ def rank(given):
 
 
 def case(given, gbit):
-    sys.path.insert(0, str(HERE.parent / "split"))
-    from run import Hosts
-
-    with tempfile.TemporaryDirectory() as folder, Hosts(2, gbit) as hosts:
-        ranks = []
-        for number in range(2):
-            environment = {
-                **os.environ,
-                "RANK": str(number),
-                "WORLD_SIZE": "2",
-                "MASTER_ADDR": ADDRESS,
-                "MASTER_PORT": "29511",
-                "GLOO_SOCKET_IFNAME": "eth0",
-                "OMP_NUM_THREADS": "1",
-                "HCCL_CONNECT_TIMEOUT": "60",
-                "RESULT": folder,
-            }
-            command = ["ip", "netns", "exec", hosts.name(number), sys.executable, *sys.argv]
-            ranks.append(subprocess.Popen(command, env=environment))
-        if any([each.wait() for each in ranks]):
-            sys.exit("planner.py: a rank failed")
-        found = json.loads(pathlib.Path(folder, "times.json").read_text())
-        report = pathlib.Path(folder, "plan.json")
-        traces = [f"{folder}/{number}.pb" for number in range(2)]
-        subprocess.run(
-            [given.hccl_plan, *traces, "-k", "64", "--json", report],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        plan = json.loads(report.read_text())
-        found.update(
-            gbit=gbit, bound=plan["best"]["lower_bound"], today=plan["today"], best=plan["best"]
-        )
-        return found
+    found, plan = two_hosts.run_case(given, gbit)
+    best = plan["best"]
+    return {**found, "gbit": gbit, "bound": best["lower_bound"], "today": plan["today"], "best": best}
 
 
 def show(found):
@@ -209,17 +167,5 @@ def show(found):
     )
 
 
-def main():
-    given = arguments()
-    if "RANK" in os.environ:
-        return rank(given)
-    results = []
-    for gbit in given.gbit:
-        results.append(case(given, gbit))
-        show(results[-1])
-    if given.json:
-        pathlib.Path(given.json).write_text(json.dumps(results))
-
-
 if __name__ == "__main__":
-    main()
+    two_hosts.run(arguments(), rank, case, show)

@@ -110,6 +110,25 @@ def reduction(op: Any, average: Optional[bool] = None) -> str:
     return op or "mean"
 
 
+class Cast:
+    """A compression: floats are reduced in the type `dtype`, or in their own type if it is None."""
+
+    def __init__(
+        self, dtype: Any, is_float: Callable[[Any], bool], cast: Callable[[Any, Any], Any]
+    ) -> None:
+        """is_float and cast: the framework's functions for a tensor, and for a tensor and a type."""
+        self._dtype, self._is_float, self._cast = dtype, is_float, cast
+
+    def compress(self, tensor: Any) -> tuple[Any, Any]:
+        """Returns the tensor to reduce, and the context that decompress() needs with the result."""
+        if self._dtype is None or not self._is_float(tensor):
+            return tensor, None
+        return self._cast(tensor, self._dtype), tensor.dtype
+
+    def decompress(self, tensor: Any, ctx: Any) -> Any:
+        return tensor if ctx is None else self._cast(tensor, ctx)
+
+
 def refuse(keyword: str, value: Any, why: str) -> None:
     raise NotImplementedError(f"hccl: {keyword}={value!r} is not supported: {why}")
 

@@ -11,12 +11,9 @@ eval "cc first.c $(python -m hccl.config --cflags --libs) -o first"
 from __future__ import annotations
 
 import argparse
-import pathlib
 import shlex
 
-import hccl
-
-PACKAGE = pathlib.Path(hccl.__file__).resolve().parent
+from hccl._build import PACKAGE
 
 
 def main() -> None:

@@ -28,7 +28,8 @@ def create_group(group: str, rank_num: int, rank_ids: list[int]) -> None:
         raise ValueError(f"rank_ids: has {len(rank_ids)} ranks, rank_num is {rank_num}: {rank_ids}")
     for i, rank in enumerate(rank_ids):
         check_number(f"rank_ids[{i}]", rank)
-    _call(f"create group error:{group}, ", _hccl.create_group, group, _ints(rank_ids))
+    plain = [int(rank) for rank in rank_ids]  # bools, which Python counts as ints, too
+    _call(f"create group error:{group}, ", _hccl.create_group, group, plain)
 
 
 def destroy_group(group: str) -> None:
@@ -83,11 +84,6 @@ def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
         int(world_rank_id),
         group,
     )
-
-
-def _ints(values: list[int]) -> list[int]:
-    """Converts bools, which Python counts as ints, to plain ints."""
-    return [int(value) for value in values]
 
 
 def _call(text: str, function: Callable[..., Answer], *arguments: object) -> Answer:

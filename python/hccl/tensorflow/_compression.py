@@ -6,27 +6,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from hccl._horovod import Cast
 
-class _Cast:
-    """A compression: floats are reduced in the type `dtype`, or in their own type if it is None."""
 
-    def __init__(self, dtype: Any) -> None:
-        self._dtype = dtype
-
-    def compress(self, tensor: Any) -> tuple[Any, Any]:
-        """Returns the tensor to reduce, and the context that decompress() needs with the result."""
-        if self._dtype is None or not tensor.dtype.is_floating:
-            return tensor, None
-        return tf.cast(tensor, self._dtype), tensor.dtype
-
-    def decompress(self, tensor: Any, ctx: Any) -> Any:
-        return tensor if ctx is None else tf.cast(tensor, ctx)
+def _is_float(tensor: Any) -> bool:
+    return tensor.dtype.is_floating
 
 
 class Compression:
     """The types in which gradients are reduced: their own, or one of 16 bits. A program may also
     pass an object of its own with compress() and decompress()."""
 
-    none = _Cast(None)
-    fp16 = _Cast(tf.float16)
-    bf16 = _Cast(tf.bfloat16)
+    none, fp16, bf16 = (Cast(dtype, _is_float, tf.cast) for dtype in (None, tf.float16, tf.bfloat16))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Iterator, NamedTuple, Optional
 
+from hccl import _variables
+
 
 class _Launcher(NamedTuple):
     present: tuple[str, ...]  # variables that show the launcher; the first has the rank
@@ -29,7 +31,7 @@ _LAUNCHERS = (
 def tell_scripts() -> None:
     """Sets RANK_SIZE and RANK_ID to the numbers of the innermost launcher. Sets neither if one of
     them has another value already, or if a rank table or CM_WORKER_SIZE describes the ranks."""
-    place = None if _value("RANK_TABLE_FILE") or "CM_WORKER_SIZE" in os.environ else _place()
+    place = None if _variables.value("RANK_TABLE_FILE") or "CM_WORKER_SIZE" in os.environ else _place()
     if place is None:
         return
     told = dict(zip(("RANK_ID", "RANK_SIZE"), place))
@@ -40,12 +42,12 @@ def tell_scripts() -> None:
 def _place() -> Optional[tuple[str, str]]:
     """Returns the rank and the number of ranks that the innermost launcher set, or None if there is
     no launcher, or if its variables contradict each other or lack the number of ranks."""
-    present = [each for each in _LAUNCHERS if all(map(_value, each.present))]
+    present = [each for each in _LAUNCHERS if all(map(_variables.value, each.present))]
     line = list(_environments()) if len(present) > 1 else []
     depths = [_depth(each, line) for each in present]
     inner = [each for each, depth in zip(present, depths) if depth == min(depths)]
-    ranks = {_value(each.present[0]) for each in inner}
-    sizes = {next(filter(None, map(_value, each.sizes)), "") for each in inner} - {""}
+    ranks = {_variables.value(each.present[0]) for each in inner}
+    sizes = {next(filter(None, map(_variables.value, each.sizes)), "") for each in inner} - {""}
     if len(ranks) != 1 or len(sizes) != 1:
         return None
     rank, size = ranks.pop(), sizes.pop()
@@ -73,8 +75,3 @@ def _environments() -> Iterator[dict[str, str]]:
         except OSError:  # the process is another user's, or has ended
             return
         yield dict(pair.partition("=")[::2] for pair in pairs if pair)
-
-
-def _value(name: str) -> str:
-    value = os.environ.get(name, "")
-    return "" if value == "EmptyString" else value  # HCCL's word for a variable that is not set

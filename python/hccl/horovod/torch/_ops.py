@@ -54,28 +54,13 @@ def poll(handle: Handle) -> bool:
     return handle.done()
 
 
-class _Cast:
-    """A compression: floats are reduced in the type `dtype`, or in their own type if it is None."""
-
-    def __init__(self, dtype: torch.dtype | None) -> None:
-        self._dtype = dtype
-
-    def compress(self, tensor: Tensor) -> tuple[Tensor, Any]:
-        """Returns the tensor to reduce, and the context that decompress() needs with the result."""
-        if self._dtype is None or not tensor.is_floating_point():
-            return tensor, None
-        return tensor.to(self._dtype), tensor.dtype
-
-    def decompress(self, tensor: Tensor, ctx: Any) -> Tensor:
-        return tensor if ctx is None else tensor.to(ctx)
-
-
 class Compression:
     """The types in which tensors are reduced: their own, or one of 16 bits."""
 
-    none = _Cast(None)
-    fp16 = _Cast(torch.float16)
-    bf16 = _Cast(torch.bfloat16)
+    none, fp16, bf16 = (
+        _horovod.Cast(dtype, torch.is_floating_point, Tensor.to)
+        for dtype in (None, torch.float16, torch.bfloat16)
+    )
 
 
 def _scaled(tensor: Tensor, factor: float) -> Tensor:

@@ -104,20 +104,20 @@ class _Plan:
 class _Options:
     """The arguments of DistributedOptimizer."""
 
-    def __init__(self, names: dict[Tensor, str], process_set: ProcessSet) -> None:
-        self.names, self.process_set = names, process_set
+    def __init__(
+        self, names: dict[Tensor, str], compression: Any, passes: int, op: Any, predivide: float,
+        sparse_as_dense: bool, process_set: ProcessSet,
+    ) -> None:
+        self.names, self.process_set, self.compression = names, process_set, compression
+        self.passes, self.sparse_as_dense = passes, sparse_as_dense
         self.reduces = process_set.included() and (process_set.size() or 1) > 1
-        self.passes, self.sparse_as_dense, self.compression = 1, False, Compression.none
-        self.op, self.kind, self.before, self.predivide = Average, "avg", 1.0, 1.0
-
-    def set_op(self, op: Any, predivide: float) -> None:
         self.op = _horovod.reduction(op)
         self.kind = "avg" if self.op == Average else self.op
-        if predivide == 1.0:
-            return
-        if self.op != Average:
-            raise ValueError("hccl: gradient_predivide_factor is for means: omit op or the factor")
-        self.kind, self.before, self.predivide = "sum", 1.0 / predivide, predivide
+        if predivide != 1.0:
+            if self.op != Average:
+                raise ValueError("hccl: gradient_predivide_factor is for means: omit op or the factor")
+            self.kind = "sum"
+        self.before, self.predivide = 1.0 / predivide, predivide
 
     @property
     def after(self) -> float:
@@ -295,10 +295,10 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
     _horovod.check_groups(num_groups, groups)
     if backward_passes_per_step < 1:
         raise ValueError(f"hccl: backward_passes_per_step={backward_passes_per_step}: is below 1")
-    options = _Options(_names(optimizer, named_parameters), process_set)
-    options.set_op(op, gradient_predivide_factor)
-    options.compression, options.passes = compression, backward_passes_per_step
-    options.sparse_as_dense = sparse_as_dense
+    options = _Options(
+        _names(optimizer, named_parameters), compression, backward_passes_per_step, op,
+        gradient_predivide_factor, sparse_as_dense, process_set,
+    )
     kind = type(optimizer)
     distributed: Any = type(kind.__name__, (_Distributed, kind), {})
     made = distributed.__new__(distributed)

@@ -10,40 +10,6 @@
 namespace hccl::pytorch {
 namespace {
 
-/// The number of elements to or from each rank, and the offsets of these blocks.
-struct Blocks {
-  std::vector<uint64_t> counts;
-  std::vector<uint64_t> offsets;
-
-  void add(uint64_t count) {
-    offsets.push_back(counts.empty() ? 0 : offsets.back() + counts.back());
-    counts.push_back(count);
-  }
-  static Blocks only(int ranks, int64_t rank, uint64_t count) {
-    Blocks blocks;
-    for (int i = 0; i < ranks; ++i) blocks.add(i == rank ? count : 0);
-    return blocks;
-  }
-  static Blocks of(const Tensors& tensors) {
-    Blocks blocks;
-    for (const at::Tensor& each : tensors) blocks.add(in_blocks(each).count);
-    return blocks;
-  }
-  /// Counts the elements of each rank's rows in a contiguous tensor. `rows` has the numbers of
-  /// rows; if it is empty, all ranks have the same number.
-  static Blocks of_rows(const at::Tensor& tensor, const std::vector<int64_t>& rows, int ranks) {
-    Blocks blocks;
-    const uint64_t all = in_blocks(tensor).count;
-    const int64_t total = tensor.dim() == 0 ? 1 : tensor.size(0);
-    const uint64_t row = total == 0 ? 0 : all / static_cast<uint64_t>(total);
-    for (int i = 0; i < ranks; ++i) {
-      blocks.add(rows.empty() ? all / static_cast<uint64_t>(ranks)
-                              : static_cast<uint64_t>(rows[static_cast<size_t>(i)]) * row);
-    }
-    return blocks;
-  }
-};
-
 void check_types(const Tensors& tensors, const at::Tensor& like, const Refusal& refuse) {
   for (const auto i : c10::irange(tensors.size())) {
     c10d::assertTypeMatch(refuse, like.options(), tensors, i);

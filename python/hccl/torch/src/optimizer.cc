@@ -233,7 +233,6 @@ void bind_optimizer(py::module_& module) {
       py::arg("tensors"), py::call_guard<py::gil_scoped_release>());
   module.def("scale", &scale, py::arg("tensors"), py::arg("factor"),
              py::call_guard<py::gil_scoped_release>());
-  module.def("instruction_set", &HcclOptimInstructionSet);
 }
 
 }  // namespace hccl::pytorch

@@ -33,18 +33,14 @@ void reduce_scatter_uneven(const Tensors& inputs, const at::Tensor& output,
                            const Reduction& reduction, HcclComm comm) {
   at::Tensor all = packed_all(inputs);
   if (reduction.scale) all = all.mul(reduction.scale->before);
-  std::vector<uint64_t> counts;
-  std::vector<uint64_t> offsets;
-  uint64_t end = 0;
+  Blocks blocks;
   for (const at::Tensor& each : inputs) {
-    counts.push_back(static_cast<uint64_t>(each.numel()) * (each.is_complex() ? 2 : 1));
-    offsets.push_back(end);
-    end += counts.back();
+    blocks.add(static_cast<uint64_t>(each.numel()) * (each.is_complex() ? 2 : 1));
   }
   const at::Tensor memory = room_for(output);
   const Elements to = to_reduce(memory);
-  check(HcclReduceScatterV(all.data_ptr(), counts.data(), offsets.data(), to.data, to.count,
-                           to.type, reduction.op, comm, nullptr),
+  check(HcclReduceScatterV(all.data_ptr(), blocks.counts.data(), blocks.offsets.data(), to.data,
+                           to.count, to.type, reduction.op, comm, nullptr),
         "reduce_scatter");
   unpack(memory, output);
 }

@@ -43,19 +43,16 @@ at::Tensor gather_rows(const at::Tensor& own, const std::vector<int64_t>& counts
   std::vector<int64_t> sizes = own.sizes().vec();
   int64_t row = own.is_complex() ? 2 : 1;
   for (const auto dim : c10::irange(size_t{1}, sizes.size())) row *= sizes[dim];
-  std::vector<uint64_t> numbers;
-  std::vector<uint64_t> offsets;
-  int64_t rows = 0;
+  Blocks blocks;
+  sizes[0] = 0;
   for (const int64_t count : counts) {
-    numbers.push_back(static_cast<uint64_t>(count * row));
-    offsets.push_back(static_cast<uint64_t>(rows * row));
-    rows += count;
+    blocks.add(static_cast<uint64_t>(count * row));
+    sizes[0] += count;
   }
-  sizes[0] = rows;
   at::Tensor all = at::empty(sizes, own.options());
   const Elements send = in_blocks(own);
-  check(HcclAllGatherV(send.data, send.count, all.data_ptr(), numbers.data(), offsets.data(),
-                       send.type, comm, nullptr),
+  check(HcclAllGatherV(send.data, send.count, all.data_ptr(), blocks.counts.data(),
+                       blocks.offsets.data(), send.type, comm, nullptr),
         "sparse all_reduce");
   return all;
 }

@@ -6,19 +6,9 @@ from typing import Any
 import torch
 
 
-def _rebuild_npu_tensor(
-    storage: Any,
-    storage_offset: int,
-    size: Any,
-    stride: Any,
-    requires_grad: bool,
-    backward_hooks: Any,
-    npu_storage_info: Any,
-) -> Any:
-    """Makes the tensor. Its memory format on the NPU has no meaning here."""
-    return torch._utils._rebuild_tensor_v2(
-        storage, storage_offset, size, stride, requires_grad, backward_hooks
-    )
+def _rebuild_npu_tensor(*arguments: Any) -> Any:
+    """Makes the tensor. The last argument, its memory format on the NPU, has no meaning here."""
+    return torch._utils._rebuild_tensor_v2(*arguments[:-1])
 
 
 class Format(enum.IntEnum):

@@ -10,6 +10,8 @@ from typing import Any, Iterator, Optional
 import torch
 import torch.profiler
 
+from hccl.torch.npu import _calls
+
 _CPU = torch.profiler.ProfilerActivity.CPU
 _METRICS = (
     *("PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "L2Cache"),
@@ -129,14 +131,10 @@ def contents() -> dict:
     }
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """Replaces functions without a meaning here: profiles need no analysis, and no profile begins
-    later."""
-
-
 def modules() -> dict:
-    """Returns the names of the modules of torch_npu.profiler."""
+    """Returns the names of the modules of torch_npu.profiler. Functions that analyse a profile, or
+    begin one later, do nothing."""
     return {
-        "torch_npu.profiler.profiler": {"analyse": _nothing, "profile": profile},
-        "torch_npu.profiler.dynamic_profile": dict.fromkeys(("init", "start", "step"), _nothing),
+        "torch_npu.profiler.profiler": {"analyse": _calls._nothing, "profile": profile},
+        "torch_npu.profiler.dynamic_profile": dict.fromkeys(("init", "start", "step"), _calls._nothing),
     }
