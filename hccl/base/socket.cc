@@ -152,11 +152,6 @@ int connect_error(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
-Status connect_result(int fd) {
-  const int error = connect_error(fd);
-  return error == 0 ? Status() : Status(Code::kTcpConnect, error_text(error));
-}
-
 Result<Fd> accept_one(int listener) {
   for (;;) {
     Fd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));

@@ -39,14 +39,12 @@ struct Listener {
 /// Listens on one address, or on all addresses ("0.0.0.0" or "::"). For port 0, takes a free port.
 /// kUnavail (EI0019): the port is taken. kNotFound: no interface has the address.
 Result<Listener> listen_tcp(const std::string& address, std::uint16_t port);
-/// Starts a connection. Then poll for writability and call connect_result(). `from` is the local
+/// Starts a connection. Then poll for writability and call connect_error(). `from` is the local
 /// address to bind to, or empty. `error` gets the errno of a connection that fails at once.
 Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
                              const std::string& from, int* error = nullptr);
 /// Returns 0 once a started connection is established; otherwise the errno of the reason.
 int connect_error(int fd);
-/// Returns success once a started connection is established; otherwise the reason.
-Status connect_result(int fd);
 /// Accepts one connection; an invalid Fd if none is waiting. TCP sockets get TCP_NODELAY.
 Result<Fd> accept_one(int listener);
 
