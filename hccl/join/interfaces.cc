@@ -18,7 +18,6 @@
 #include "hccl/base/fd.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/text.h"
-#include "hccl/join/json_text.h"
 
 namespace hccl::join {
 namespace {

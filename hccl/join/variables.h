@@ -9,7 +9,6 @@
 #include "hccl/base/config.h"
 #include "hccl/base/status.h"
 #include "hccl/base/text.h"
-#include "hccl/join/json_text.h"
 
 namespace hccl::join {
 
