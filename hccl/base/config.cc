@@ -1,8 +1,5 @@
 #include "hccl/base/config.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -12,6 +9,7 @@
 #include <thread>
 
 #include "hccl/base/config_log.h"
+#include "hccl/base/socket.h"
 #include "hccl/base/text.h"
 
 namespace hccl {
@@ -160,12 +158,6 @@ Result<std::map<std::string, std::map<int, std::string>>> parse_algo(const std::
   return table;
 }
 
-bool is_address(const std::string& text) {
-  unsigned char bytes[16];
-  return inet_pton(AF_INET, text.c_str(), bytes) == 1 ||
-         inet_pton(AF_INET6, text.c_str(), bytes) == 1;
-}
-
 Status read_network(const Get& get, Config& config) {
   if (auto v = get("HCCL_WIRE"); v && !v->empty()) {
     const auto word = std::find(kWires.begin(), kWires.end(), *v);
@@ -178,7 +170,8 @@ Status read_network(const Get& get, Config& config) {
     const auto percent = v->find('%');
     config.if_ip = v->substr(0, percent);
     config.if_ip_interface = percent == std::string::npos ? "" : v->substr(percent + 1);
-    if (!is_address(config.if_ip) || (percent != std::string::npos && percent + 1 == v->size())) {
+    if (!parse_address(config.if_ip).ok() ||
+        (percent != std::string::npos && percent + 1 == v->size())) {
       return invalid(name, *v, "an IPv4 or IPv6 address, or address%interface");
     }
   }

@@ -19,33 +19,6 @@
 namespace hccl {
 namespace {
 
-struct SockAddr {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-  int family() const { return storage.ss_family; }
-};
-
-Result<SockAddr> parse(const std::string& address, std::uint16_t port) {
-  SockAddr out;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&out.storage);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&out.storage);
-  if (inet_pton(AF_INET, address.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(port);
-    out.length = sizeof *v4;
-    return out;
-  }
-  if (inet_pton(AF_INET6, address.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(port);
-    out.length = sizeof *v6;
-    return out;
-  }
-  return Status(Code::kPara, "\"" + address + "\" is not an IP address");
-}
-
 Result<SockAddr> parse_path(const std::string& path) {
   SockAddr out;
   auto* un = reinterpret_cast<sockaddr_un*>(&out.storage);
@@ -81,8 +54,37 @@ std::string endpoint_text(std::string_view address, std::uint16_t port) {
          std::to_string(port);
 }
 
+Result<SockAddr> parse_address(const std::string& address, std::uint16_t port) {
+  SockAddr out;
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&out.storage);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&out.storage);
+  if (inet_pton(AF_INET, address.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(port);
+    out.length = sizeof *v4;
+    return out;
+  }
+  if (inet_pton(AF_INET6, address.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(port);
+    out.length = sizeof *v6;
+    return out;
+  }
+  return Status(Code::kPara, "\"" + address + "\" is not an IP address");
+}
+
+std::string address_text(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+  const bool is_v4 = address->sa_family == AF_INET;
+  ::inet_ntop(address->sa_family, is_v4 ? static_cast<const void*>(&v4->sin_addr) : &v6->sin6_addr,
+              text, sizeof text);
+  return text;
+}
+
 Result<Listener> listen_tcp(const std::string& address, std::uint16_t port) {
-  HCCL_ASSIGN_OR_RETURN(SockAddr local, parse(address, port));
+  HCCL_ASSIGN_OR_RETURN(SockAddr local, parse_address(address, port));
   HCCL_ASSIGN_OR_RETURN(Fd fd, open_socket(local.family()));
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -94,22 +96,16 @@ Result<Listener> listen_tcp(const std::string& address, std::uint16_t port) {
     return syscall_failure("bind " + where);
   }
   if (::listen(fd.get(), 4096) != 0) return syscall_failure("listen");
-  SockAddr bound;
-  bound.length = sizeof bound.storage;
-  if (::getsockname(fd.get(), bound.get(), &bound.length) != 0)
-    return syscall_failure("getsockname");
-  const std::uint16_t got = bound.family() == AF_INET
-                                ? reinterpret_cast<sockaddr_in*>(&bound.storage)->sin_port
-                                : reinterpret_cast<sockaddr_in6*>(&bound.storage)->sin6_port;
-  return Listener{std::move(fd), ntohs(got)};
+  HCCL_ASSIGN_OR_RETURN(const Endpoint bound, local_endpoint(fd.get()));
+  return Listener{std::move(fd), bound.port};
 }
 
 Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
                              const std::string& from, int* error) {
-  HCCL_ASSIGN_OR_RETURN(SockAddr peer, parse(address, port));
+  HCCL_ASSIGN_OR_RETURN(SockAddr peer, parse_address(address, port));
   HCCL_ASSIGN_OR_RETURN(Fd fd, open_socket(peer.family()));
   if (!from.empty()) {
-    HCCL_ASSIGN_OR_RETURN(SockAddr local, parse(from, 0));
+    HCCL_ASSIGN_OR_RETURN(SockAddr local, parse_address(from, 0));
     const int on =
         1;  // the port is chosen at connect, so thousands of connections do not exhaust the range
     ::setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
@@ -132,13 +128,10 @@ Result<Endpoint> endpoint(int fd, int (*of)(int, sockaddr*, socklen_t*)) {
   SockAddr its;
   its.length = sizeof its.storage;
   if (of(fd, its.get(), &its.length) != 0) return syscall_failure("the address of a socket");
-  char text[INET6_ADDRSTRLEN] = {};
   const auto* v4 = reinterpret_cast<const sockaddr_in*>(&its.storage);
   const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&its.storage);
-  const bool is_v4 = its.family() == AF_INET;
-  ::inet_ntop(its.family(), is_v4 ? static_cast<const void*>(&v4->sin_addr) : &v6->sin6_addr, text,
-              sizeof text);
-  return Endpoint{text, ntohs(is_v4 ? v4->sin_port : v6->sin6_port)};
+  return Endpoint{address_text(its.get()),
+                  ntohs(its.family() == AF_INET ? v4->sin_port : v6->sin6_port)};
 }
 
 }  // namespace
@@ -150,11 +143,6 @@ int connect_error(int fd) {
   int error = 0;
   socklen_t length = sizeof error;
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
-}
-
-Status connect_result(int fd) {
-  const int error = connect_error(fd);
-  return error == 0 ? Status() : Status(Code::kTcpConnect, error_text(error));
 }
 
 Result<Fd> accept_one(int listener) {

@@ -21,6 +21,18 @@ namespace hccl {
 /// Returns kSyscall with a text for `what` and errno.
 Status syscall_failure(const std::string& what);
 
+struct SockAddr {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  int family() const { return storage.ss_family; }
+};
+/// Reads an IPv4 or IPv6 address without a zone. Stops at a NUL. kPara for any other text.
+Result<SockAddr> parse_address(const std::string& address, std::uint16_t port = 0);
+/// Returns the shortest text of an IPv4 or IPv6 address, without its port.
+std::string address_text(const sockaddr* address);
+
 /// Returns "10.0.0.1:6000" or "[::1]:6000".
 std::string endpoint_text(std::string_view address, std::uint16_t port);
 
@@ -28,7 +40,7 @@ struct Endpoint {
   std::string address;
   std::uint16_t port = 0;
 };
-/// The two ends of a connected TCP socket.
+/// The two ends of a socket of IPv4 or IPv6.
 Result<Endpoint> local_endpoint(int fd);
 Result<Endpoint> peer_endpoint(int fd);
 
@@ -39,14 +51,12 @@ struct Listener {
 /// Listens on one address, or on all addresses ("0.0.0.0" or "::"). For port 0, takes a free port.
 /// kUnavail (EI0019): the port is taken. kNotFound: no interface has the address.
 Result<Listener> listen_tcp(const std::string& address, std::uint16_t port);
-/// Starts a connection. Then poll for writability and call connect_result(). `from` is the local
+/// Starts a connection. Then poll for writability and call connect_error(). `from` is the local
 /// address to bind to, or empty. `error` gets the errno of a connection that fails at once.
 Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
                              const std::string& from, int* error = nullptr);
 /// Returns 0 once a started connection is established; otherwise the errno of the reason.
 int connect_error(int fd);
-/// Returns success once a started connection is established; otherwise the reason.
-Status connect_result(int fd);
 /// Accepts one connection; an invalid Fd if none is waiting. TCP sockets get TCP_NODELAY.
 Result<Fd> accept_one(int listener);
 

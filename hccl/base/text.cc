@@ -1,5 +1,6 @@
 #include "hccl/base/text.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace hccl {
@@ -20,6 +21,13 @@ std::vector<std::string_view> split_at(std::string_view text, char separator) {
     if (at == std::string_view::npos) return parts;
     text.remove_prefix(at + 1);
   }
+}
+
+std::string shown(std::string_view text) {
+  std::string out(text.substr(0, 64));
+  std::replace_if(
+      out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  return out.size() < text.size() ? out + "..." : out;
 }
 
 }  // namespace hccl

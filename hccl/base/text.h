@@ -16,4 +16,7 @@ std::optional<std::uint64_t> decimal(std::string_view text);
 /// Returns the parts between the separators, as views of the text. n separators give n + 1 parts.
 std::vector<std::string_view> split_at(std::string_view text, char separator);
 
+/// At most 64 bytes of a text from outside, made printable for an error message.
+std::string shown(std::string_view text);
+
 }  // namespace hccl

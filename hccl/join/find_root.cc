@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "hccl/base/error_text.h"
 #include "hccl/base/socket.h"
 
 namespace hccl::join {
@@ -56,9 +57,10 @@ struct Seeker {
         if (each.proof.expired()) return Status(Code::kTimeout, "no answer");
         return false;
       }
-      HCCL_RETURN_IF_ERROR(
-          connect_result(each.fd.get())
-              .with_context("connect to " + endpoint_text(info.address, each.port)));
+      if (const int error = connect_error(each.fd.get()); error != 0) {
+        return Status(Code::kTcpConnect, "connect to " + endpoint_text(info.address, each.port) +
+                                             ": " + error_text(error));
+      }
       each.line.emplace(std::move(each.fd), Line::Side::kClient, context, info);
       each.proof = Deadline::after(kProofTime);
     }

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "hccl/base/text.h"
-#include "hccl/join/json_text.h"
 
 namespace hccl::join {
 namespace {

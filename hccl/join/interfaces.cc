@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "hccl/base/fd.h"
+#include "hccl/base/socket.h"
 #include "hccl/base/text.h"
-#include "hccl/join/json_text.h"
 
 namespace hccl::join {
 namespace {
@@ -35,16 +35,6 @@ bool to_bytes(std::string_view text, Bytes& out) {
     return true;
   }
   return inet_pton(AF_INET6, host.c_str(), out.data()) == 1;
-}
-
-std::string to_text(const sockaddr* address) {
-  char text[INET6_ADDRSTRLEN] = "";
-  const void* bytes =
-      address->sa_family == AF_INET
-          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(address)->sin_addr)
-          : static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-  inet_ntop(address->sa_family, bytes, text, sizeof text);
-  return text;
 }
 
 bool needs_zone(const sockaddr* address) {
@@ -70,23 +60,12 @@ bool is_loopback(std::string_view address) {
 // The local address from which the system sends to a numeric address; empty without a route. Sends
 // nothing.
 std::string address_towards(const std::string& numeric) {
-  sockaddr_in to4 = {};
-  sockaddr_in6 to6 = {};
-  to4.sin_family = AF_INET;
-  to6.sin6_family = AF_INET6;
-  to4.sin_port = to6.sin6_port = htons(9);
-  const bool v6 = inet_pton(AF_INET6, numeric.c_str(), &to6.sin6_addr) == 1;
-  if (!v6 && inet_pton(AF_INET, numeric.c_str(), &to4.sin_addr) != 1) return {};
-  const auto* const to = v6 ? reinterpret_cast<sockaddr*>(&to6) : reinterpret_cast<sockaddr*>(&to4);
-  const Fd fd(::socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage own = {};
-  auto* const from = reinterpret_cast<sockaddr*>(&own);
-  socklen_t bytes = sizeof own;
-  if (!fd.valid() || ::connect(fd.get(), to, v6 ? sizeof to6 : sizeof to4) != 0 ||
-      ::getsockname(fd.get(), from, &bytes) != 0) {
-    return {};
-  }
-  return to_text(from);
+  const auto to = parse_address(numeric, 9);
+  if (!to.ok()) return {};
+  const Fd fd(::socket(to->family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid() || ::connect(fd.get(), to->get(), to->length) != 0) return {};
+  const auto own = local_endpoint(fd.get());
+  return own.ok() ? own->address : std::string();
 }
 
 // The local address that the default route uses: the one towards an address for documentation (RFC
@@ -183,7 +162,7 @@ Result<std::vector<Interface>> local_interfaces() {
     if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
     const int family = at->ifa_addr->sa_family;
     if ((family != AF_INET && family != AF_INET6) || needs_zone(at->ifa_addr)) continue;
-    Interface own{at->ifa_name, to_text(at->ifa_addr), family};
+    Interface own{at->ifa_name, address_text(at->ifa_addr), family};
     own.default_route = own.address == defaults[family == AF_INET ? 0 : 1];
     own.carrier = (at->ifa_flags & IFF_RUNNING) != 0;
     out.push_back(std::move(own));
@@ -301,7 +280,7 @@ Result<std::string> resolve(const std::string& host, const Config& config) {
   Bytes numeric;
   const bool means_loopback = to_bytes(host, numeric) || host.starts_with("localhost");
   if (is_loopback(best->ai_addr) && !means_loopback) return local_address(config);
-  return to_text(best->ai_addr);
+  return address_text(best->ai_addr);
 }
 
 }  // namespace hccl::join

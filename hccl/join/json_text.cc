@@ -4,6 +4,8 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "hccl/base/text.h"
+
 namespace hccl::join {
 namespace {
 
@@ -103,13 +105,6 @@ const JsonNode* JsonNode::find(std::string_view name) const {
     if (child.key == name) return &child;
   }
   return nullptr;
-}
-
-std::string shown(std::string_view text) {
-  std::string out(text.substr(0, 64));
-  std::replace_if(
-      out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
-  return out.size() < text.size() ? out + "..." : out;
 }
 
 Result<JsonNode> parse_json(std::string_view text, const JsonLimits& limits) {

@@ -30,9 +30,6 @@ struct JsonLimits {
   std::size_t values = std::size_t{1} << 20;
 };
 
-/// At most 64 bytes of a text from outside, made printable for an error message.
-std::string shown(std::string_view text);
-
 /// Parses a whole text. kPara with the position of the error ("line 3: …"). Throws nothing.
 Result<JsonNode> parse_json(std::string_view text, const JsonLimits& limits = {});
 

@@ -40,7 +40,8 @@ Status read_ranks(const Environment& env, const Names& names, Launch& launch) {
 Result<Launch> from_rank_table(const Environment& env) {
   Launch launch{LauncherKind::kRankTable, -1, 0, -1, 0};
   if (env.has("CM_CHIEF_IP")) {
-    return invalid("CM_CHIEF_IP", *env.get("CM_CHIEF_IP"), "none, as RANK_TABLE_FILE is set");
+    return invalid("CM_CHIEF_IP", shown(*env.get("CM_CHIEF_IP")),
+                   "none, as RANK_TABLE_FILE is set");
   }
   HCCL_ASSIGN_OR_RETURN(launch.rank_table_path, env.need("RANK_TABLE_FILE", "RANK_ID"));
   HCCL_ASSIGN_OR_RETURN(launch.identify, env.need("RANK_ID", "RANK_TABLE_FILE"));
@@ -118,11 +119,13 @@ Status read_slurm_local(const Environment& env, Launch& launch) {
   if (text.has_value() && node >= 0) {
     const auto counts = expand_counts(*text);
     if (!counts.ok() || static_cast<std::size_t>(node) >= counts.value().size()) {
-      return invalid(name, *text, "tasks of each node as 2(x3),1, with one for SLURM_NODEID");
+      return invalid(name, shown(*text),
+                     "tasks of each node as 2(x3),1, with one for SLURM_NODEID");
     }
     const int here = counts.value()[static_cast<std::size_t>(node)];
     if (here < 1 || here > launch.size) {
-      return invalid(name, *text, "1 to " + std::to_string(launch.size) + " tasks on this node");
+      return invalid(name, shown(*text),
+                     "1 to " + std::to_string(launch.size) + " tasks on this node");
     }
     launch.local_size = here;
   }
@@ -143,7 +146,7 @@ Result<Launch> from_slurm(const Environment& env, std::uint16_t base_port) {
   const char* list = env.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_NODELIST";
   HCCL_ASSIGN_OR_RETURN(const std::string nodes, env.need(list, "SLURM_PROCID"));
   const auto hosts = expand_hostlist(nodes);
-  if (!hosts.ok()) return invalid(list, nodes, "a list of hosts as node[03-05,9],x1");
+  if (!hosts.ok()) return invalid(list, shown(nodes), "a list of hosts as node[03-05,9],x1");
   launch.root_address = hosts.value().front();
   launch.root_port = slurm_port(base_port, job, step);
   launch.job = "slurm " + std::to_string(job) + "." + std::to_string(step);

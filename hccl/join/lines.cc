@@ -256,12 +256,7 @@ void Lines::flush(LineId id, Connection& connection) {
 // ---- turns ----
 
 void Lines::ready(std::uint64_t tag, std::uint32_t events) {
-  const auto id = static_cast<LineId>(tag - tags_);
-  if (id == kKnock) {
-    knocks_ = true;
-  } else {
-    ready_[id] |= events;
-  }
+  ready_[static_cast<LineId>(tag - tags_)] |= events;
 }
 
 // A connection that is not served in this turn stays ready in the epoll set.
@@ -283,8 +278,8 @@ std::vector<Lines::Event> Lines::turn(Time now) {
       }
     }
   }
+  if (ready_.contains(kKnock)) accept_some(now);
   ready_.clear();
-  if (std::exchange(knocks_, false)) accept_some(now);
   hear_knocks(room_at() <= now);
   expire(now);
   return std::exchange(events_, {});

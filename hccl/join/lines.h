@@ -119,8 +119,8 @@ class Lines {
   Time short_since_{};
   std::map<LineId, Connection> connections_;
   std::set<LineId> strangers_;             // the oldest first
-  std::map<LineId, std::uint32_t> ready_;  // the ready events, by line
-  bool knocks_ = false, hears_knocks_ = false;
+  std::map<LineId, std::uint32_t> ready_;  // the ready events, by line, and the listener's
+  bool hears_knocks_ = false;
   std::vector<Event> events_;
   LineId last_ = 0;
 };

@@ -1,9 +1,8 @@
 #include "hccl/join/rank_table_item.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 
+#include "hccl/base/socket.h"
 #include "hccl/base/text.h"
 
 namespace hccl::join {
@@ -158,20 +157,13 @@ Status add_rank(TableDraft& draft, RankEntry entry, const TableItem& where) {
 }
 
 std::optional<std::string> canonical_address(std::string_view text) {
-  const std::string terminated(text);
-  // inet_pton stops at a NUL: the text behind a NUL must not be lost silently.
-  if (terminated.find('\0') != std::string::npos) return std::nullopt;
-  char shortest[INET6_ADDRSTRLEN];
-  for (const int family : {AF_INET, AF_INET6}) {
-    unsigned char bytes[16] = {};
-    if (inet_pton(family, terminated.c_str(), bytes) != 1) continue;
-    if (std::all_of(bytes, bytes + sizeof bytes, [](unsigned char b) { return b == 0; })) {
-      return std::nullopt;  // 0.0.0.0 and :: name no host
-    }
-    if (inet_ntop(family, bytes, shortest, sizeof shortest) == nullptr) return std::nullopt;
-    return std::string(shortest);
-  }
-  return std::nullopt;
+  // parse_address() stops at a NUL: the text behind a NUL must not be lost silently.
+  if (text.find('\0') != std::string_view::npos) return std::nullopt;
+  const auto address = parse_address(std::string(text));
+  if (!address.ok()) return std::nullopt;
+  std::string shortest = address_text(address->get());
+  if (shortest == "0.0.0.0" || shortest == "::") return std::nullopt;  // they name no host
+  return shortest;
 }
 
 }  // namespace hccl::join

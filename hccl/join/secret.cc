@@ -28,17 +28,9 @@ bool is_guessable(std::string_view secret) {
 }
 
 // Memory for one secret, wiped by the destructor.
-class Room {
- public:
-  Room() : bytes_(kSecretCap + 1) {}
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
-  ~Room() { ::explicit_bzero(bytes_.data(), bytes_.size()); }
-  char* data() { return bytes_.data(); }
-  std::size_t size() const { return bytes_.size(); }
-
- private:
-  std::vector<char> bytes_;
+struct Room {
+  std::vector<char> bytes = std::vector<char>(kSecretCap + 1);
+  ~Room() { ::explicit_bzero(bytes.data(), bytes.size()); }
 };
 
 }  // namespace
@@ -47,44 +39,42 @@ Result<Key> read_secret_file(const std::string& path) {
   const auto refuse = [&](Code code, const std::string& why) {
     return Status(code, "EI0001: secret file \"" + path + "\" (HCCL_JOB_SECRET_FILE) " + why);
   };
+  const auto failed = [&](const std::string& what) {
+    return refuse(Code::kOpenFileFailure, what + ": " + std::strerror(errno));
+  };
   if (path.empty() || path.find('\0') != std::string::npos) {
     return refuse(Code::kPara, "has no proper name");
   }
   // O_NONBLOCK, because the name may belong to a pipe.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.valid() && errno == ELOOP) return refuse(Code::kPara, "must not be a symbolic link");
-  if (!fd.valid()) {
-    return refuse(Code::kOpenFileFailure, std::string("cannot be opened: ") + std::strerror(errno));
-  }
+  if (!fd.valid()) return failed("cannot be opened");
   struct stat info = {};
-  if (::fstat(fd.get(), &info) != 0) {
-    return refuse(Code::kOpenFileFailure,
-                  std::string("cannot be examined: ") + std::strerror(errno));
-  }
+  if (::fstat(fd.get(), &info) != 0) return failed("cannot be examined");
   if (!S_ISREG(info.st_mode)) return refuse(Code::kPara, "must be a regular file");
   if (info.st_uid != ::geteuid()) return refuse(Code::kPara, "must belong to this user");
   if ((info.st_mode & 077) != 0) {
     return refuse(Code::kPara, "must be closed to group and others (chmod 600)");
   }
   Room room;
+  auto& bytes = room.bytes;
   std::size_t size = 0;
-  while (size < room.size()) {
-    const ssize_t got = ::read(fd.get(), room.data() + size, room.size() - size);
+  while (size < bytes.size()) {
+    const ssize_t got = ::read(fd.get(), bytes.data() + size, bytes.size() - size);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return refuse(Code::kOpenFileFailure, std::string("cannot be read: ") + std::strerror(errno));
-    }
+    if (got < 0) return failed("cannot be read");
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
   if (size == 0) return refuse(Code::kPara, "is empty");
   if (size > kSecretCap) return refuse(Code::kPara, "is larger than 64 KiB");
-  if (is_guessable({room.data(), size})) {
+  const std::string_view secret(bytes.data(), size);
+  if (is_guessable(secret)) {
     return refuse(Code::kPara,
                   "is easy to guess, as it has less than 16 bytes or repeats one byte: `openssl "
                   "rand -hex 32` makes a good one");
   }
-  return digest(std::string_view(room.data(), size));
+  return digest(secret);
 }
 
 Result<Key> job_secret(const std::string& job, const std::string& address, const Config& config) {

@@ -7,20 +7,14 @@
 #include <string_view>
 
 #include "hccl/base/config.h"
+#include "hccl/base/config_log.h"
 #include "hccl/base/status.h"
 #include "hccl/base/text.h"
-#include "hccl/join/json_text.h"
 
 namespace hccl::join {
 
 inline constexpr std::int64_t kMostRanks = 1 << 20;  // keeps int arithmetic from overflow
 inline constexpr std::int64_t kMost32Bits = 0xffffffff;
-
-inline Status invalid(std::string_view name, std::string_view value, const std::string& expected) {
-  return Status(Code::kPara, "EI0001: Value \"" + shown(value) + "\" for environment variable " +
-                                 std::string(name) + " is invalid. Expected value: " + expected +
-                                 ".");
-}
 
 /// The variables of one process. Errors (kPara) name the variable and the expected value. `because`
 /// is the variable whose presence makes another one necessary. Keeps a reference to `variables`.
@@ -51,7 +45,7 @@ class Environment {
     const auto value = decimal(text);
     if (!value || static_cast<std::int64_t>(*value) < low ||
         static_cast<std::int64_t>(*value) > high) {
-      return invalid(name, text,
+      return invalid(name, shown(text),
                      "an integer " + std::to_string(low) + " to " + std::to_string(high));
     }
     return static_cast<std::int64_t>(*value);

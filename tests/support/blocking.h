@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "hccl/base/error_text.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/tls.h"
 
@@ -21,7 +22,8 @@ inline Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, De
     Status last = fd.status();
     if (!last.ok() && last.code() != Code::kTcpConnect) return last;
     if (last.ok()) last = wait_fd(fd->get(), POLLOUT, deadline);
-    if (last.ok()) last = connect_result(fd->get());
+    const int error = last.ok() ? connect_error(fd->get()) : 0;
+    if (error != 0) last = Status(Code::kTcpConnect, error_text(error));
     if (last.ok()) return fd;
     if (deadline.expired()) return last;
     nap(std::chrono::milliseconds(2), deadline);
