@@ -114,7 +114,7 @@ class Seek {
   void lose(LineId id);
   void come_in(std::shared_ptr<const Roster> roster, bool keeps);
   void end(const Status& why, bool alone = false);
-  void send(LineId id, ByteWriter& frame, bool close = false);
+  void send(LineId id, std::string frame, bool close = false);
   void refuse(LineId id, const Status& why, bool alone = false);
   void pass_away(const Process& process, const Status& why);
   static std::string rank_of(const Roster& process);

@@ -51,9 +51,7 @@ bool Seek::hear_hello(LineId id, ByteReader& in) {
   const auto rank = in.get<std::uint32_t>();
   if (!in.ok() || version == 0 || version > kLastHello || root_) return false;
   const Status why = other_version("rank " + std::to_string(rank), version);
-  ByteWriter out;
-  put(out.put(Kind::kHelloRefused), why);
-  send(id, out, true);
+  send(id, encode(Kind::kHelloRefused, why), true);
   return end(why), true;
 }
 
