@@ -20,7 +20,7 @@
 
 namespace hccl::control {
 
-inline constexpr std::uint32_t kJoinVersion = 9;        ///< version of the frames of joining
+inline constexpr std::uint32_t kJoinVersion = 10;       ///< version of the frames of joining
 inline constexpr std::uint32_t kLastHello = 7;          ///< the last version without a tree
 inline constexpr std::uint8_t kFirstJoinKind = 1 << 6;  ///< frames of a Relay begin with a lower
                                                         ///< byte
