@@ -194,7 +194,7 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
   if (!in.ok()) return false;
   const std::string agreement = in.get_text(kAgreementCap);
   const auto sub = get_roster(in);
-  const bool good = sub && in.finished() && !sub->hosts[sub->nodes[0].host].addresses.empty();
+  const bool good = sub && in.finished() && !sub->hosts[sub->nodes[0].host].address.empty();
   const std::string name = good ? name_of(*sub) : "a process";
   if ((version == kJoinVersion && !good) || alone_) return false;
   Status why = why_;
@@ -220,7 +220,7 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
   Place place;
   if (go_to) {
     const Roster& to = children_.at(*go_to).roster();
-    place = {to.hosts[0].addresses[0], to.nodes[0].port};
+    place = {to.hosts[0].address, to.nodes[0].port};
   }
   send(id, encode(Kind::kSeat, std::uint8_t{!go_to}, place.address, place.port), go_to.has_value());
   if (go_to) return true;

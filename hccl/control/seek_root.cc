@@ -11,8 +11,7 @@ namespace {
 Claim claim_of(const Roster& all, std::uint32_t node, std::uint32_t rank) {
   const Roster::Node& its = all.nodes[node];
   const Roster::Host& host = all.hosts[its.host];
-  return {rank,        its.pid,    host.machine, host.addresses.empty() ? "" : host.addresses[0],
-          its.started, its.attempt};
+  return {rank, its.pid, host.machine, host.address, its.started, its.attempt};
 }
 Claim claim_of(const Roster& all, std::uint32_t node) {
   const RankSet& ranks = all.nodes[node].ranks;
