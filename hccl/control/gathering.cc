@@ -1,21 +1,11 @@
 #include "hccl/control/gathering.h"
 
 #include <algorithm>
-#include <tuple>
-
-#include "hccl/control/wire.h"
 
 namespace hccl::control {
 namespace {
 
 using std::chrono::nanoseconds;
-
-bool before(const std::pair<std::uint32_t, Status>& a, const std::pair<std::uint32_t, Status>& b) {
-  const auto order = [](const auto& each) {
-    return std::tuple(each.first, each.second.code(), each.second.culprit());
-  };
-  return order(a) != order(b) ? order(a) < order(b) : a.second.message() < b.second.message();
-}
 
 std::optional<std::string> get(ByteReader& in, std::uint32_t, const std::string*) {
   std::string text = in.get_text(kAgreementCap);
@@ -55,7 +45,6 @@ void Gathering::merge(const Gathering& more) {
   flags &= more.flags;
   patience = std::min(patience, more.patience);
   waited = std::max(waited, more.waited);
-  if (more.failed && (!failed || before(*more.failed, *failed))) failed = more.failed;
   for (const auto& [rank, blob] : more.blobs) {
     const auto [at, added] = blobs.try_emplace(rank, blob);
     if (!added) at->second = std::min(at->second, blob);
@@ -74,11 +63,6 @@ void put(ByteWriter& out, const Gathering& sum) {
   put(out, sum.agreement);
   out.put(sum.flags).put(std::int64_t{sum.patience.count()});
   out.put(std::int64_t{sum.waited.count()});
-  out.put(static_cast<std::uint8_t>(sum.failed.has_value()));
-  if (sum.failed) {
-    out.put(sum.failed->first);
-    put(out, sum.failed->second);
-  }
   out.put(static_cast<std::uint32_t>(sum.blobs.size()));
   for (const auto& [rank, blob] : sum.blobs) out.put(rank).put_text(blob);
   out.put(static_cast<std::uint32_t>(sum.refused.size()));
@@ -93,11 +77,6 @@ std::optional<Gathering> get_gathering(ByteReader& in, std::uint32_t size) {
   sum.flags = in.get<std::uint32_t>();
   sum.patience = nanoseconds(std::max<std::int64_t>(0, in.get<std::int64_t>()));
   sum.waited = nanoseconds(std::max<std::int64_t>(0, in.get<std::int64_t>()));
-  if (in.get<std::uint8_t>() != 0) {
-    const auto rank = in.get<std::uint32_t>();
-    sum.failed.emplace(rank, get_status(in));
-    if (rank >= size) return {};
-  }
   for (auto number = in.get<std::uint32_t>(); number > 0; --number) {
     const auto rank = in.get<std::uint32_t>();
     std::string blob = in.get_text(kBlobCap);

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "hccl/base/bytes.h"
-#include "hccl/base/status.h"
 #include "hccl/control/rank_set.h"
 
 namespace hccl::control {
@@ -57,8 +56,7 @@ struct Gathering {
   std::uint32_t flags = ~0U;                     ///< the flags of all parts, combined by AND
   std::chrono::nanoseconds patience{INT64_MAX};  ///< the shortest time to a member's deadline
   std::chrono::nanoseconds waited{0};            ///< the longest wait of an arrived member
-  std::optional<std::pair<std::uint32_t, Status>> failed;  ///< the lowest rank that failed
-  std::map<std::uint32_t, std::string> blobs;              ///< by rank
+  std::map<std::uint32_t, std::string> blobs;    ///< by rank
   /// With kMakesGroup: the ranks that have refused calls for groups, by the number of refused
   /// calls.
   std::map<std::uint32_t, RankSet> refused;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hccl/base/recent.h"
+#include "hccl/base/status.h"
 #include "hccl/control/gathering.h"
 
 namespace hccl::control {

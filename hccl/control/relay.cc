@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "hccl/control/wire.h"
+
 namespace hccl::control {
 namespace {
 
@@ -120,14 +122,11 @@ Relay::Step Relay::opened(LineId id, std::uint32_t node, Time now) {
     const auto [why, skipped] = known.empty() ? Dial{Why::kProbe, kNodesCap} : known.mapped();
     if (why == Why::kAsk && state_ == State::kOrphan) {
       neighbours_.add(id, Role::kAsked, node, now).told = now;
-      return send(id, Kind::kAdopt, adopt_body().bytes());
+      return send(id, Kind::kAdopt, adopt_body());
     }
     if (why == Why::kOffer && (skipped != kNodesCap || missing().contains(node))) {
       neighbours_.add(id, Role::kOffered, node, now);
-      ByteWriter out;
-      out.put(node_).put(skipped);
-      put_known(out);
-      return send(id, Kind::kOffer, out.bytes());
+      return send(id, Kind::kOffer, encode(node_, skipped, tree_.gone(), news_));
     }
     step_.outs.push_back({id, {}, true});  // the dial only had to show that the process lives
   });
@@ -142,7 +141,7 @@ Relay::Step Relay::failed(std::uint32_t node, bool gone, Time now) {
       seek_at_ = std::min<Time>(seek_at_, now_ + kAskSoon);
       return;
     }
-    static_cast<void>(hear_up(Kind::kSilent, ByteWriter().put(node).take()));
+    static_cast<void>(hear_up(Kind::kSilent, encode(node)));
   });
 }
 
@@ -180,7 +179,7 @@ void Relay::watch() {
     const bool judges = now_ >= judges_at_, unheeded = neighbours_.is_unheeded(*line, now_);
     if (judges && neighbours_.is_silent(*line, now_)) {
       const bool mine = line->role == Role::kChild || line->role == Role::kOffered;
-      const std::string node = ByteWriter().put(line->node).take();
+      const std::string node = encode(line->node);
       close(id);
       say_below();  // first, because the root does not suspect a node that is still in the tree
       if (mine) static_cast<void>(hear_up(Kind::kSilent, node));
@@ -219,12 +218,10 @@ void Relay::obey(const Root& root, LineId from) {
 }
 
 void Relay::spread(const RankSet& gone, const News& news, LineId from) {
-  ByteWriter out;
-  put(out, gone);
-  put(out, news);
+  const std::string body = encode(gone, news);
   for (const auto& [id, line] : neighbours_.lines()) {
     const bool hears = line.role == Role::kParent || line.role == Role::kChild;
-    if (id != from && hears) send(id, Kind::kNews, out.bytes());
+    if (id != from && hears) send(id, Kind::kNews, body);
   }
 }
 
@@ -326,17 +323,14 @@ void Relay::say_below() {
       if (!(each->sum.named() & lost).empty()) say_answer(parent_, *each);
     }
   }
-  ByteWriter out;
-  put(out, now);
-  put(out, doubts);
-  send(parent_, Kind::kBelow, out.bytes());
+  send(parent_, Kind::kBelow, encode(now, doubts));
 }
 
 void Relay::leave_if_alone() {
   if (leaves_at_ == Time::max()) return;
   if (now_ < leaves_at_ && below() != RankSet{node_}) return;
   leaves_at_ = Time::max();
-  static_cast<void>(hear_up(Kind::kLeave, ByteWriter().put(node_).take()));
+  static_cast<void>(hear_up(Kind::kLeave, encode(node_)));
 }
 
 // A leaving process ends once its neighbours know that it leaves. If the process is the root, a

@@ -126,8 +126,7 @@ class Relay {
   bool hear_answer(LineId id, ByteReader& in);
   bool hear_part(LineId id, ByteReader& in);
   bool hear_awaited(ByteReader& in);
-  void put_known(ByteWriter& out) const;
-  ByteWriter adopt_body() const;
+  std::string adopt_body() const;
   void send(LineId id, Kind kind, std::string_view body = {});
   void say_answer(LineId to, const Gatherings::Answer& answer);
   void tell_answer(const Gatherings::Answer& answer, LineId from);
@@ -139,7 +138,7 @@ class Relay {
   bool hear_up(Kind kind, std::string_view body);
   void hear_refusal(const Refusal& refusal);
   void say_refusal(const Refusal& refusal);
-  Step say_up(Kind kind, const ByteWriter& out, Time now);
+  Step say_up(Kind kind, const std::string& body, Time now);
   Step say_rank(Kind kind, std::uint32_t rank, Time now);
   std::optional<Up> get_up(Kind kind, ByteReader in) const;
   void decide(Kind kind, const Up& up);

@@ -3,18 +3,6 @@
 #include "hccl/control/wire.h"
 
 namespace hccl::control {
-namespace {
-
-std::string body_of(const Gatherings::Key& key, const Gathering& sum, const Status* why) {
-  ByteWriter out;
-  out.put(key.group).put(key.number);
-  if (why != nullptr) out.put(static_cast<std::uint8_t>(why->ok()));
-  if (why != nullptr && !why->ok()) put(out, *why);
-  put(out, sum);
-  return out.take();
-}
-
-}  // namespace
 
 void Relay::send(LineId id, Kind kind, std::string_view body) {
   Line* line = neighbours_.find(id);
@@ -22,19 +10,10 @@ void Relay::send(LineId id, Kind kind, std::string_view body) {
   step_.outs.push_back({id, neighbours_.seal(*line, kind, tree_.root(), body, now_), false});
 }
 
-// Writes everything that this node knows. Later frames on the line have only additions.
-void Relay::put_known(ByteWriter& out) const {
-  put(out, tree_.gone());
-  put(out, news_);
-}
-
-ByteWriter Relay::adopt_body() const {
-  ByteWriter out;
+std::string Relay::adopt_body() const {
   const bool passed = tree_.lives(tree_.root().node) && !tree_.rules();
-  out.put(node_).put(passed ? tree_.root().epoch : 0);
-  put(out, below());
-  put_known(out);
-  return out;
+  const std::uint32_t epoch = passed ? tree_.root().epoch : 0;
+  return encode(node_, epoch, below(), tree_.gone(), news_);
 }
 
 Relay::Step Relay::frame(LineId id, std::string_view bytes, Time now) {
@@ -117,10 +96,10 @@ bool Relay::hear_adopt(LineId id, Line& line, ByteReader& in) {
     if (would.successor() == node_) tree_.pass_over();
   }
   if (state_ != State::kOver && state_ != State::kRoot && tree_.succeeds(node_)) become_root();
-  ByteWriter known;
-  put_known(known);
+  // Everything that this node knows. Later frames on the line have only additions.
+  const std::string known = encode(tree_.gone(), news_);
   if (state_ == State::kOver || news_.dead.contains(node) || !tree_.adopts(node_, node)) {
-    send(id, Kind::kRefused, known.bytes());
+    send(id, Kind::kRefused, known);
     return true;
   }
   const auto old = neighbours_.those([&](LineId at, const Line& its) {
@@ -131,7 +110,7 @@ bool Relay::hear_adopt(LineId id, Line& line, ByteReader& in) {
   line.node = node;
   line.told = now_;
   line.below = *below | RankSet{node};
-  send(id, Kind::kWelcome, known.bytes());
+  send(id, Kind::kWelcome, known);
   return true;
 }
 
@@ -144,16 +123,14 @@ bool Relay::hear_offer(LineId id, Line& line, ByteReader& in) {
   const Line* parent = neighbours_.find(parent_);
   const bool takes = state_ == State::kOrphan || (parent != nullptr && parent->node == skipped);
   if (!takes || !tree_.adopts(node, node_)) {
-    ByteWriter known;
-    put_known(known);
-    send(id, Kind::kRefused, known.bytes());
+    send(id, Kind::kRefused, encode(tree_.gone(), news_));
     return true;
   }
   if (parent_ != kNoLine) say_bye(parent_);
   line.role = Role::kAsked;
   line.node = node;
   line.told = now_;
-  send(id, Kind::kAdopt, adopt_body().bytes());
+  send(id, Kind::kAdopt, adopt_body());
   return true;
 }
 
@@ -173,11 +150,7 @@ bool Relay::hear_welcome(LineId id, Line& line, ByteReader& in) {
   doubted_.clear();
   line.role = Role::kParent;
   said_below_ = {};  // the set in kAdopt may be out of date
-  if (learned_ >= line.told) {
-    ByteWriter known;
-    put_known(known);
-    send(id, Kind::kNews, known.bytes());
-  }
+  if (learned_ >= line.told) send(id, Kind::kNews, encode(tree_.gone(), news_));
   gatherings_.moved();
   for (const auto* each : gatherings_.last()) say_answer(id, *each);
   for (const auto& [kind, body] : kept_) send(id, kind, body);
@@ -188,7 +161,10 @@ bool Relay::hear_welcome(LineId id, Line& line, ByteReader& in) {
 // ---- gatherings ----
 
 void Relay::say_answer(LineId to, const Gatherings::Answer& answer) {
-  send(to, Kind::kAnswer, body_of(answer.key, answer.sum, &answer.why));
+  const auto& [key, sum, why] = answer;
+  send(to, Kind::kAnswer,
+       why.ok() ? encode(key.group, key.number, std::uint8_t{1}, sum)
+                : encode(key.group, key.number, std::uint8_t{0}, why, sum));
 }
 
 // Sends the answer to children with members below them, and to the parent if members are elsewhere.
@@ -260,7 +236,7 @@ void Relay::answer_due() {
   const auto due = gatherings_.due(place, now_);
   for (const auto& each : due.answers) tell_answer(each, kNoLine);
   for (const auto& [key, sum] : due.parts) {
-    if (parent_ != kNoLine) send(parent_, Kind::kPart, body_of(key, sum, nullptr));
+    if (parent_ != kNoLine) send(parent_, Kind::kPart, encode(key.group, key.number, sum));
   }
   for (const auto& each : gatherings_.late(now_)) {
     const RankSet awaited = each.awaited - gone;
@@ -272,16 +248,14 @@ void Relay::answer_due() {
 
 // Sends the list of late ranks to the nodes of the arrived ranks, which log the list.
 void Relay::tell_late(const Gatherings::Late& late) {
-  ByteWriter out;
-  out.put(late.key.group).put(late.key.number);
-  put(out, late.arrived);
-  put(out, late.awaited);
+  const auto& [key, arrived, awaited] = late;
+  const std::string body = encode(key.group, key.number, arrived, awaited);
   for (const auto& [id, line] : neighbours_.lines()) {
-    const bool down = line.role == Role::kChild && !(ranks_of(line.below) & late.arrived).empty();
-    if (down) send(id, Kind::kAwaited, out.bytes());
+    const bool down = line.role == Role::kChild && !(ranks_of(line.below) & arrived).empty();
+    if (down) send(id, Kind::kAwaited, body);
   }
-  const RankSet own = late.arrived & roster_->nodes[node_].ranks;
-  if (!own.empty()) step_.late.push_back({late.key, own, late.awaited});
+  const RankSet own = arrived & roster_->nodes[node_].ranks;
+  if (!own.empty()) step_.late.push_back({key, own, awaited});
 }
 
 bool Relay::hear_awaited(ByteReader& in) {

@@ -22,24 +22,20 @@ std::optional<Relay::Up> Relay::get_up(Kind kind, ByteReader in) const {
   return in.finished() && up.number < end ? std::optional(std::move(up)) : std::nullopt;
 }
 
-Relay::Step Relay::say_up(Kind kind, const ByteWriter& out, Time now) {
-  return step(now, [&] { static_cast<void>(hear_up(kind, out.bytes())); });
+Relay::Step Relay::say_up(Kind kind, const std::string& body, Time now) {
+  return step(now, [&] { static_cast<void>(hear_up(kind, body)); });
 }
 
 Relay::Step Relay::report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now) {
-  ByteWriter out;
-  put(out.put(scope).put(rank), why);
-  return say_up(Kind::kReport, out, now);
+  return say_up(Kind::kReport, encode(scope, rank, why), now);
 }
 
 Relay::Step Relay::ends(std::uint32_t rank, const std::string& last, Time now) {
-  ByteWriter out;
-  out.put(rank).put_text(std::string_view(last).substr(0, kTextCap));
-  return say_up(Kind::kEnds, out, now);
+  return say_up(Kind::kEnds, encode(rank, std::string_view(last).substr(0, kTextCap)), now);
 }
 
 Relay::Step Relay::say_rank(Kind kind, std::uint32_t rank, Time now) {
-  return say_up(kind, ByteWriter().put(rank), now);
+  return say_up(kind, encode(rank), now);
 }
 
 Relay::Step Relay::refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number,
@@ -56,15 +52,11 @@ void Relay::hear_refusal(const Refusal& refusal) {
 
 void Relay::say_refusal(const Refusal& refusal) {
   if (parent_ == kNoLine || refusal.times == 0) return;
-  ByteWriter out;
-  put(out, refusal);
-  send(parent_, Kind::kRefusedCall, out.bytes());
+  send(parent_, Kind::kRefusedCall, encode(refusal));
 }
 
 Relay::Step Relay::waits(const Wait& wait, Time now) {
-  ByteWriter out;
-  put(out, wait);
-  return say_up(Kind::kWait, out, now);
+  return say_up(Kind::kWait, encode(wait), now);
 }
 
 Relay::Step Relay::leave(Time now) {
@@ -107,9 +99,7 @@ bool Relay::hear_up(Kind kind, std::string_view body) {
 
 void Relay::pass_on(const Wait& wait) {
   if (state_ == State::kRoot) return learn({}, verdicts_->waits(wait, now_), kNoLine);
-  ByteWriter out;
-  put(out, wait);
-  send(parent_, Kind::kWait, out.bytes());
+  send(parent_, Kind::kWait, encode(wait));
 }
 
 // Whether the root's decision on this frame is still unknown.

@@ -8,14 +8,6 @@
 namespace hccl::control {
 namespace {
 
-std::optional<Roster::Host> get_host(ByteReader& in) {
-  Roster::Host host{in.get_text(kMachineCap), in.get_text(kCoresCap), {}};
-  const auto addresses = in.get<std::uint8_t>();
-  if (addresses > kAddressesCap) return std::nullopt;
-  for (int i = 0; i < addresses; ++i) host.addresses.push_back(in.get_text(kAddressCap));
-  return in.ok() ? std::optional(std::move(host)) : std::nullopt;
-}
-
 std::optional<Roster::Node> get_node(ByteReader& in) {
   Roster::Node node{in.get<std::uint32_t>(),
                     in.get<std::uint32_t>(),
@@ -81,16 +73,14 @@ std::vector<std::uint32_t> Roster::ancestors(std::uint32_t node) const {
 
 std::string Roster::name(std::uint32_t node) const {
   const Host& host = hosts[nodes[node].host];
-  return (host.addresses.empty() ? host.machine : host.addresses.front()) + " pid " +
+  return (host.address.empty() ? host.machine : host.address) + " pid " +
          std::to_string(nodes[node].pid);
 }
 
 void put(ByteWriter& out, const Roster& roster) {
   out.put(static_cast<std::uint32_t>(roster.hosts.size()));
   for (const auto& host : roster.hosts) {
-    out.put_text(host.machine).put_text(host.cores);
-    out.put(static_cast<std::uint8_t>(host.addresses.size()));
-    for (const std::string& address : host.addresses) out.put_text(address);
+    out.put_text(host.machine).put_text(host.cores).put_text(host.address);
   }
   out.put(static_cast<std::uint32_t>(roster.nodes.size()));
   for (const auto& node : roster.nodes) {
@@ -106,9 +96,9 @@ std::optional<Roster> get_roster(ByteReader& in) {
   const auto hosts = in.get<std::uint32_t>();
   if (hosts > kNodesCap) return std::nullopt;
   for (std::uint32_t i = 0; i < hosts; ++i) {
-    auto host = get_host(in);
-    if (!host) return std::nullopt;
-    roster.hosts.push_back(std::move(*host));
+    roster.hosts.push_back(
+        {in.get_text(kMachineCap), in.get_text(kCoresCap), in.get_text(kAddressCap)});
+    if (!in.ok()) return std::nullopt;
   }
   const auto nodes = in.get<std::uint32_t>();
   if (nodes > kNodesCap) return std::nullopt;

@@ -20,7 +20,6 @@ inline constexpr std::uint32_t kNodesCap = 2 * kRanksCap;  ///< a process may ha
 inline constexpr std::size_t kMachineCap = 256;            ///< bytes of a host's identity
 inline constexpr std::size_t kCoresCap = 32768;            ///< bytes: 2^18 cores
 inline constexpr std::size_t kAddressCap = 64;             ///< bytes of an address
-inline constexpr std::size_t kAddressesCap = 8;            ///< addresses of a host
 
 /// The launcher's agent that has started a process, and the number of the agent's attempt to run
 /// the job. Each agent counts its own attempts.
@@ -31,9 +30,9 @@ struct Attempt {
 
 struct Roster {
   struct Host {
-    std::string machine;                 ///< hosts of one `machine` may share memory
-    std::string cores;                   ///< cores that its processes may run on, one bit each
-    std::vector<std::string> addresses;  ///< for data; the first address also for control
+    std::string machine;  ///< hosts of one `machine` may share memory
+    std::string cores;    ///< cores that its processes may run on, one bit each
+    std::string address;  ///< for data and control
   };
   /// A process, which is a node of the tree.
   struct Node {

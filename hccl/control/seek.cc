@@ -99,10 +99,7 @@ Seek::Step Seek::opened(LineId id, Time now) {
       step_.outs.push_back({id, cannot(to_tell_), false});
       return end(to_tell_);
     }
-    ByteWriter out;
-    out.put(Kind::kAsk).put(kJoinVersion).put(size_).put_text(agreement_);
-    put(out, all_.roster());
-    send(id, out);
+    send(id, encode(Kind::kAsk, kJoinVersion, size_, agreement_, all_.roster()));
     fresh_ = RosterDraft(own_);
     whole_ = false;
     say_at_ = Time::max();
@@ -156,9 +153,8 @@ bool Seek::hear_above(Kind kind, ByteReader& in) {
 
 void Seek::say_above() {
   say_at_ = Time::max();
-  ByteWriter out;
-  put(out.put(Kind::kBelow).put(std::uint8_t{whole_}), whole_ ? all_.roster() : fresh_.roster());
-  send(above_, out);
+  const Roster& roster = whole_ ? all_.roster() : fresh_.roster();
+  send(above_, encode(Kind::kBelow, std::uint8_t{whole_}, roster));
   fresh_ = RosterDraft(own_);
   whole_ = false;
 }
@@ -198,7 +194,7 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
   if (!in.ok()) return false;
   const std::string agreement = in.get_text(kAgreementCap);
   const auto sub = get_roster(in);
-  const bool good = sub && in.finished() && !sub->hosts[sub->nodes[0].host].addresses.empty();
+  const bool good = sub && in.finished() && !sub->hosts[sub->nodes[0].host].address.empty();
   const std::string name = good ? name_of(*sub) : "a process";
   if ((version == kJoinVersion && !good) || alone_) return false;
   Status why = why_;
@@ -221,22 +217,18 @@ bool Seek::hear_ask(LineId id, ByteReader& in) {
       children_, [&](const auto& each) { return is_same(each.second.roster(), 0, *sub); });
   if (old != children_.end()) drop(old->first);
   const auto go_to = seats_.seat(id);
-  const Roster* const to = go_to ? &children_.at(*go_to).roster() : nullptr;
-  ByteWriter out;
-  out.put(Kind::kSeat).put(static_cast<std::uint8_t>(to == nullptr));
-  out.put_text(to != nullptr ? to->hosts[0].addresses[0] : "");
-  out.put(to != nullptr ? to->nodes[0].port : std::uint16_t{0});
-  send(id, out, to != nullptr);
-  if (to != nullptr) return true;
+  Place place;
+  if (go_to) {
+    const Roster& to = children_.at(*go_to).roster();
+    place = {to.hosts[0].address, to.nodes[0].port};
+  }
+  send(id, encode(Kind::kSeat, std::uint8_t{!go_to}, place.address, place.port), go_to.has_value());
+  if (go_to) return true;
   children_.try_emplace(id, top_of(*sub));
   return add(id, *sub, false), true;
 }
 
-std::string Seek::cannot(const Status& why) {
-  ByteWriter out;
-  put(out.put(Kind::kCannot), why);
-  return out.take();
-}
+std::string Seek::cannot(const Status& why) { return encode(Kind::kCannot, why); }
 
 void Seek::add(LineId id, const Roster& sub, bool whole) {
   RosterDraft& draft = children_.at(id);
@@ -310,9 +302,7 @@ void Seek::send_roster(LineId id, const Roster& process) {
   const auto node = find(*roster_, process);
   if (!node) return refuse(id, {Code::kUnavail, name_of(process) + " came when joining was over"});
   const bool keeps = children_.count(id) != 0 && roster_->nodes[*node].parent == node_;
-  ByteWriter out;
-  put(out.put(Kind::kRoster).put(static_cast<std::uint8_t>(keeps)), *roster_);
-  send(id, out, !keeps);
+  send(id, encode(Kind::kRoster, std::uint8_t{keeps}, *roster_), !keeps);
   if (keeps) lines_.emplace_back(id, *node);
 }
 
@@ -327,14 +317,12 @@ void Seek::end(const Status& why, bool alone) {
   if (above_ != kNoLine) step_.outs.push_back({std::exchange(above_, kNoLine), {}, true});
 }
 
-void Seek::send(LineId id, ByteWriter& frame, bool close) {
-  step_.outs.push_back({id, frame.take(), close});
+void Seek::send(LineId id, std::string frame, bool close) {
+  step_.outs.push_back({id, std::move(frame), close});
 }
 
 void Seek::refuse(LineId id, const Status& why, bool alone) {
-  ByteWriter out;
-  put(out.put(Kind::kRefused).put(std::uint8_t{alone}), why);
-  send(id, out, true);
+  send(id, encode(Kind::kRefused, std::uint8_t{alone}, why), true);
 }
 
 Seek::Process Seek::process_of(const Roster& all, std::uint32_t node) {
@@ -356,10 +344,7 @@ void Seek::pass_away(const Process& process, const Status& why) {
       return lose(id);
     }
     const auto& [machine, pid, port, started] = process;
-    ByteWriter out;
-    out.put(Kind::kAway).put_text(machine).put(pid).put(port).put(started);
-    put(out, why);
-    return send(id, out);
+    return send(id, encode(Kind::kAway, machine, pid, port, started, why));
   }
 }
 

@@ -20,7 +20,7 @@
 
 namespace hccl::control {
 
-inline constexpr std::uint32_t kJoinVersion = 9;        ///< version of the frames of joining
+inline constexpr std::uint32_t kJoinVersion = 10;       ///< version of the frames of joining
 inline constexpr std::uint32_t kLastHello = 7;          ///< the last version without a tree
 inline constexpr std::uint8_t kFirstJoinKind = 1 << 6;  ///< frames of a Relay begin with a lower
                                                         ///< byte
@@ -114,7 +114,7 @@ class Seek {
   void lose(LineId id);
   void come_in(std::shared_ptr<const Roster> roster, bool keeps);
   void end(const Status& why, bool alone = false);
-  void send(LineId id, ByteWriter& frame, bool close = false);
+  void send(LineId id, std::string frame, bool close = false);
   void refuse(LineId id, const Status& why, bool alone = false);
   void pass_away(const Process& process, const Status& why);
   static std::string rank_of(const Roster& process);

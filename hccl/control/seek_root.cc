@@ -11,8 +11,7 @@ namespace {
 Claim claim_of(const Roster& all, std::uint32_t node, std::uint32_t rank) {
   const Roster::Node& its = all.nodes[node];
   const Roster::Host& host = all.hosts[its.host];
-  return {rank,        its.pid,    host.machine, host.addresses.empty() ? "" : host.addresses[0],
-          its.started, its.attempt};
+  return {rank, its.pid, host.machine, host.address, its.started, its.attempt};
 }
 Claim claim_of(const Roster& all, std::uint32_t node) {
   const RankSet& ranks = all.nodes[node].ranks;
@@ -51,9 +50,7 @@ bool Seek::hear_hello(LineId id, ByteReader& in) {
   const auto rank = in.get<std::uint32_t>();
   if (!in.ok() || version == 0 || version > kLastHello || root_) return false;
   const Status why = other_version("rank " + std::to_string(rank), version);
-  ByteWriter out;
-  put(out.put(Kind::kHelloRefused), why);
-  send(id, out, true);
+  send(id, encode(Kind::kHelloRefused, why), true);
   return end(why), true;
 }
 

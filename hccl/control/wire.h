@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "hccl/base/bytes.h"
@@ -24,6 +25,25 @@ inline Status get_status(ByteReader& in) {
   std::string text = in.get_text(kTextCap);
   const bool known = code > 0 && code <= static_cast<int>(Code::kOom);
   return {known ? static_cast<Code>(code) : Code::kInternal, std::move(text), culprit};
+}
+
+/// Returns the bytes of the parts, in this order. Writes texts by put_text(), trivially copyable
+/// values by ByteWriter::put(), and any other part by its own put(). The type of a number gives the
+/// number of its bytes.
+template <class... Parts>
+std::string encode(const Parts&... parts) {
+  ByteWriter out;
+  const auto add = [&out]<class T>(const T& part) {
+    if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+      out.put_text(part);
+    } else if constexpr (std::is_trivially_copyable_v<T>) {
+      out.put(part);
+    } else {
+      put(out, part);
+    }
+  };
+  (add(parts), ...);
+  return out.take();
 }
 
 }  // namespace hccl::control

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 control::Roster own_part(const std::string& address, std::uint16_t port, control::RankSet ranks,
                          const std::string& boot, const control::Attempt& attempt) {
   control::Roster own;
-  own.hosts.push_back({host_identity(boot), core_mask(), {address}});
+  own.hosts.push_back({host_identity(boot), core_mask(), address});
   own.nodes.push_back({0, 0, static_cast<std::uint32_t>(::getpid()), port, start_of(::getpid()),
                        std::move(ranks), attempt});
   return own;
@@ -99,7 +99,7 @@ void ControlNode::apply(const Relay::Step& step) {
   for (const std::uint32_t node : step.dials) {
     const control::Roster& all = *seek_.roster();
     const auto& its = all.nodes[node];
-    dials_[lines_->dial(all.hosts[its.host].addresses.front(), its.port, Clock::now())] = node;
+    dials_[lines_->dial(all.hosts[its.host].address, its.port, Clock::now())] = node;
   }
   if (!step.heard.empty()) owner_->heard(step.heard);
   for (const auto& answer : step.answers) owner_->answered(answer);

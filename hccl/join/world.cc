@@ -35,7 +35,7 @@ std::vector<Member> members_of(const control::Roster& roster) {
                        .pid = node.pid,
                        .cores = host.cores,
                        .host = host.machine,
-                       .address = host.addresses.front()});
+                       .address = host.address});
   }
   return members;
 }

@@ -32,7 +32,6 @@ Gathering random_part(std::mt19937_64& random) {
   part.flags = ~(1U << random() % 8);
   part.patience = std::chrono::nanoseconds(random() % 1000);
   part.waited = std::chrono::nanoseconds(random() % 1000);
-  if (chance(20)) part.failed.emplace(rank, Status(Code::kMemory, chance(50) ? "a" : "b", 3));
   if (chance(30)) part.refused[1 + random() % 2] = {rank};
   if (chance(50)) part.blobs[rank] = "blob " + std::to_string(random() % 2);
   return part;
@@ -88,12 +87,6 @@ TEST(Gathering, IsWhatOneWouldFindBySorting) {
     ASSERT_EQ(sum.agreement.other.has_value(), differs != parts.end());
     if (differs != parts.end()) {
       ASSERT_EQ(sum.agreement.other, differs->agreement.first);
-    }
-    const auto failed =
-        std::ranges::find_if(parts, [](const auto& each) { return each.failed.has_value(); });
-    ASSERT_EQ(sum.failed.has_value(), failed != parts.end());
-    if (sum.failed) {
-      ASSERT_EQ(sum.failed->first, failed->failed->first);
     }
     std::uint32_t flags = ~0U;
     std::size_t blobs = 0;

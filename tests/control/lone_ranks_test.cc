@@ -15,7 +15,7 @@ class Pairs : public Oracle {
     delay_ = milliseconds(1);
     repair_ = seconds(3);
     Roster roster;
-    roster.hosts.push_back({"host", "", {"10.0.0.1"}});
+    roster.hosts.push_back({"host", "", "10.0.0.1"});
     for (std::uint32_t node = 0; node < nodes; ++node) {
       const std::uint32_t parent = node == 0 ? 0 : (node - 1) / 2;
       roster.nodes.push_back({0, parent, 100 + node, 0, 0, {2 * node, 2 * node + 1}});

@@ -12,7 +12,7 @@ class WrongRelayBytes : public World {
  public:
   explicit WrongRelayBytes(std::uint64_t seed) : World(seed, false) {
     Roster roster;
-    roster.hosts.push_back({"here", "", {"10.0.0.1"}});
+    roster.hosts.push_back({"here", "", "10.0.0.1"});
     for (std::uint32_t node = 0; node < 7; ++node) {
       roster.nodes.push_back({0, node == 0 ? 0 : (node - 1) / 2, node, 0, 0, RankSet{node}});
       roster.node_of.push_back(node);

@@ -22,7 +22,7 @@ class SmallTree : public Oracle {
     repair_ = seconds(3);
     Roster roster;
     for (std::uint32_t host = 0; host < hosts; ++host) {
-      roster.hosts.push_back({"host " + std::to_string(host), "", {"10.0.0.1"}});
+      roster.hosts.push_back({"host " + std::to_string(host), "", "10.0.0.1"});
     }
     for (std::uint32_t node = 0; node < nodes; ++node) {
       const std::uint32_t parent = node == 0 ? 0 : (node - 1) / fan_out;

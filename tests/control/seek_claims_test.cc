@@ -238,7 +238,7 @@ TEST(SeekClaims, ARefusedProcessDoesNotCountAsDead) {
 TEST(SeekClaims, ARankThatAProcessBringsLaterIsJudgedToo) {
   const auto part = [](std::uint32_t pid, const RankSet& ranks, const RankSet& below = {}) {
     Roster own;
-    own.hosts.push_back({"here", "", {"10.0.0.1"}});
+    own.hosts.push_back({"here", "", "10.0.0.1"});
     own.nodes.push_back({0, 0, pid, static_cast<std::uint16_t>(pid), 5000, ranks});
     if (!below.empty()) own.nodes.push_back({0, 0, 99, 99, 5000, below});
     return own;

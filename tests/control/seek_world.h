@@ -35,7 +35,7 @@ class JoiningWorld {
     const auto number = static_cast<std::uint32_t>(processes_.size());
     const std::string host = "10.0.0." + std::to_string(number / 3);
     Process process;
-    process.own.hosts.push_back({"machine " + host, "", {host}});
+    process.own.hosts.push_back({"machine " + host, "", host});
     process.own.nodes.push_back(
         {0, 0, 500 + number, static_cast<std::uint16_t>(1000 + number), 0, std::move(ranks)});
     process.size = size;
@@ -118,7 +118,7 @@ class JoiningWorld {
   void start(std::uint32_t number) {
     Process& process = processes_[number];
     std::optional<Seek::Place> root;
-    if (number != 0) root = {processes_[0].own.hosts[0].addresses[0], 1000};
+    if (number != 0) root = {processes_[0].own.hosts[0].address, 1000};
     say(name(number) + " starts with ranks " + process.own.nodes[0].ranks.text());
     process.seek = std::make_unique<Seek>(process.own, process.size, process.agreement, root,
                                           kConnectTimeout, time(), process.claimants);
@@ -182,7 +182,7 @@ class JoiningWorld {
   void dial(std::uint32_t from, const Seek::Place& place) {
     const std::uint32_t to = place.port - 1000u;
     require(to < processes_.size() && to != from &&
-                processes_[to].own.hosts[0].addresses[0] == place.address,
+                processes_[to].own.hosts[0].address == place.address,
             name(from) + " dials a wrong place");
     schedule(latency(), [this, from, to] {
       const bool fails = !runs(to);

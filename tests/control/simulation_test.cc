@@ -70,7 +70,7 @@ class Simulation : public Oracle {
   }
   void make_roster(std::uint32_t size) {
     Roster roster;
-    roster.hosts.push_back({"here", "", {"10.0.0.1"}});
+    roster.hosts.push_back({"here", "", "10.0.0.1"});
     std::uint32_t rank = 0;
     const std::uint32_t fan_out = 1 + random_.below(8);
     for (std::uint32_t node = 0; node < size; ++node) {

@@ -27,7 +27,7 @@ std::optional<Roster> read_roster(std::string_view bytes) {
 Roster process(std::uint32_t pid, RankSet ranks, std::uint32_t host) {
   Roster own;
   const std::string name = "host" + std::to_string(host);
-  own.hosts.push_back({name, std::string(1, static_cast<char>(1 << pid % 3)), {"10.0.0.1", name}});
+  own.hosts.push_back({name, std::string(1, static_cast<char>(1 << pid % 3)), "10.0.0.1"});
   own.nodes.push_back({0, 0, pid, static_cast<std::uint16_t>(pid + 1), 7, std::move(ranks)});
   return own;
 }
@@ -169,7 +169,7 @@ TEST(Roster, WrongBytesAreRefused) {
   EXPECT_TRUE(wrong([](Roster& r) { r.nodes[1].host = 1; })) << "a host that is not there";
   EXPECT_TRUE(wrong([](Roster& r) { r.nodes[1].ranks = {kRanksCap}; })) << "too high a rank";
   EXPECT_TRUE(wrong([](Roster& r) { r.hosts[0].machine.resize(kMachineCap + 1); }));
-  EXPECT_TRUE(wrong([](Roster& r) { r.hosts[0].addresses.resize(kAddressesCap + 1); }));
+  EXPECT_TRUE(wrong([](Roster& r) { r.hosts[0].address.resize(kAddressCap + 1); }));
 }
 
 TEST(Roster, RandomBytesMakeATreeOrNothing) {

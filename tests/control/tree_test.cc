@@ -58,7 +58,7 @@ TEST(Seats, ASeatThatIsFreeAgainIsTaken) {
 // their depths.
 std::shared_ptr<const Roster> random_roster(std::mt19937_64& random, std::uint32_t size) {
   Roster roster;
-  roster.hosts.push_back({"here", "", {}});
+  roster.hosts.push_back({"here", "", ""});
   std::vector<std::uint32_t> order(size);
   for (std::uint32_t i = 0; i < size; ++i) order[i] = i;
   std::shuffle(order.begin() + 1, order.end(), random);

@@ -18,7 +18,7 @@ inline Uuid scope_of(std::uint64_t number) { return {static_cast<std::uint8_t>(n
 /// A roster with one process for each rank, all on one host.
 inline std::shared_ptr<const Roster> roster_of(std::uint32_t size) {
   Roster roster;
-  roster.hosts.push_back({"here", "", {"10.0.0.1"}});
+  roster.hosts.push_back({"here", "", "10.0.0.1"});
   for (std::uint32_t rank = 0; rank < size; ++rank) {
     roster.nodes.push_back({0, 0, 100 + rank, 0, 0, {rank}});
     roster.node_of.push_back(rank);

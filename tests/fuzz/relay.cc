@@ -36,7 +36,7 @@ class Harness {
   static std::shared_ptr<const Roster> roster() {
     static const auto kRoster = [] {
       Roster all;
-      all.hosts.push_back({"here", "", {"10.0.0.1"}});
+      all.hosts.push_back({"here", "", "10.0.0.1"});
       for (std::uint32_t node = 0; node < kNodes; ++node) {
         all.nodes.push_back({0, node == 0 ? 0 : (node - 1) / 2, 100 + node, 0, 0, RankSet{node}});
         all.node_of.push_back(node);

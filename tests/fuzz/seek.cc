@@ -19,7 +19,7 @@ constexpr std::uint8_t kAsk = kFirstJoinKind, kSeat = kAsk + 1, kBelow = kAsk + 
 
 Roster process(std::uint32_t number, RankSet ranks) {
   Roster all;
-  all.hosts.push_back({"here", "", {"10.0.0.1"}});
+  all.hosts.push_back({"here", "", "10.0.0.1"});
   all.nodes.push_back({0, 0, 100 + number, static_cast<std::uint16_t>(number), 0, ranks});
   return all;
 }

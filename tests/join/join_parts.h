@@ -186,7 +186,7 @@ inline constexpr std::uint8_t kAsk = control::kFirstJoinKind, kRefused = kAsk + 
 inline std::string hello(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
                          std::uint32_t version = control::kJoinVersion) {
   control::Roster own;
-  own.hosts.push_back({"elsewhere", "", {"127.0.0.1"}});
+  own.hosts.push_back({"elsewhere", "", "127.0.0.1"});
   own.nodes.push_back({0, 0, 0, 1, 0, {rank}});
   ByteWriter out;
   out.put(kAsk).put(version).put(size).put_text(agreement);
