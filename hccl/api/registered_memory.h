@@ -19,8 +19,7 @@ class RegisteredMemory {
     HcclComm comm = nullptr;
     std::uintptr_t base = 0;
     std::uint64_t size = 0;
-    std::uint64_t number =
-        0;  ///< the window's number, the same on all ranks; 0: memory of one rank
+    std::uint64_t number = 0;  ///< the same on all ranks; 0: memory of this rank alone
   };
 
   /// A forked child calls this; see Handles::follow().
