@@ -11,7 +11,6 @@
 #include <random>
 #include <thread>
 
-#include "hccl/join/json_text.h"
 #include "tests/join/rank_table_fixtures.h"
 #include "tests/support/folder.h"
 
