@@ -35,9 +35,15 @@ Result<std::vector<std::string>> Opening::gather(const std::string& what,
                                                  const std::string& mine, Deadline deadline,
                                                  const AbortFlag& abort,
                                                  const std::function<void()>& waits) const {
-  return is_.control->exchange(identity(is_.id, what), static_cast<std::uint32_t>(is_.size()),
-                               static_cast<std::uint32_t>(is_.rank), mine, deadline, abort,
-                               is_.name, ranks, waits);
+  HCCL_ASSIGN_OR_RETURN(
+      join::World::Blobs blobs,
+      is_.control->exchange(identity(is_.id, what), mine, deadline, abort, is_.name, ranks, waits));
+  if (blobs.size() != ranks.size()) {
+    return Status(Code::kInternal, "the root sent other parts than those asked for");
+  }
+  std::vector<std::string> parts;
+  for (const int rank : is_.ranks) parts.push_back(blobs[static_cast<std::uint32_t>(rank)]);
+  return parts;
 }
 
 Result<std::vector<std::string>> Opening::gather(const std::string& what, const std::string& mine,

@@ -37,7 +37,8 @@ class Opening {
 
  private:
   transport::OpenArgs arguments(Deadline deadline) const;
-  /// Exchanges one text of each of these world ranks through the root.
+  /// Exchanges one text of each of these world ranks through the root. Returns the texts by rank of
+  /// the communicator; the texts of other ranks are empty.
   Result<std::vector<std::string>> gather(const std::string& what, const std::vector<int>& ranks,
                                           const std::string& mine, Deadline deadline,
                                           const AbortFlag& abort,

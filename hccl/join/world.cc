@@ -40,21 +40,6 @@ std::vector<Member> members_of(const control::Roster& roster) {
   return members;
 }
 
-// Each blob begins with an index. Returns the blobs in the order of their indices.
-Result<std::vector<std::string>> parts_of(const std::map<std::uint32_t, std::string>& blobs,
-                                          std::uint32_t size, std::size_t members) {
-  std::vector<std::string> parts(size);
-  for (const auto& [rank, blob] : blobs) {
-    ByteReader in(blob);
-    const auto index = in.get<std::uint32_t>();
-    if (!in.ok() || index >= size || blobs.size() != members) {
-      return Status(Code::kInternal, "the root sent other parts than those asked for");
-    }
-    parts[index] = blob.substr(sizeof index);
-  }
-  return parts;
-}
-
 // A rank's part of present(), still without the blob that says that the rank has come.
 control::Gathering roll_call() {
   control::Gathering part;
@@ -188,22 +173,19 @@ void World::finish(const Uuid& key, Result<control::Gathering> result) {
 
 // ---- calls of the rank ----
 
-Result<std::vector<std::string>> World::exchange(const Uuid& key, std::uint32_t size,
-                                                 std::uint32_t index, const std::string& mine,
-                                                 Deadline deadline, const AbortFlag& abort,
-                                                 const std::string& name,
-                                                 const std::vector<int>& members,
-                                                 const std::function<void()>& waits) {
-  std::string blob = ByteWriter().put(index).take() + mine;
-  if (blob.size() > kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
+Result<World::Blobs> World::exchange(const Uuid& key, const std::string& mine, Deadline deadline,
+                                     const AbortFlag& abort, const std::string& name,
+                                     const std::vector<int>& members,
+                                     const std::function<void()>& waits) {
+  if (mine.size() > kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
   control::Gathering part;
   part.flags &= ~control::kMakesGroup;
-  part.blobs[static_cast<std::uint32_t>(rank_)] = std::move(blob);
+  part.blobs[static_cast<std::uint32_t>(rank_)] = mine;
   Waiter waiter{.deadline = deadline, .abort = &abort};
   if (waits) waiter.stalled = [&waits](const WaitingCall&) { waits(); };
-  HCCL_ASSIGN_OR_RETURN(const control::Gathering sum,
+  HCCL_ASSIGN_OR_RETURN(control::Gathering sum,
                         gather(key, std::move(part), members, name, std::move(waiter)));
-  return parts_of(sum.blobs, size, members.empty() ? size : members.size());
+  return std::move(sum.blobs);
 }
 
 Result<std::vector<int>> World::present(const Uuid& key, const std::vector<int>& members,

@@ -60,18 +60,16 @@ class World final : public ControlNode::Owner {
   const RootInfo& info() const { return node_->info(); }
   const Logger& log() const { return log_; }
 
-  static constexpr std::size_t kBlobCap = 64 << 10;  ///< bytes of one rank's part of an exchange
-  /// Gathers one blob from each of the world ranks `members` (empty: all). Returns `size` parts, in
-  /// order of `index`; a part is empty if no member has its index. All members pass the same key;
-  /// each exchange needs a new key. kTimeout names the absent ranks. If a member has left or died,
-  /// or `abort` is raised, the exchange ends early. `name`: of the communicator that is opened, for
-  /// the log. While the rank waits, it calls `waits` every 0.4 s.
-  Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
-                                            std::uint32_t index, const std::string& mine,
-                                            Deadline deadline, const AbortFlag& abort,
-                                            const std::string& name = "exchange",
-                                            const std::vector<int>& members = {},
-                                            const std::function<void()>& waits = {});
+  static constexpr std::size_t kBlobCap = 64 << 10;    ///< bytes of one rank's part of an exchange
+  using Blobs = std::map<std::uint32_t, std::string>;  ///< by world rank
+  /// Gathers one blob from each of the world ranks `members` (empty: all). All members pass the
+  /// same key; each exchange needs a new key. kTimeout names the absent ranks. If a member has left
+  /// or died, or `abort` is raised, the exchange ends early. `name`: of the communicator that is
+  /// opened, for the log. While the rank waits, it calls `waits` every 0.4 s.
+  Result<Blobs> exchange(const Uuid& key, const std::string& mine, Deadline deadline,
+                         const AbortFlag& abort, const std::string& name = "exchange",
+                         const std::vector<int>& members = {},
+                         const std::function<void()>& waits = {});
   /// Waits until each of the members has called present(), has called will_not_come(), has left or
   /// has died. Returns the members that have called present(): the same on all ranks. Key, errors,
   /// `abort` and `name`: as in exchange(), but a member that leaves or dies causes no error.

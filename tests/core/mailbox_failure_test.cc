@@ -272,7 +272,7 @@ TEST(MailboxOpening, ARankThatLeavesMeanwhileIsNamed) {
           static_cast<void>(
               member.control->present(core::messages_of(is.id), is.ranks, soon, never, "played"));
           static_cast<void>(
-              member.control->exchange(core::identity(is.id, "mailbox exchange 1"), kSize, 2,
+              member.control->exchange(core::identity(is.id, "mailbox exchange 1"),
                                        ByteWriter().put(std::int32_t{0}).put_text(address).take(),
                                        soon, never, "played", is.ranks));
           ++board.progress[2];

@@ -272,11 +272,7 @@ TEST(Leave, LastWordsAreHeardFromARankThatTakesNoMoreBytes) {
 // All ranks of the world gather their numbers.
 Status gather(join::World& world, std::uint8_t number) {
   const AbortFlag never;
-  return world
-      .exchange(Uuid{1, number}, static_cast<std::uint32_t>(world.size()),
-                static_cast<std::uint32_t>(world.rank()), "part", Deadline::after(seconds(60)),
-                never)
-      .status();
+  return world.exchange(Uuid{1, number}, "part", Deadline::after(seconds(60)), never).status();
 }
 void expect_all_gather(Meeting& meeting, std::uint8_t number) {
   std::vector<std::thread> ranks;

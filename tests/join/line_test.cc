@@ -178,7 +178,7 @@ constexpr Uuid kKey{8};
 
 struct Rank {
   Status joined;
-  Result<std::vector<std::string>> parts{Status(Code::kInternal, "no exchange")};
+  Result<World::Blobs> parts{Status(Code::kInternal, "no exchange")};
   std::vector<std::pair<Uuid, Status>> failures;
   bool heard_all = false;
 };
@@ -208,8 +208,7 @@ class Story {
     Ear ear;
     (*world)->add(&ear);
     const AbortFlag never;
-    me.parts = (*world)->exchange(kKey, 2, static_cast<std::uint32_t>(rank),
-                                  "part " + std::to_string(rank), soon(), never);
+    me.parts = (*world)->exchange(kKey, "part " + std::to_string(rank), soon(), never);
     (*world)->report(scope_of(rank), Status(Code::kInternal, kPain));
     (*world)->summon(scope_of(rank));
     const auto wait = [](const std::function<bool()>& come) {
@@ -246,7 +245,7 @@ void expect_nothing_strange(const Story& story) {
   for (const Rank& rank : story.ranks) {
     ASSERT_TRUE(rank.joined.ok()) << rank.joined.message();
     ASSERT_TRUE(rank.parts.ok()) << rank.parts.status().message();
-    EXPECT_EQ(*rank.parts, (std::vector<std::string>{"part 0", "part 1"}));
+    EXPECT_EQ(*rank.parts, (World::Blobs{{0, "part 0"}, {1, "part 1"}}));
     EXPECT_TRUE(rank.heard_all);
     std::multiset<Uuid> scopes;
     for (const auto& [scope, why] : rank.failures) {

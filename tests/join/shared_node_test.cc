@@ -80,13 +80,12 @@ class Threads {
   Status gathers(std::uint8_t number, const std::vector<int>& ranks, int index) {
     const AbortFlag never;
     const std::size_t at = static_cast<std::size_t>(ranks[static_cast<std::size_t>(index)]);
-    const auto parts =
-        worlds[at]->exchange(Uuid{1, number}, static_cast<std::uint32_t>(ranks.size()),
-                             static_cast<std::uint32_t>(index), std::to_string(at),
-                             Deadline::after(seconds(30)), never, "test", ranks);
-    if (!parts.ok()) return parts.status();
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      if ((*parts)[i] != std::to_string(ranks[i])) return {Code::kInternal, (*parts)[i]};
+    HCCL_ASSIGN_OR_RETURN(auto parts,
+                          worlds[at]->exchange(Uuid{1, number}, std::to_string(at),
+                                               Deadline::after(seconds(30)), never, "test", ranks));
+    for (const int rank : ranks) {
+      const std::string& part = parts[static_cast<std::uint32_t>(rank)];
+      if (part != std::to_string(rank)) return {Code::kInternal, part};
     }
     return {};
   }

@@ -68,15 +68,13 @@ struct Member {
     for (int rank = 0; rank < world->size(); ++rank) {
       if (std::ranges::find(absent, rank) == absent.end()) present.push_back(rank);
     }
-    const auto index = std::ranges::find(present, world->rank()) - present.begin();
     AbortFlag never;
     HCCL_ASSIGN_OR_RETURN(
-        const auto parts,
-        world->exchange(Uuid{1, number}, static_cast<std::uint32_t>(present.size()),
-                        static_cast<std::uint32_t>(index), std::to_string(world->rank()), deadline,
-                        never, "test", present));
-    for (std::size_t i = 0; i < present.size(); ++i) {
-      if (parts[i] != std::to_string(present[i])) return {Code::kInternal, "part " + parts[i]};
+        auto parts, world->exchange(Uuid{1, number}, std::to_string(world->rank()), deadline, never,
+                                    "test", present));
+    for (const int rank : present) {
+      const std::string& part = parts[static_cast<std::uint32_t>(rank)];
+      if (part != std::to_string(rank)) return {Code::kInternal, "part " + part};
     }
     return {};
   }
