@@ -46,12 +46,6 @@ Result<std::vector<std::string>> Opening::gather(const std::string& what,
   return parts;
 }
 
-Result<std::vector<std::string>> Opening::gather(const std::string& what, const std::string& mine,
-                                                 Deadline deadline,
-                                                 const std::function<void()>& waits) const {
-  return gather(what, is_.ranks, mine, deadline, failure_.flag(), waits);
-}
-
 transport::OpenArgs Opening::arguments(Deadline deadline) const {
   transport::OpenArgs args;
   args.rank = is_.rank;
@@ -73,7 +67,8 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
   args.heap = is_.heap;
   args.area_bytes = &local::Region::bytes;
   args.exchange = [this, waits = std::move(waits)](const std::string& mine, Deadline until) {
-    return gather("exchange " + std::to_string(exchanges_++), mine, until, waits);
+    return gather("exchange " + std::to_string(exchanges_++), is_.ranks, mine, until,
+                  failure_.flag(), waits);
   };
   auto mesh = transport::open(is_.config.transport, args);
   if (mesh.ok()) return mesh;
@@ -99,8 +94,8 @@ Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh,
   const HostMemory* const memory = mesh.host_memory();
   if (is_.placement.even_hosts > 1 && is_.placement.even_hosts < is_.size()) {
     HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> shared,
-                          gather("exchange " + std::to_string(exchanges_++),
-                                 memory == nullptr ? "0" : "1", deadline));
+                          gather("exchange " + std::to_string(exchanges_++), is_.ranks,
+                                 memory == nullptr ? "0" : "1", deadline, failure_.flag()));
     if (std::find(shared.begin(), shared.end(), "0") != shared.end()) return engine;
   } else if (memory == nullptr || memory->ranks.size() != is_.ranks.size()) {
     return engine;

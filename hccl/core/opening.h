@@ -43,9 +43,6 @@ class Opening {
                                           const std::string& mine, Deadline deadline,
                                           const AbortFlag& abort,
                                           const std::function<void()>& waits = {}) const;
-  Result<std::vector<std::string>> gather(const std::string& what, const std::string& mine,
-                                          Deadline deadline,
-                                          const std::function<void()>& waits = {}) const;
 
   const Membership& is_;
   Failure& failure_;
