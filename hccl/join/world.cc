@@ -292,17 +292,13 @@ void World::say_part(const Uuid& key, control::Gathering part, const RankSet& me
 
 void World::report(const Uuid& scope, const Status& why) {
   try {
-    say_report(scope, why);
+    node_->say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
+      return relay.report(rank, scope, why, now);
+    });
   } catch (...) {  // an unreported failure would let the others wait
     node_->fail(caught());
   }
   node_->await();
-}
-
-void World::say_report(const Uuid& scope, const Status& why) {
-  node_->say([=, rank = static_cast<std::uint32_t>(rank_)](Relay& relay, control::Time now) {
-    return relay.report(rank, scope, why, now);
-  });
 }
 
 void World::stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,

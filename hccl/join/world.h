@@ -148,7 +148,6 @@ class World final : public ControlNode::Owner {
   World(std::shared_ptr<Node> node, int size, int rank, Logger log);
   Status await_roster(const Config& config);
   void say_part(const Uuid& key, control::Gathering part, const control::RankSet& members);
-  void say_report(const Uuid& scope, const Status& why);
 
   void joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t node) override;
   void failed(const Status& why) override;
