@@ -39,7 +39,7 @@ struct Membership {
   std::shared_ptr<transport::Doors> doors;  ///< of the world
   std::shared_ptr<transport::Siblings> siblings;
   bool shrunk = false;  ///< Communicator::shrink() made it
-  Placement placement{control->members(), ranks, rank, config.spin};
+  Placement placement{control->hosts(), ranks, rank, config.spin};
 
   int size() const { return static_cast<int>(ranks.size()); }
   /// The world rank of a rank.

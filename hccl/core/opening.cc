@@ -52,7 +52,7 @@ transport::OpenArgs Opening::arguments(Deadline deadline) const {
   args.size = is_.size();
   args.hosts = is_.placement.hosts;
   args.deadline = deadline;
-  args.address = is_.control->members()[static_cast<std::size_t>(is_.control->rank())].address;
+  args.address = is_.control->hosts()[static_cast<std::size_t>(is_.control->rank())].address;
   args.config = &is_.config;
   args.doors = is_.doors;
   args.siblings = is_.siblings;

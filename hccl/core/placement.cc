@@ -13,12 +13,12 @@ namespace {
 constexpr std::chrono::microseconds kSpin{50};
 constexpr std::size_t kCrowd = 4;  // ranks on a core
 
-std::vector<int> number_hosts(const std::vector<join::Member>& members,
+std::vector<int> number_hosts(const std::vector<join::World::Host>& world,
                               const std::vector<int>& ranks) {
   std::map<std::string, int> numbers;
   std::vector<int> hosts;
   for (const int rank : ranks) {
-    const auto& host = members[static_cast<std::size_t>(rank)].host;
+    const auto& host = world[static_cast<std::size_t>(rank)].machine;
     hosts.push_back(numbers.emplace(host, static_cast<int>(numbers.size())).first->second);
   }
   return hosts;
@@ -35,26 +35,23 @@ int count_even_hosts(const std::vector<int>& hosts) {
 
 }  // namespace
 
-Placement::Placement(const std::vector<join::Member>& members, const std::vector<int>& ranks,
+Placement::Placement(const std::vector<join::World::Host>& world, const std::vector<int>& ranks,
                      int rank, std::optional<std::chrono::nanoseconds> spin)
-    : hosts(number_hosts(members, ranks)), even_hosts(count_even_hosts(hosts)) {
-  const auto member = [&](int world_rank) -> const join::Member& {
-    return members[static_cast<std::size_t>(world_rank)];
+    : hosts(number_hosts(world, ranks)), even_hosts(count_even_hosts(hosts)) {
+  const auto host = [&](int world_rank) -> const join::World::Host& {
+    return world[static_cast<std::size_t>(world_rank)];
   };
-  const auto machine = join::machine_of(member(ranks[static_cast<std::size_t>(rank)]).host);
   // Containers on one machine are separate hosts but share its cores, so the ranks of all its
   // containers count. All ranks of a machine get the same numbers.
-  std::vector<std::string> masks;
-  for (const int each : ranks) {
-    if (join::machine_of(member(each).host) == machine) masks.push_back(member(each).cores);
-  }
   std::map<std::string_view, std::vector<std::string>> machines;
   for (const int each : ranks) {
-    machines[join::machine_of(member(each).host)].push_back(member(each).cores);
+    machines[join::machine_of(host(each).machine)].push_back(host(each).cores);
   }
   for (const auto& [other, of_it] : machines) {
     if (of_it.size() > static_cast<std::size_t>(join::count_cores(of_it))) any_shared_cores = true;
   }
+  const auto& masks =
+      machines[join::machine_of(host(ranks[static_cast<std::size_t>(rank)]).machine)];
   const auto cores = static_cast<std::size_t>(join::count_cores(masks));
   policy.shared_cores = masks.size() > cores;
   crowded = masks.size() > kCrowd * cores;

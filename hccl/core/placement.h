@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "hccl/base/waiter.h"
-#include "hccl/join/member.h"
+#include "hccl/join/world.h"
 
 namespace hccl::core {
 
 struct Placement {
-  /// `members`: the members of the world. `ranks`: world ranks, by rank of the communicator.
+  /// `world`: the hosts of all world ranks. `ranks`: world ranks, by rank of the communicator.
   /// `spin`: the user's setting.
-  Placement(const std::vector<join::Member>& members, const std::vector<int>& ranks, int rank,
+  Placement(const std::vector<join::World::Host>& world, const std::vector<int>& ranks, int rank,
             std::optional<std::chrono::nanoseconds> spin);
 
   std::vector<int> hosts;  ///< by rank; numbered in order of appearance

@@ -25,21 +25,6 @@ RankSet ranks_of(const std::vector<int>& ranks, int size) {
   return RankSet(std::vector<std::uint32_t>(ranks.begin(), ranks.end()));
 }
 
-// The members in the order of their ranks.
-std::vector<Member> members_of(const control::Roster& roster) {
-  std::vector<Member> members;
-  for (std::uint32_t rank = 0; rank < roster.node_of.size(); ++rank) {
-    const control::Roster::Node& node = roster.nodes[roster.node_of[rank]];
-    const control::Roster::Host& host = roster.hosts[node.host];
-    members.push_back({.rank = rank,
-                       .pid = node.pid,
-                       .cores = host.cores,
-                       .host = host.machine,
-                       .address = host.address});
-  }
-  return members;
-}
-
 // A rank's part of present(), still without the blob that says that the rank has come.
 control::Gathering roll_call() {
   control::Gathering part;
@@ -88,7 +73,9 @@ Status World::await_roster(const Config& config) {
 
 void World::joined(const std::shared_ptr<const control::Roster>& roster, std::uint32_t) {
   const MutexLock lock(mutex_);
-  members_ = members_of(*roster);
+  for (const std::uint32_t node : roster->node_of) {
+    hosts_.push_back(roster->hosts[roster->nodes[node].host]);
+  }
   roster_ = roster;
   bell_.ring();
 }

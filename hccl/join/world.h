@@ -19,7 +19,6 @@
 #include "hccl/base/recent.h"
 #include "hccl/base/waiter.h"
 #include "hccl/join/host.h"
-#include "hccl/join/member.h"
 #include "hccl/join/node.h"
 #include "hccl/join/root_info.h"
 
@@ -56,7 +55,9 @@ class World final : public ControlNode::Owner {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  const std::vector<Member>& members() const { return members_; }
+  using Host = control::Roster::Host;
+  /// The hosts of all ranks, by rank.
+  const std::vector<Host>& hosts() const { return hosts_; }
   const RootInfo& info() const { return node_->info(); }
   const Logger& log() const { return log_; }
 
@@ -168,7 +169,7 @@ class World final : public ControlNode::Owner {
   std::shared_ptr<Fd> claim_;
   const int size_, rank_;
   const Logger log_;
-  std::vector<Member> members_;  // does not change once the rank has joined
+  std::vector<Host> hosts_;  // does not change once the rank has joined
   std::vector<std::atomic<bool>> left_ =
       std::vector<std::atomic<bool>>(static_cast<std::size_t>(size_));  // by rank
   std::atomic<int> stays_ = 1;
