@@ -22,8 +22,9 @@ constexpr WaitPolicy kSleepUntilDue{.spin = std::chrono::nanoseconds(0),
                                     .longest_nap = std::chrono::seconds(1)};
 constexpr const char* kClosed = "the program has closed a descriptor of the library";
 
+// An exception is a failure of the node alone.
 template <class Do>
-void guarded(ControlNode& node, Do&& what) noexcept {
+void run_for(ControlNode& node, Do&& what) noexcept {
   try {
     what();
   } catch (...) {
@@ -178,14 +179,14 @@ Status Control::serve() {
     const auto at = nodes_.find(id);
     if (at == nodes_.end()) continue;
     ControlNode& node = *at->second.node;
-    guarded(node, [&node, &doing = what] { doing(node); });
+    run_for(node, [&node, &doing = what] { doing(node); });
     at->second.due = {};
   }
   done_.store(posted, std::memory_order_release);
   const auto now = Clock::now();
   for (auto& [id, entry] : nodes_) {
     if (now < entry.due) continue;
-    guarded(*entry.node, [&entry = entry] { entry.node->turn(); });
+    run_for(*entry.node, [&entry = entry] { entry.node->turn(); });
     entry.due = entry.node->next();
   }
   std::erase_if(nodes_, [now](const auto& each) {
