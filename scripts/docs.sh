@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the site into build/site. It can be read without a network: open build/site/index.html. Fails on a link to a
-# page or a heading that does not exist. --serve shows the site at 127.0.0.1:8000, and builds it again after each
+# file or a heading that does not exist. --serve shows the site at 127.0.0.1:8000, and builds it again after each
 # change.
 #   scripts/docs.sh [--serve]
 set -euo pipefail

@@ -1,27 +1,26 @@
 """MkDocs calls these functions. Each page of the tree becomes a page of the site, at the same path,
 so links between READMEs work in both. A link to a folder leads to the README there. A link to a
-source file leads to a page that shows the file; for a public C header the page is a reference made
-of the header's comments."""
+source file leads to a page that shows the file; for a public C header docs_header.py makes a
+reference of the header's comments. The page of an example ends with its program."""
 
 import logging
 import os
 import re
 import subprocess
+import urllib.parse
 
+from docs_header import PUBLIC, fenced, reference
 from mkdocs.structure.files import File, Files
 
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
-DOC = re.compile(r"/\*\*?(.*?)\*/\n", re.S)
-INDENTED = re.compile(r"\n((?:  +\S.*(?:\n|$))+)")
-GUARDS = re.compile(r"^#(?!define HC).*\n|^#define \w+_H_\n|^extern \"C\" \{\n|^\}\n", re.M)
-TYPE = re.compile(r"^\} (\w+);|^(?:typedef )?(?:struct|union|enum) (\w+)", re.M)
-FUNCTION = re.compile(r"\b((?:Hccl|Hcom|acl)\w+)\(")
 # Matches text directly above a list or table: GitHub recognises such a list, MkDocs does not.
 BLOCK = re.compile(r"(^(?!-|\d+\.|\||\s|>|<|#).+\n)(?=- |\* |1\. |\| )", re.M)
+LOADED = re.compile(r"""<\w[^>]*? (?:href|src)=["']?([^"'\s>#?]+)""")
 FENCE = re.compile(r"(^(`{3,}).*?^\2$)", re.M | re.S)
 LOG = logging.getLogger("mkdocs.hooks")
 LANGUAGES = {".py": "python", ".h": "c", ".c": "c", ".cc": "cpp", ".json": "json", ".sh": "bash"}
 SHOWN = ("*.md", "*.svg", "*.png", "docs/*.css", "docs/*.js")
+UNSEARCHED = ("benchmarks/results/barrier/",)
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -36,37 +35,6 @@ def target_of(page, link):
     return path + ".md"
 
 
-def fenced(text, language=""):
-    return f"``````{language}\n{text.rstrip()}\n``````\n"
-
-
-def comment_text(comment):
-    """Returns the lines of a C comment as text; lists and tables, which are indented, become
-    code."""
-    lines = [re.sub(r"^ ?\*? ?", "", line) for line in comment.strip().split("\n")]
-    text = INDENTED.sub(lambda m: "\n\n" + fenced(m[1]) + "\n", "\n".join(lines))
-    return re.sub(r"(?<=\w)\*(?=\W)|(?<=\W)\*(?=\w)", r"\\*", text)
-
-
-def reference(path, text):
-    """Returns the page of a public header: its comment, then each declaration with its comment."""
-    head, body = text.split("*/\n", 1)
-    page = [f"# {os.path.basename(path)}\n\n{comment_text(head[2:])}\n"]
-    for block in re.split(r"\n\n+|\n(?=/\*)|(?<=;)\n(?=\w)", GUARDS.sub("", body)):
-        section = re.fullmatch(r"/\* ---- (.*) ---- \*/", block.strip())
-        comment = DOC.match(block.strip() + "\n")
-        code = block.strip()[comment.end():].strip() if comment else block.strip()
-        name = FUNCTION.search(code) or TYPE.search(code)
-        if section:
-            page.append(f"## {section[1]}\n")
-            continue
-        if name:
-            page.append(f"### {name[1] or name[2]}\n")
-        page += [comment_text(comment[1]) + "\n"] if comment else []
-        page += [fenced(code, "c")] if code else []
-    return "\n".join(page)
-
-
 def source_page(path):
     """Returns a page that shows a file of the tree, or lists a folder."""
     full = os.path.join(ROOT, path)
@@ -76,9 +44,14 @@ def source_page(path):
         return f"# {path}\n\n" + "".join(f"- [{name}]({folder}/{name})\n" for name in names)
     with open(full, encoding="utf-8") as file:
         text = file.read()
-    if re.fullmatch(r"hccl/\w+\.h", path):
+    if PUBLIC.fullmatch(path):
         return reference(path, text)
     return f"# {path}\n\n" + fenced(text, LANGUAGES.get(os.path.splitext(path)[1], "text"))
+
+
+def is_source(page):
+    """Returns whether source_page() made the page, except for the reference of a header."""
+    return not (os.path.exists(os.path.join(ROOT, page)) or PUBLIC.fullmatch(page[:-3]))
 
 
 def on_files(files, config):
@@ -103,6 +76,14 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, config, files):
     here = page.file.src_uri
+    folder = os.path.join(ROOT, os.path.dirname(here))
+    if here.startswith("examples/") and os.path.isfile(os.path.join(folder, "main.cc")):
+        with open(os.path.join(folder, "main.cc"), encoding="utf-8") as file:
+            markdown += "\n## main.cc\n" + fenced(file.read(), "cpp")
+    if here.startswith("docs/") and not here.startswith("docs/reference-"):
+        page.meta["search"] = {"boost": 2}
+    elif here.startswith(UNSEARCHED) or is_source(here):
+        page.meta["search"] = {"exclude": True}
 
     def there(link):
         path = target_of(here, link[2])
@@ -121,3 +102,21 @@ def on_page_content(html, page, config, files):
     if lost:
         LOG.warning(f"{page.file.src_uri}: a list or table has become text: {lost[0].strip()}")
     return html
+
+
+def on_post_page(output, page, config):
+    is_chinese = page.file.src_uri.startswith("docs/zh/") or ".zh-" in page.file.src_uri
+    return output.replace('<html lang="en"', '<html lang="zh"', 1) if is_chinese else output
+
+
+def on_post_build(config):
+    """Warns of each address in the site, also in what the theme adds, that leads to no file."""
+    for folder, _, names in os.walk(config.site_dir):
+        for name in (name for name in names if name.endswith(".html") and name != "404.html"):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                html = re.sub(r"<pre.*?</pre>", "", file.read(), flags=re.S)
+            addresses = set(LOADED.findall(html))
+            for address in addresses:
+                path = os.path.join(folder, urllib.parse.unquote(address))
+                if not (re.match(r"[a-z]+:", address) or os.path.exists(path)):
+                    LOG.warning(f"{os.path.join(folder, name)}: there is no {address}")

@@ -146,6 +146,7 @@ step() {
         cat build/tensorflow-$version.log
       done
       ((failed == 0))
+      HCCL_BUILD_DIR=build/dev .venv-tf221/bin/python -m pytest -q tests/docs
       ;;
     asan)
       build asan

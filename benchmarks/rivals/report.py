@@ -148,22 +148,24 @@ def _head(results, all_rows):
     timed = [row for row in all_rows if row.ratio is not None]
     lost = [row for row in timed if row.lost]
     level = [row for row in timed if TIE <= row.ratio < 1 / TIE]
+    ranks = " and ".join(str(each) for each in sorted({row.case.ranks for row in all_rows}))
     lines = [
-        "# Ours against the rivals",
+        f"# Ours against the rivals, {m['processor']}, {ranks} ranks",
         "",
         f"{results['date']}; {m['processor']}, {m['processors']} processors, {m['memory']}, "
         f"Linux {m['kernel']}, {m['system']}; {m['compiler']}; revision {m['revision']}; "
         f"{results['rounds']} rounds" + ("; real-time priority." if results["realtime"] else "."),
         "",
-        f"Of {len(timed)} cases ours is faster in {len(timed) - len(lost) - len(level)}, level in "
-        f"{len(level)}, and **a rival is faster in {len(lost)}**; {len(all_rows) - len(timed)} have "
-        "no ratio.",
+        f"Of {len(timed)} cases with a ratio ours is faster in "
+        f"{len(timed) - len(lost) - len(level)}, level in {len(level)}, and **a rival is faster in "
+        f"{len(lost)}**. Cases without a ratio: {len(all_rows) - len(timed)}.",
         "",
         "Times are microseconds of the loop of rewriting and operation without barriers, less the "
         "rewriting alone, on the slowest rank; each library's is that of its fastest setting. Ratio "
         "= best rival / ours, bold where the rival is faster by more than 3 %. Spread = slowest / "
         "fastest round of ours. Line: what a cache line took from core to core while the two were "
-        "timed. The method is in benchmarks/rivals/method.h.",
+        "timed. Heap memory is device memory (aclrtMalloc), private memory is any other. The method "
+        "is in benchmarks/rivals/method.h.",
         "",
     ]
     if lost:

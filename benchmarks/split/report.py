@@ -120,7 +120,7 @@ def page(results):
     machine = results.get("machine", {})
     if machine:
         yield (f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']:.0f} GB, Linux {machine['kernel']}; "
-               f"load {machine['load']:.2f} at the begin. How it is measured: ../split/README.md. Made by "
+               f"load {machine['load']:.2f} at the beginning. How it is measured: ../split/README.md. Made by "
                f"`{results['command']}`.\n")
     noisy = [label(case) for case in results["cases"] if disturbed(case) > DISTURBED]
     if noisy:

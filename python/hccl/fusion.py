@@ -91,7 +91,7 @@ class Fusion:
         return self._native.segments
 
     def trace_text(self) -> str:
-        """The time line of the last iteration: "<microseconds> <point>" on each line."""
+        """The time line of the last iteration: `<microseconds> <point>` on each line."""
         return self._native.trace_text()
 
     def write_trace(self, path: Union[str, os.PathLike[str]]) -> None:

@@ -82,7 +82,7 @@ def test_a_plain_install_brings_no_name_of_ascend(environment, wheels, tmp_path)
     assert run(python, "-c", text) == "said\n"
     (tmp_path / "script.py").write_text(SCRIPT)
     printed = run(python, "-m", "hccl.torch", tmp_path / "script.py", status=1)
-    assert "pip install hccl-ascend" in printed
+    assert "pip install --no-index --find-links dist 'hccl[ascend]'" in printed
 
 
 def test_the_extra_brings_them(environment, wheels, tmp_path):

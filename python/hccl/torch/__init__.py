@@ -41,7 +41,10 @@ def as_npu() -> None:
 
     A second call does nothing. ModuleNotFoundError: the package hccl-ascend is not installed."""
     if importlib.util.find_spec("hccl.torch.npu") is None:
-        raise ModuleNotFoundError("Ascend's names are in another package: pip install hccl-ascend")
+        raise ModuleNotFoundError(
+            "Ascend's names are in another package, hccl-ascend: "
+            "pip install --no-index --find-links dist 'hccl[ascend]'"
+        )
     importlib.import_module("hccl.torch.npu").as_npu()
 
 

@@ -103,11 +103,14 @@ class CombinedGradients(Planned):
             self._overlap.synchronize()
 
     def register_segment_hook(self, hook: SegmentHook | None) -> None:
+        """Sets a hook for optimizers, such as FusedOptimizer.step_segment; None removes the hook.
+        At the end of backward the hook is called once for each segment, with the segment's
+        parameters, as soon as their gradients are reduced. Later segments are then still being
+        reduced. The hook may read gradients and write parameters. An exception in the hook ends
+        backward. ValueError: with overlap_forward there are no segments."""
         if self._overlap is not None:
             raise ValueError("hccl: with overlap_forward there are no segments")
         super().register_segment_hook(hook)
-
-    register_segment_hook.__doc__ = Planned.register_segment_hook.__doc__
 
     def remove(self) -> None:
         """Ends the reductions in backward. All ranks must call it."""

@@ -88,11 +88,14 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
         return output
 
     def register_segment_hook(self, hook: SegmentHook | None) -> None:
+        """Sets a hook for optimizers, such as FusedOptimizer.step_segment; None removes the hook.
+        At the end of backward the hook is called once for each segment, with the segment's
+        parameters, as soon as their gradients are reduced. Later segments are then still being
+        reduced. The hook may read gradients and write parameters. An exception in the hook ends
+        backward. ValueError: gradient_as_bucket_view is False."""
         if hook is not None and not self.gradient_as_bucket_view:
             raise ValueError("hccl: a segment hook needs gradient_as_bucket_view=True")
         super().register_segment_hook(hook)
-
-    register_segment_hook.__doc__ = Planned.register_segment_hook.__doc__
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
         raise TypeError("hccl: the plan is the communication hook; see register_segment_hook")
