@@ -275,4 +275,9 @@ bool StrategyTable::is_auto(std::string_view group) const {
   return found != settings_.end() && found->second.automatic;
 }
 
+void StrategyTable::clear() {
+  const MutexLock lock(mutex_);
+  settings_.clear();
+}
+
 }  // namespace hccl::split

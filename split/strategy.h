@@ -102,6 +102,9 @@ class StrategyTable {
                            Force force = Force::kNone,
                            std::optional<std::uint64_t> unknown_shape_buffer = {}) const;
 
+  /// Removes the settings of all groups.
+  void clear();
+
  private:
   struct Setting {
     std::vector<std::uint32_t> last_indices;  // empty: not set

@@ -392,6 +392,16 @@ TEST(Table, ForceSizeDoesNotLookAtTheIndexSetting) {
   EXPECT_EQ(table.resolve("g", bytes, Force::kSize)->last_indices, (Segments{127, 159}));
 }
 
+TEST(Table, ClearForgets) {
+  StrategyTable table;
+  const Bytes bytes = equal(160, 8);
+  for (const char* group : {"a", "b"})
+    ASSERT_TRUE(table.set_by_size(group, Percentages{80, 20}).ok());
+  table.clear();
+  EXPECT_TRUE(table.resolve("a", bytes)->is_default);
+  EXPECT_TRUE(table.resolve("b", bytes)->is_default);
+}
+
 TEST(Table, UnknownShapeConcernsSharesButNoIndices) {
   StrategyTable table;
   const Bytes bytes = equal(5, 199 * kMiB / 2);
