@@ -7,15 +7,12 @@
 #include <cstdlib>
 
 #include "tests/control/oracle.h"
+#include "tests/support/sanitizers.h"
 
 namespace hccl::control {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-std::uint64_t g_seeds = 100;  // instrumented code takes ten times as long
-#else
-std::uint64_t g_seeds = 500;
-#endif
+std::uint64_t g_seeds = testing::kSanitized ? 40 : 500;
 std::optional<std::uint64_t> g_seed;
 
 constexpr seconds kActions{6};  // nothing happens after this time

@@ -48,9 +48,12 @@ Deadline soon() { return Deadline::after(seconds(30)); }
 
 // The `number`-th message with this tag from rank `from` to `to`.
 Bytes content(int from, int to, int tag, int number, std::size_t bytes) {
-  std::mt19937 random(static_cast<unsigned>(((from * 31 + to) * 97 + tag) * 1009 + number));
+  std::mt19937_64 random(static_cast<unsigned>(((from * 31 + to) * 97 + tag) * 1009 + number));
   Bytes data(bytes);
-  for (auto& each : data) each = static_cast<std::byte>(random());
+  for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+    const std::uint64_t word = random();
+    std::memcpy(data.data() + at, &word, std::min(sizeof word, bytes - at));
+  }
   return data;
 }
 

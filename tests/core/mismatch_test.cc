@@ -69,10 +69,10 @@ Config config_with(const std::string& transport, const std::string& algorithm) {
   return config;
 }
 
-// Buffers that are large enough for any of the calls.
+// Buffers for `count` elements of each rank; no call has a wider type than fp32.
 struct CallBuffers {
-  explicit CallBuffers(int size)
-      : in(2000 * kCount * static_cast<std::size_t>(size) + 64, 1.0F), out(in.size()) {}
+  CallBuffers(std::uint64_t count, int size)
+      : in(count * static_cast<std::size_t>(size) + 64, 1.0F), out(in.size()) {}
   std::vector<float> in;
   std::vector<float> out;
 };
@@ -107,7 +107,7 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
     std::vector<Seen> seen(static_cast<std::size_t>(size));
     world.run([&](core::Communicator& communicator) {
       Seen& mine = seen[static_cast<std::size_t>(communicator.rank())];
-      CallBuffers buffers(size);
+      CallBuffers buffers(std::max(common.count, deviating.count), size);
       const auto begun = Deadline::Clock::now();
       Call call = communicator.rank() == odd ? deviating : common;
       call.in = buffers.in.data();
@@ -156,7 +156,7 @@ TEST_P(PointToPointMismatch, IsAParameterErrorOnAllRanks) {
       world.run([&](core::Communicator& communicator) {
         const int rank = communicator.rank();
         Seen& mine = seen[static_cast<std::size_t>(rank)];
-        CallBuffers buffers(3);
+        CallBuffers buffers(std::max(odd.count, kCount), 1);
         const std::uint64_t count = rank == odd_rank ? odd.count : kCount;
         const DataType type = rank == odd_rank ? odd.type : DataType::kFp32;
         const auto begun = Deadline::Clock::now();

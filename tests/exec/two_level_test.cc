@@ -15,6 +15,7 @@
 
 #include "hccl/memory/heap.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitizers.h"
 #include "transport/routed.h"
 
 namespace hccl::exec {
@@ -66,7 +67,7 @@ void allreduces(int hosts, int ranks_per_host) {
     auto* const device =
         static_cast<std::uint32_t*>(heap->allocate(2 * kMost * sizeof(std::uint32_t)).value());
     std::vector<std::uint32_t> ordinary(2 * kMost);
-    for (std::uint64_t round = 1; round <= 24; ++round) {
+    for (std::uint64_t round = 1; round <= (testing::kThreadSanitizer ? 8U : 24U); ++round) {
       const std::uint64_t count =
           1 + random() % (round % 4 == 0 ? kMost : std::uint64_t{1} << (10 + round % 10));
       const bool in_place = random() % 2 == 0;

@@ -18,6 +18,7 @@
 #include "hccl/local/algorithm.h"
 #include "hccl/local/region.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/sanitizers.h"
 
 namespace hccl::local {
 namespace {
@@ -266,7 +267,7 @@ class EveryAlgorithm : public ::testing::TestWithParam<Trial> {};
 TEST_P(EveryAlgorithm, RandomOperationsGiveWhatTheyShould) {
   const auto& [algorithm, setting] = GetParam();
   constexpr std::uint64_t kMost = 300000;
-  constexpr int kOperations = 120;
+  constexpr int kOperations = testing::kThreadSanitizer ? 40 : 120;
   LocalSetting ranks{.size = setting.size, .shared_cores = setting.shared_cores};
   ranks.tuning.chunk = setting.chunk;
   if (setting.streams) {
@@ -409,10 +410,10 @@ TEST(Local, TheKernelCopiesWhereverBuffersLieInTheirPages) {
   });
 }
 
-// There are more chunks than fit into a staging buffer, and more ranks than chunks. The next
-// operation begins while other ranks still copy the last chunk.
+// There are more chunks than fit into a staging buffer, which holds 16, and more ranks than these.
+// The next operation begins while other ranks still copy the last chunk.
 TEST(Local, TurnsGoRoundTheStagingBuffer) {
-  for (const int size : {2, 5, 40}) {
+  for (const int size : {2, 5, testing::kThreadSanitizer ? 17 : 40}) {
     LocalRanks host({.size = size});
     host.run([&](int rank, LocalEngine& engine) {
       constexpr std::uint64_t kLong = 1 << 20;

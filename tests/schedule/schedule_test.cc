@@ -11,16 +11,12 @@
 
 #include "hccl/schedule/algorithm.h"
 #include "hccl/schedule/checker.h"
+#include "tests/support/sanitizers.h"
 
 namespace hccl::schedule {
 namespace {
 
-// Instrumented code is ten to twenty times slower; only the optimised build tests the full range.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kMostRanks = 32;
-#else
-constexpr int kMostRanks = 128;
-#endif
+constexpr int kMostRanks = testing::kSanitized ? 17 : 128;
 
 bool has_root(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
 

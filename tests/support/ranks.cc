@@ -86,7 +86,9 @@ void exchange_all(transport::Mesh& mesh, std::size_t bytes) {
   const Status status = wait_all(mesh, all);
   ASSERT_TRUE(status.ok()) << status.message();
   for (int peer = 0; peer < mesh.size(); ++peer) {
-    ASSERT_EQ(data[2 * static_cast<std::size_t>(peer) + 1], message(peer, mesh.rank()));
+    const auto& got = data[2 * static_cast<std::size_t>(peer) + 1];
+    ASSERT_EQ(std::memcmp(got.data(), message(peer, mesh.rank()).data(), bytes), 0)
+        << "the message from rank " << peer;
   }
 }
 

@@ -14,6 +14,7 @@
 #include "hccl/base/socket.h"
 #include "tests/support/folder.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sanitizers.h"
 
 namespace hccl::transport {
 namespace {
@@ -33,7 +34,7 @@ std::unique_ptr<Mesh> open(const Rank& rank) {
 }
 
 TEST(ShmWakeUp, IsNeverLostInPingPong) {
-  constexpr int kRounds = 100'000;
+  constexpr int kRounds = testing::kThreadSanitizer ? 20'000 : 100'000;
   run_ranks(2, [](Rank& rank) {
     const auto mesh = open(rank);
     ASSERT_NE(mesh, nullptr);
@@ -58,7 +59,7 @@ TEST(ShmWakeUp, IsNeverLostInPingPong) {
 }
 
 TEST(ShmWakeUp, IsNeverLostWaitingForRoomOrForAReceive) {
-  constexpr int kRounds = 300;
+  constexpr int kRounds = testing::kThreadSanitizer ? 100 : 300;
   run_ranks(2, [](Rank& rank) {
     const auto mesh = open(rank);
     ASSERT_NE(mesh, nullptr);
@@ -117,8 +118,11 @@ TEST(Shm, LanesDoNotWaitForEachOther) {
       const Status status = wait_all(*mesh, lane_requests);
       ASSERT_TRUE(status.ok()) << "lane " << lane << ": " << status.message();
       for (int i = 0; i < kEach; ++i) {
-        ASSERT_EQ(data[first + static_cast<std::size_t>(i)],
-                  pattern(size_of(lane, i), lane * 1000 + static_cast<std::uint64_t>(i)));
+        const auto expected =
+            pattern(size_of(lane, i), lane * 1000 + static_cast<std::uint64_t>(i));
+        ASSERT_EQ(std::memcmp(data[first + static_cast<std::size_t>(i)].data(), expected.data(),
+                              expected.size()),
+                  0);
       }
     }
     const Status status = wait_all(*mesh, all);
