@@ -15,11 +15,12 @@ from mkdocs.structure.files import File, Files
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 # Matches text directly above a list or table: GitHub recognises such a list, MkDocs does not.
 BLOCK = re.compile(r"(^(?!-|\d+\.|\||\s|>|<|#).+\n)(?=- |\* |1\. |\| )", re.M)
-LOADED = re.compile(r"""<\w[^>]*? (?:href|src)=["']?([^"'\s>#?]+)""")
+ADDRESS = re.compile(r"""<\w[^>]*? (?:href|src)=["']?([^"'\s>#?]+)""")
 FENCE = re.compile(r"(^(`{3,}).*?^\2$)", re.M | re.S)
 LOG = logging.getLogger("mkdocs.hooks")
 LANGUAGES = {".py": "python", ".h": "c", ".c": "c", ".cc": "cpp", ".json": "json", ".sh": "bash"}
 SHOWN = ("*.md", "*.svg", "*.png", "docs/*.css", "docs/*.js")
+# Long tables of an older method, whose many rows would fill the results of a search.
 UNSEARCHED = ("benchmarks/results/barrier/",)
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -115,8 +116,8 @@ def on_post_build(config):
         for name in (name for name in names if name.endswith(".html") and name != "404.html"):
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 html = re.sub(r"<pre.*?</pre>", "", file.read(), flags=re.S)
-            addresses = set(LOADED.findall(html))
-            for address in addresses:
+            for address in set(ADDRESS.findall(html)):
                 path = os.path.join(folder, urllib.parse.unquote(address))
                 if not (re.match(r"[a-z]+:", address) or os.path.exists(path)):
-                    LOG.warning(f"{os.path.join(folder, name)}: there is no {address}")
+                    page = os.path.relpath(os.path.join(folder, name), config.site_dir)
+                    LOG.warning(f"{page}: there is no {address}")

@@ -244,23 +244,27 @@ Result<Resolved> StrategyTable::resolve(std::string_view group,
     if (const auto found = settings_.find(group); found != settings_.end()) setting = found->second;
   }
   Resolved resolved;
-  const auto take = [&](Result<Segments> segments, const char* kind) -> Status {
-    if (!segments.ok())
+  const auto take = [&](Result<Segments>&& segments, const char* kind) -> Status {
+    if (!segments.ok()) {
       return segments.status().with_context("split strategy " + std::string(kind) + " of group " +
                                             std::string(group));
+    }
     resolved.last_indices = *std::move(segments);
     return {};
   };
   const bool by_index = !setting.last_indices.empty() && force != Force::kSize;
   const bool by_size = !setting.percentages.empty();
   resolved.is_default = !by_index && !by_size;
-  if (by_index)
+  if (by_index) {
     HCCL_RETURN_IF_ERROR(take(segments_by_index(bytes, setting.last_indices), "by index"));
-  if (by_size)
+  }
+  if (by_size) {
     HCCL_RETURN_IF_ERROR(
         take(segments_by_size(bytes, setting.percentages, unknown_shape_buffer), "by size"));
-  if (resolved.is_default)
+  }
+  if (resolved.is_default) {
     HCCL_RETURN_IF_ERROR(take(default_segments(bytes, unknown_shape_buffer), "(default)"));
+  }
   return resolved;
 }
 

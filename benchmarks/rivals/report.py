@@ -148,9 +148,10 @@ def _head(results, all_rows):
     timed = [row for row in all_rows if row.ratio is not None]
     lost = [row for row in timed if row.lost]
     level = [row for row in timed if TIE <= row.ratio < 1 / TIE]
-    ranks = " and ".join(str(each) for each in sorted({row.case.ranks for row in all_rows}))
+    *most, last = sorted({row.case.ranks for row in all_rows})
+    ranks = ", ".join(map(str, most)) + (f" and {last}" if most else f"{last}")
     lines = [
-        f"# Ours against the rivals, {m['processor']}, {ranks} ranks",
+        f"# Ours against the rivals, {m['processor'].replace('(R)', '')}, {ranks} ranks",
         "",
         f"{results['date']}; {m['processor']}, {m['processors']} processors, {m['memory']}, "
         f"Linux {m['kernel']}, {m['system']}; {m['compiler']}; revision {m['revision']}; "

@@ -28,7 +28,7 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   const Group adopted{std::move(world), handle, owned};
   // The groups are made in the order of their names, which is the same on all ranks.
   std::map<std::string, Group> made;
-  const Status failure = guarded([&]() -> Status {
+  Status failure = guarded([&]() -> Status {
     for (const auto& [name, ranks] : waiting) {
       // HCCL's rule: of the groups requested before the world, a rank creates only those that
       // include the rank.

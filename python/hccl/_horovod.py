@@ -1,5 +1,5 @@
-"""Horovod's arguments for every framework: reductions, process sets, keywords with one possible
-value."""
+"""Horovod's arguments for every framework: reductions, compressions, process sets, keywords with
+one possible value."""
 
 from __future__ import annotations
 
