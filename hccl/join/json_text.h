@@ -1,23 +1,36 @@
 // Strict JSON for untrusted files. Size, depth and number of values are limited, a key that appears
 // twice is refused, and comments are an error. Scalars keep their kind, so that a reader can tell
-// "0" from 0. Only a file that reads values includes <nlohmann/json.hpp>, which is slow to compile.
+// "0" from 0.
 #pragma once
 
 #include <cstddef>
-#include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "hccl/base/status.h"
 
 namespace hccl::join {
 
-using Json = nlohmann::json;
+struct JsonNode {
+  enum class Type { kObject, kArray, kString, kNumber, kBoolean, kNull };
 
-inline constexpr std::size_t kJsonBytes = std::size_t{40} << 20;  ///< the most bytes of a text
+  Type type = Type::kNull;
+  std::string key;                 ///< of a member of an object
+  std::string text;                ///< of a string; empty for all others
+  std::vector<JsonNode> children;  ///< members of an object, elements of an array
 
-/// Parses a whole text, which must be an object. kPara with the reason or, if the text is not JSON,
-/// with the position of the error. Throws nothing.
-Result<std::shared_ptr<const Json>> parse_json(std::string_view text);
+  /// The member with this name, or null. Owned by this node.
+  const JsonNode* find(std::string_view name) const;
+};
+
+struct JsonLimits {
+  std::size_t bytes = std::size_t{40} << 20;
+  std::size_t depth = 16;
+  std::size_t values = std::size_t{1} << 20;
+};
+
+/// Parses a whole text. kPara with the position of the error ("line 3: …"). Throws nothing.
+Result<JsonNode> parse_json(std::string_view text, const JsonLimits& limits = {});
 
 }  // namespace hccl::join

@@ -44,9 +44,12 @@ Result<TableDraft> read_layout(const TableItem& root, const std::optional<std::s
 }  // namespace
 
 Result<RankTable> parse_rank_table(std::string_view json) {
-  const auto parsed = parse_json(json);
+  auto parsed = parse_json(json);
   if (!parsed.ok()) return parsed.status().with_context("EI0004: the rank table cannot be read");
-  const TableItem root(**parsed, "");
+  if (parsed->type != JsonNode::Type::kObject) {
+    return Status(Code::kPara, "EI0004: the rank table cannot be read: it is no JSON object");
+  }
+  const TableItem root(*parsed, "");
   HCCL_ASSIGN_OR_RETURN(const auto version, root.optional_text("version"));
   if (version.has_value() && *version != "1.0" && *version != "1.1" && *version != "1.2") {
     const std::string reason =

@@ -11,8 +11,8 @@
 
 #include "hccl/base/fd.h"
 #include "hccl/base/waiter.h"
+#include "hccl/join/json_text.h"
 #include "hccl/join/rank_table.h"
-#include "hccl/join/rank_table_item.h"
 
 namespace hccl::join {
 namespace {
@@ -57,7 +57,7 @@ Result<std::string> read_file(const std::string& path) {
     if (got < 0) return failed("cannot be read");
     if (got == 0) return text;
     text.append(piece, static_cast<std::size_t>(got));
-    if (text.size() > kJsonBytes) return refuse(Code::kPara, path, "is larger than 40 MiB");
+    if (text.size() > JsonLimits().bytes) return refuse(Code::kPara, path, "is larger than 40 MiB");
   }
 }
 
@@ -65,8 +65,9 @@ Result<std::string> read_file(const std::string& path) {
 bool incomplete(const std::string& text) {
   const auto parsed = parse_json(text);
   if (!parsed.ok()) return false;
-  const auto status = TableItem(**parsed, "").text("status");
-  return status.ok() && *status != "completed";
+  const JsonNode* status = parsed.value().find("status");
+  return status != nullptr && status->type == JsonNode::Type::kString &&
+         status->text != "completed";
 }
 
 }  // namespace

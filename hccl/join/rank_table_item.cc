@@ -1,7 +1,6 @@
 #include "hccl/join/rank_table_item.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "hccl/base/socket.h"
 #include "hccl/base/text.h"
@@ -14,12 +13,22 @@ bool printable(std::string_view text) {
                       [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-std::string_view kind(const Json& value) {
-  if (value.is_object()) return "an object";
-  if (value.is_array()) return "a list";
-  if (value.is_string()) return "a string";
-  if (value.is_number()) return "a number";
-  return value.is_null() ? "null" : "a truth value";
+std::string_view to_string(JsonNode::Type type) {
+  switch (type) {
+    case JsonNode::Type::kObject:
+      return "an object";
+    case JsonNode::Type::kArray:
+      return "a list";
+    case JsonNode::Type::kString:
+      return "a string";
+    case JsonNode::Type::kNumber:
+      return "a number";
+    case JsonNode::Type::kBoolean:
+      return "a truth value";
+    case JsonNode::Type::kNull:
+      return "null";
+  }
+  return "unknown";
 }
 
 Status missing(const std::string& place, std::string_view expected) {
@@ -27,10 +36,10 @@ Status missing(const std::string& place, std::string_view expected) {
                                  std::string(expected) + ".");
 }
 
-Status wrong_type(const std::string& place, const Json& value, std::string_view expected) {
+Status wrong_type(const std::string& place, JsonNode::Type type, std::string_view expected) {
   return Status(Code::kPara, "EI0017: item " + place + " of the rank table is " +
-                                 std::string(kind(value)) + ". Expected: " + std::string(expected) +
-                                 ".");
+                                 std::string(to_string(type)) +
+                                 ". Expected: " + std::string(expected) + ".");
 }
 
 constexpr std::string_view kString = "a string in quotation marks";
@@ -48,13 +57,11 @@ std::string TableItem::place(std::string_view key) const {
   return key.empty() ? place_ : place_ + "." + std::string(key);
 }
 
-bool TableItem::has(std::string_view key) const { return object_->contains(key); }
-
 Result<std::optional<std::string>> TableItem::optional_text(std::string_view key) const {
-  const auto found = object_->find(key);
-  if (found == object_->end()) return std::optional<std::string>();
-  if (!found->is_string()) return wrong_type(place(key), *found, kString);
-  return std::optional<std::string>(found->get_ref<const std::string&>());
+  const JsonNode* found = node_->find(key);
+  if (found == nullptr) return std::optional<std::string>();
+  if (found->type != JsonNode::Type::kString) return wrong_type(place(key), found->type, kString);
+  return std::optional<std::string>(found->text);
 }
 
 Result<std::string> TableItem::text(std::string_view key) const {
@@ -117,15 +124,15 @@ Result<std::string> TableItem::address(std::string_view key) const {
 
 Result<std::vector<TableItem>> TableItem::list(std::string_view key) const {
   constexpr std::string_view kExpected = "a list of objects";
-  const auto found = object_->find(key);
+  const JsonNode* found = node_->find(key);
   const std::string where = place(key);
-  if (found == object_->end()) return missing(where, kExpected);
-  if (!found->is_array()) return wrong_type(where, *found, kExpected);
-  if (found->empty()) return wrong_value("[]", where, "a list that is not empty");
+  if (found == nullptr) return missing(where, kExpected);
+  if (found->type != JsonNode::Type::kArray) return wrong_type(where, found->type, kExpected);
+  if (found->children.empty()) return wrong_value("[]", where, "a list that is not empty");
   std::vector<TableItem> out;
-  for (const Json& child : *found) {
+  for (const JsonNode& child : found->children) {
     const std::string at = where + "[" + std::to_string(out.size()) + "]";
-    if (!child.is_object()) return wrong_type(at, child, "an object");
+    if (child.type != JsonNode::Type::kObject) return wrong_type(at, child.type, "an object");
     out.emplace_back(child, at);
   }
   return out;

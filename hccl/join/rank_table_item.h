@@ -20,14 +20,14 @@ Status wrong_value(std::string_view value, std::string_view place, std::string_v
 
 class TableItem {
  public:
-  /// The object must outlive the item.
-  TableItem(const Json& object, std::string place) : object_(&object), place_(std::move(place)) {}
+  /// The node must outlive the item.
+  TableItem(const JsonNode& node, std::string place) : node_(&node), place_(std::move(place)) {}
 
   /// The position of a key, such as "server_list[0].device[1].rank_id". For an empty key: the
   /// item's own position.
   std::string place(std::string_view key) const;
 
-  bool has(std::string_view key) const;
+  bool has(std::string_view key) const { return node_->find(key) != nullptr; }
   /// A string; EI0017 if the key is missing or its value is no string.
   Result<std::string> text(std::string_view key) const;
   /// As text(), but nothing if the key is missing.
@@ -50,7 +50,7 @@ class TableItem {
   Status count(std::string_view key, std::size_t actual, std::string_view counted) const;
 
  private:
-  const Json* object_;
+  const JsonNode* node_;
   std::string place_;
 };
 

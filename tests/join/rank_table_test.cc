@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "hccl/join/json_text.h"
 #include "tests/join/rank_table_fixtures.h"
 #include "tests/support/folder.h"
 
