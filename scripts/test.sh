@@ -150,7 +150,7 @@ step() {
       ;;
     asan)
       build asan
-      # Leaves out tests that mpirun starts, and tests that depend on the amount of memory or on the allocator.
+      # Leaves out tests that mpirun starts, that depend on the amount of memory or the allocator, or that take too long.
       run_ctest asan -LE '^(mpi|no_asan|serial)$'
       ;;
     serial)

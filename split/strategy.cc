@@ -249,7 +249,7 @@ Result<Resolved> StrategyTable::resolve(std::string_view group,
       return segments.status().with_context("split strategy " + std::string(kind) + " of group " +
                                             std::string(group));
     }
-    resolved.last_indices = *std::move(segments);
+    resolved.last_indices = std::move(segments).value();
     return {};
   };
   const bool by_index = !setting.last_indices.empty() && force != Force::kSize;

@@ -65,8 +65,9 @@ void add_what(CLI::App& app, Options& o, Raw& raw) {
       "-r,--root", o.root,
       "Root of broadcast, reduce and scatter (default: the next rank in each iteration)");
   app.add_option("-a,--algo", o.algo,
-                 "Use this algorithm (level0:NAME inside a host, level1:NAME between hosts); all: "
-                 "time each that is eligible, and mark the one that the library chooses");
+                 "Use this algorithm (level0:NAME inside a host, level1:NAME between hosts), or "
+                 "algorithms in the full form of HCCL_ALGO (level0:NA;level1:NHR); all: time each "
+                 "that is eligible, and mark the one that the library chooses");
 }
 
 /// Adds the options of the timing and of the outputs.

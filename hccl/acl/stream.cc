@@ -8,6 +8,7 @@
 #include "hccl/base/caught.h"
 
 namespace hccl::acl {
+
 Stream::~Stream() {
   closing_.store(true);
   while (work(std::numeric_limits<std::uint64_t>::max())) {

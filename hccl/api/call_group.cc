@@ -123,11 +123,15 @@ struct CommunicatorCalls {
   Status result;
 
   void run() {
-    for (auto& [job, place] : jobs) {
-      const Status status = guarded([&] { return place->run(*job); });
-      job->comm = nullptr;
-      if (result.ok()) result = status;
-    }
+    result = guarded([this] {
+      Status first;
+      for (auto& [job, place] : jobs) {
+        const Status status = place->run(*job);
+        job->comm = nullptr;
+        if (first.ok()) first = status;
+      }
+      return first;
+    });
   }
 };
 

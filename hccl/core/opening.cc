@@ -42,7 +42,8 @@ Result<std::vector<std::string>> Opening::gather(const std::string& what,
     return Status(Code::kInternal, "the root sent other parts than those asked for");
   }
   std::vector<std::string> parts;
-  for (const int rank : is_.ranks) parts.push_back(blobs[static_cast<std::uint32_t>(rank)]);
+  for (const int rank : is_.ranks)
+    parts.push_back(std::move(blobs[static_cast<std::uint32_t>(rank)]));
   return parts;
 }
 

@@ -109,9 +109,10 @@ void DirectV::copy_own() {
 Status DirectV::check_hello(PeerExchange& peer) const {
   if (peer.heard || !peer.hello_in.done()) return {};
   HCCL_RETURN_IF_ERROR(peer.hello_in.status());
-  Envelope expected = peer.sent;
+  Envelope expected = mine_;
   if (call_.op == Op::kAllToAllV) {
-    expected = pair_envelope(mine_, peer.sent.root, peer.sent.count);
+    const auto rank = static_cast<std::size_t>(peer.rank);
+    expected = pair_envelope(mine_, call_.out_blocks[rank].count, call_.in_blocks[rank].count);
   }
   if (!(peer.received == expected)) {
     return mismatch(mesh_.rank(), peer.sent, peer.rank, peer.received);

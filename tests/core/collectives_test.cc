@@ -219,8 +219,6 @@ std::vector<Parameters> all_algorithms() {
   for (const auto& transport : transports()) {
     for (const int size : World::sizes()) {
       if (kThreadSanitizer && size > 5) continue;
-      if (kAddressSanitizer && transport == "ofi" && size != 2 && size != 5) continue;
-      if (kAddressSanitizer && (size == 6 || size == 7) && transport != "auto") continue;
       for (const auto& algorithm : schedule::algorithms()) {
         if (!algorithm.refuse(size).empty()) continue;
         out.push_back({transport, algorithm.op, std::string(algorithm.name), size});

@@ -213,7 +213,6 @@ std::vector<WorldKind> everywhere() {
     for (const int size : World::sizes()) {
       if (size > 4 && size != 8) continue;
       if (kThreadSanitizer && size == 8 && name != "auto") continue;
-      if (kAddressSanitizer && name == "ofi" && size != 2 && size != 4) continue;
       out.push_back({name, size});
     }
   }

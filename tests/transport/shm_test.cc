@@ -23,6 +23,7 @@ using std::chrono::seconds;
 using testing::pattern;
 using testing::Rank;
 using testing::run_ranks;
+using testing::same;
 using testing::sleep_until_done;
 using testing::wait_all;
 using testing::wait_one;
@@ -118,11 +119,8 @@ TEST(Shm, LanesDoNotWaitForEachOther) {
       const Status status = wait_all(*mesh, lane_requests);
       ASSERT_TRUE(status.ok()) << "lane " << lane << ": " << status.message();
       for (int i = 0; i < kEach; ++i) {
-        const auto expected =
-            pattern(size_of(lane, i), lane * 1000 + static_cast<std::uint64_t>(i));
-        ASSERT_EQ(std::memcmp(data[first + static_cast<std::size_t>(i)].data(), expected.data(),
-                              expected.size()),
-                  0);
+        ASSERT_TRUE(same(data[first + static_cast<std::size_t>(i)],
+                         pattern(size_of(lane, i), lane * 1000 + static_cast<std::uint64_t>(i))));
       }
     }
     const Status status = wait_all(*mesh, all);

@@ -87,7 +87,9 @@ Result<std::vector<fi_addr_t>> Endpoint::insert(std::span<const std::string> nam
   std::vector<fi_addr_t> handles(names.size(), FI_ADDR_NOTAVAIL);
   const int inserted =
       fi_av_insert(peers.get(), packed.data(), names.size(), handles.data(), 0, nullptr);
-  HCCL_RETURN_IF_ERROR(check(std::min(inserted, 0), "libfabric cannot use the peers' addresses"));
+  if (inserted < 0) {
+    return fabric_error(Code::kNetwork, "libfabric cannot use the peers' addresses", inserted);
+  }
   if (static_cast<std::size_t>(inserted) != names.size() ||
       std::find(handles.begin(), handles.end(), FI_ADDR_NOTAVAIL) != handles.end()) {
     return Status(Code::kNetwork, "libfabric refuses the address of a peer");

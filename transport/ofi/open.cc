@@ -56,6 +56,7 @@ Result<std::unique_ptr<Mesh>> OfiMesh::open(const OpenArgs& args) {
   const Tags tags(args.key, Tags::usable_bits(endpoint->info->ep_attr->mem_tag_format));
   std::unique_ptr<OfiMesh> mesh(
       new OfiMesh(std::move(endpoint).value(), std::move(sleeper).value(), args.rank, tags));
+  mesh->peers_.reserve(addresses->size());
   for (const fi_addr_t address : *addresses) mesh->peers_.emplace_back().address = address;
   mesh->listen_for_goodbye();
   return std::unique_ptr<Mesh>(std::move(mesh));

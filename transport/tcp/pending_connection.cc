@@ -69,7 +69,7 @@ bool PendingConnection::wants_write() {
 void PendingConnection::watch(int epoll, std::uint64_t tag) {
   const bool write = wants_write();
   if (watches_write_ == write) return;
-  watch_fd(epoll, watches_write_ ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd(),
+  watch_fd(epoll, watches_write_.has_value() ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd(),
            write ? EPOLLIN | EPOLLOUT : EPOLLIN, tag);
   watches_write_ = write;
 }
