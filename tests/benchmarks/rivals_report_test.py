@@ -161,7 +161,7 @@ class Table(unittest.TestCase):
         data = results(ours(5.0), ucx(12.5), run("impi", "default", 6.0), failed)
         data["rivals"]["ccl"] = {"present": False, "reason": "pip said no"}
         text = report.markdown(data, [PRIVATE_64K, Case(2, "shm", "private", "allreduce", MIB)])
-        self.assertIn("Of 1 cases ours is faster in 1, level in 0, and **a rival is faster in 0**", text)
+        self.assertIn("Of 1 cases with a ratio ours is faster in 1, level in 0, and **a rival is faster in 0**", text)
         self.assertIn("| 64K | 5.00 | 12.50 | 6.00 | Intel MPI: default | 1.20 | 1.00 | 60 |", text)
         self.assertIn("| oneCCL | - | absent: pip said no |", text)
         self.assertIn("- gloo x, 2-shm-allreduce: failed: why", text)
