@@ -353,7 +353,8 @@ void Mailbox::fail_all() {
 // A link may have closed because another rank died. Until the deadline `verdict` the root may name
 // that rank, which ends the mailbox. If the root names no rank, the peer itself has left, and the
 // message fails with `why`. If the peer has left the world, the message fails at once, because the
-// root reports a verdict before it reports that the peer has left.
+// root reports a verdict before it reports that the peer has left. The peer may have left because
+// of that verdict, so a mailbox that has ended fails its messages with the verdict.
 void Mailbox::fail_later(const MessagePtr& message, const Status& why, Deadline verdict) {
   delayed_failures_.push_back({message, why, verdict});
 }
@@ -362,7 +363,7 @@ void Mailbox::fail_expired() {
   std::erase_if(delayed_failures_, [this](const DelayedFailure& each) HCCL_REQUIRES(mutex_) {
     const int peer = each.why.culprit();
     const bool left = has_left_ && peer >= 0 && peer < size_ && has_left_(peer);
-    if (!left && !each.verdict.expired()) return false;
+    if ((!left && !each.verdict.expired()) || ended_.raised()) return false;
     settle(each.message, each.why);
     return true;
   });

@@ -169,6 +169,35 @@ TEST(MailboxPeer, AMessageForAPeerThatHasLeftFailsWithoutAWait) {
   EXPECT_LT(2 * took[0], took[1]);
 }
 
+// Rank 2 aborts, and rank 1 leaves because of that. The failure of a message for rank 1 is the
+// abort.
+TEST(MailboxPeer, AVerdictPrecedesThePeerThatLeftBecauseOfIt) {
+  Script script;
+  script.steps = {[](Peer& peer) { peer.fail(0, kGone); }};
+  std::atomic<const AbortFlag*> ended{nullptr};
+  std::atomic<bool> aborted{false};
+  const auto has_left = [&](int) {
+    while (aborted && !ended.load()->raised()) std::this_thread::yield();
+    return aborted.load();
+  };
+  const auto box = std::make_shared<Mailbox>(
+      0, 2, "box",
+      [&](const AbortFlag& flag) -> Result<Mailbox::Opened> {
+        ended = &flag;
+        return Mailbox::Opened{std::make_unique<Peer>(script), {}};
+      },
+      WaitPolicy{}, make_logger("off", "rank 0"), nullptr, has_left);
+  std::byte byte{};
+  const MessagePtr receive = box->recv(1, 7, &byte, 1, {});
+  box->start();
+  ASSERT_TRUE(script.run(1));
+  aborted = true;
+  box->end(Status(Code::kUnavail, "rank 2 aborted"));
+  ASSERT_TRUE(receive->wait(in_half_a_minute()).ok());
+  EXPECT_EQ(receive->status().message(), "rank 2 aborted");
+  box->stop();
+}
+
 // Callbacks run, new messages are posted and the mailbox ends while the bytes of another message
 // keep moving.
 TEST(MailboxPeer, BytesThatKeepMovingHoldNobodyUp) {
