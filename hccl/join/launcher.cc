@@ -110,6 +110,12 @@ std::uint16_t slurm_port(std::uint16_t base, std::int64_t job, std::int64_t step
   return static_cast<std::uint16_t>(base + (job * 16 + step) % places * kPortsEach);
 }
 
+// A requeued job keeps its number, and ranks of its earlier attempt may still live on other nodes.
+std::string restart(const Environment& env) {
+  const auto count = env.get("SLURM_RESTART_COUNT");
+  return count ? " restart " + *count : "";
+}
+
 // Reads the counts of this node from SLURM_STEP_TASKS_PER_NODE, "2(x3),1".
 Status read_slurm_local(const Environment& env, Launch& launch) {
   HCCL_ASSIGN_OR_RETURN(const auto node, env.number_or("SLURM_NODEID", -1, 0, kMostRanks));
@@ -149,7 +155,7 @@ Result<Launch> from_slurm(const Environment& env, std::uint16_t base_port) {
   if (!hosts.ok()) return invalid(list, shown(nodes), "a list of hosts as node[03-05,9],x1");
   launch.root_address = hosts.value().front();
   launch.root_port = slurm_port(base_port, job, step);
-  launch.job = "slurm " + std::to_string(job) + "." + std::to_string(step);
+  launch.job = "slurm " + std::to_string(job) + "." + std::to_string(step) + restart(env);
   return launch;
 }
 
@@ -348,8 +354,7 @@ std::string job_id(bool one_host, const Config::GetEnv& variables) {
   if (const auto id = env.get("HCCL_JOB_ID")) return "id " + *id;
   for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}) {
     if (!one_host || !env.has(name)) continue;
-    return std::string(name) + " " + *env.get(name) + " " +
-           env.get("SLURM_RESTART_COUNT").value_or("0");
+    return std::string(name) + " " + *env.get(name) + restart(env);
   }
   return {};
 }

@@ -152,6 +152,7 @@ TEST(Launcher, Slurm) {
   ASSERT_TRUE(launch.ok()) << launch.status().message();
   expect(launch, LauncherKind::kSlurm, 6, 7, 0, 1, "node03", launch.value().root_port);
   EXPECT_EQ(launch.value().job, "slurm 4711.2");
+  EXPECT_NE(detect(with(kSrun, "SLURM_RESTART_COUNT", "1")).value().job, launch.value().job);
   auto few = kSrun;
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_LOCALID",
                            "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE"}) {
