@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times how long ranks take to hear that a rank has died, and to go on without that rank.
 
-    benchmarks/losses.py [--ranks 12] [--times 30] [--transports shm,tcp]
+    benchmarks/losses.py [--ranks 12] [--times 30] [--transports shm,tcp] [--kinds root]
 
 Each line is one kind of loss. Its times are the median and the worst of all runs, in milliseconds;
 in each run the time of the last survivor counts:
@@ -12,7 +12,8 @@ in each run the time of the last survivor counts:
     next      a second rank is killed after these calls: from SIGKILL to the error
 
 Victims are the root (rank 0's process), a relay (rank 1, which has children in the control tree)
-and a leaf (the last rank). "stopped X" stops X with SIGSTOP before another rank is killed; X then
+and a leaf (the last rank). "after the root left": rank 0 has destroyed its world and ended in good
+order; then a leaf is killed. "stopped X" stops X with SIGSTOP before another rank is killed; X then
 counts neither as a survivor nor as dead. The program needs the Python package; ranks are processes
 of this host.
 """
@@ -30,6 +31,11 @@ RANK = """
 import array, sys, time
 import hccl
 comm = hccl.init()
+if sys.argv[1:]:  # rank 0 leaves the world in good order
+    world, comm = comm, comm.split(min(comm.rank, 1))
+    if world.rank == 0:
+        world.destroy()
+        sys.exit()
 data = array.array("f", [1.0] * 64)
 while True:
     try:
@@ -54,7 +60,7 @@ while True:
 
 
 class Job:
-    def __init__(self, ranks, transport, port):
+    def __init__(self, ranks, transport, port, root_leaves):
         shared = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "HCCL_LOG": "off"}
         shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         shared |= {"HCCL_TRANSPORT": transport, "HCCL_FLIGHT_RECORDER_DIR": "off"}
@@ -62,12 +68,14 @@ class Job:
         for rank in range(ranks):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             self.ranks[rank] = subprocess.Popen(
-                [sys.executable, "-c", RANK],
+                [sys.executable, "-c", RANK, *["leave"] * root_leaves],
                 env={**os.environ, **shared, **own},
                 stdout=subprocess.PIPE,
                 text=True,
             )
         self.all = list(self.ranks.values())
+        if root_leaves:
+            self.ranks.pop(0).wait()
 
     def __enter__(self):
         self.next("ready")
@@ -112,10 +120,14 @@ class Job:
         return [each / 1e6 for each in slowest]
 
 
+LEFT = "after the root left"
+
+
 def losses(ranks):
     places = {"root": 0, "relay": 1, "leaf": ranks - 1}
     for name, victim in places.items():
         yield name, victim, None
+    yield LEFT, ranks - 1, None
     for name, stopped in places.items():
         yield f"stopped {name}", 2, stopped
     for name in ("relay", "leaf"):
@@ -127,14 +139,17 @@ def main():
     parser.add_argument("--ranks", type=int, default=12)
     parser.add_argument("--times", type=int, default=30)
     parser.add_argument("--transports", default="shm,tcp")
+    parser.add_argument("--kinds", help="only kinds of loss whose name contains this text", default="")
     options = parser.parse_args()
     port = 20000 + os.getpid() % 10000
     for transport in options.transports.split(","):
         for name, victim, stopped in losses(options.ranks):
+            if options.kinds not in name:
+                continue
             columns = {"kill": [], "shrink": [], "group": [], "next": []}
             for _ in range(options.times):
                 port += 2
-                with Job(options.ranks, transport, port) as job:
+                with Job(options.ranks, transport, port, name == LEFT) as job:
                     if stopped is None:
                         columns["kill"].append(job.kill(victim))
                         shrink, group = job.go_on()
