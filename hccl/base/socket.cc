@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -160,6 +161,13 @@ Result<Fd> accept_one(int listener) {
     if ((error == EMFILE || error == ENFILE) && ::poll(&waiting, 1, 0) == 0) return Fd();
     return Status(Code::kSyscall, "accept: " + error_text(error));
   }
+}
+
+std::size_t strangers_cap() {
+  constexpr rlim_t kMost = 1024;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMost;
+  return std::clamp<rlim_t>(limit.rlim_cur / 4, 1, kMost);
 }
 
 Result<Fd> listen_unix(const std::string& path) {

@@ -1,7 +1,5 @@
 #include "hccl/join/node.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -16,14 +14,6 @@ namespace {
 
 constexpr std::chrono::seconds kGrace{5};  // added to the time for finding the root
 constexpr std::chrono::seconds kLeaves{1};
-
-// The most connections without a proof. The process needs most of its descriptors for other uses.
-std::size_t strangers_cap() {
-  constexpr rlim_t kMost = 1024;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMost;
-  return std::clamp<rlim_t>(limit.rlim_cur / 4, 1, kMost);
-}
 
 Result<Listener> listen(RootInfo& info) {
   Result<Listener> listener(Status(Code::kUnavail, "no port"));

@@ -16,8 +16,9 @@ namespace {
 constexpr std::chrono::seconds kProofTime{5};
 // A connection that has sent nothing for this long probably belongs to a stranger.
 constexpr std::chrono::milliseconds kSilence{100};
-// The largest number of connections without a hello. Beyond it the oldest one is dropped.
-constexpr std::size_t kVisitorsCap = 1024;
+// A connection that takes longer than this for its hello gives way to a newer one if there is no
+// room for both. With many ranks on a core a proof takes a good part of a second.
+constexpr std::chrono::seconds kSlow{2};
 constexpr std::uint64_t kListener = EpollSleeper::kWake - 1;
 
 }  // namespace
@@ -117,6 +118,7 @@ void Door::watch(PendingConnection& pending) {
 
 void Door::accept_all() {
   for (;;) {
+    if (visitors_.size() >= strangers_cap() && !make_room()) return rest();
     auto fd = accept_one(listener_.fd.get());
     if (!fd.ok()) {
       // Probably no descriptor is free. If there is no stranger to drop, other threads may free
@@ -127,13 +129,10 @@ void Door::accept_all() {
         const MutexLock lock(mutex_);
         for (const auto& [id, inbox] : inboxes_) inbox->lacks(fd.status());
       }
-      watch_listener(false);
-      listen_again_ = Deadline::after(kLackPause);
-      return;
+      return rest();
     }
     if (!fd->valid()) return;
     lack_.reset();
-    if (visitors_.size() >= kVisitorsCap) drop(visitors_.begin());
     visitors_.emplace_back(
         std::move(*fd), [this](const Uuid& id) { return find(id); }, [this] { return context(); },
         Deadline::after(kProofTime));
@@ -141,11 +140,22 @@ void Door::accept_all() {
   }
 }
 
-/// Drops the oldest connection that probably belongs to a stranger. Returns false if there is none.
+/// Accepts nothing for a moment.
+void Door::rest() {
+  watch_listener(false);
+  listen_again_ = Deadline::after(kLackPause);
+}
+
+/// Drops the oldest connection that probably belongs to a stranger: one that is silent, or slow.
+/// Returns false if there is none.
 bool Door::make_room() {
-  const auto stranger = std::find_if(visitors_.begin(), visitors_.end(), [](Visitor& each) {
-    return !each.pending.has_spoken() && kProofTime - each.deadline.left() > kSilence;
+  const auto age = [](const Visitor& each) { return kProofTime - each.deadline.left(); };
+  auto stranger = std::find_if(visitors_.begin(), visitors_.end(), [&](Visitor& each) {
+    return !each.pending.has_spoken() && age(each) > kSilence;
   });
+  if (stranger == visitors_.end() && !visitors_.empty() && age(visitors_.front()) > kSlow) {
+    stranger = visitors_.begin();
+  }
   if (stranger == visitors_.end()) return false;
   drop(stranger);
   return true;

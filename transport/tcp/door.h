@@ -22,7 +22,8 @@ namespace hccl::transport::tcp {
 
 /// A peer that connects names a mesh, proves that it holds the mesh's key, and sends its hello.
 /// Then the door passes the connection to the mesh's inbox. A connection without a proof costs one
-/// descriptor, for five seconds at most. If descriptors or room run out, such connections are
+/// descriptor, for five seconds at most, and all of them together a quarter of the descriptors
+/// that the process may have. If descriptors or room run out, silent and slow connections are
 /// dropped first. Any thread may call.
 class Door {
  public:
@@ -54,6 +55,7 @@ class Door {
   void watch_listener(bool on);
   void watch(PendingConnection& pending);
   void accept_all();
+  void rest();
   bool make_room();
   void drop(Entry entry);
   void step(Entry entry);
