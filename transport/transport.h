@@ -95,8 +95,8 @@ class Mesh {
                     std::span<const std::byte> bytes) = 0;
   virtual void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) = 0;
 
-  /// Optional: a hint that sends to this peer follow soon. A backend that opens links on demand
-  /// opens this link now. Never blocks.
+  /// Optional: a hint that messages of this peer follow soon. A backend that opens links on demand
+  /// opens this link now; then a peer that has ended is noticed. Never blocks.
   virtual void expect(int /*peer*/) {}
 
   /// Moves bytes and completes requests, without blocking. Returns whether bytes moved or a request
@@ -149,10 +149,11 @@ struct OpenArgs {
   std::shared_ptr<Doors> doors;
   /// The table in which the ranks of this process find each other's mappings; shm needs the table.
   std::shared_ptr<Siblings> siblings;
-  /// True: open() opens all links. False: a backend may open a link when its first message is
-  /// posted; then this rank notices the end of a peer only while it awaits a message from that
-  /// peer.
-  bool all_links = false;
+  /// A backend may open a link when its first message is posted. Then this rank notices the end of
+  /// a peer without a link only while it awaits a message from that peer: a receive that has waited
+  /// for a second or two opens its link. False: only sends and expect() open links, for a mesh on
+  /// which receives wait for all peers at all times.
+  bool receives_connect = true;
   /// This process's device heap, which the host's other ranks will share; may be null.
   std::shared_ptr<memory::Heap> heap;
   /// Bytes of HostMemory::area for a host with this many ranks; the same function on all ranks.

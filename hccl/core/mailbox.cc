@@ -171,6 +171,9 @@ Status Mailbox::open() {
     for (int peer = 0; peer < size_; ++peer) {
       if (peer != rank_ && !peers_[static_cast<std::size_t>(peer)]->gone) listen(peer);
     }
+    for (const auto& [tag, list] : receives_) {
+      for (const MessagePtr& each : list) expect(*each);
+    }
     for (const MessagePtr& each : std::exchange(early_, {})) post_send(each);
     bell_.ring();
   } catch (...) {

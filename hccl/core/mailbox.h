@@ -163,6 +163,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void post_send(const MessagePtr& message) HCCL_REQUIRES(mutex_);
   void post_recv(const MessagePtr& message) HCCL_REQUIRES(mutex_);
   void send_to_self(const MessagePtr& message) HCCL_REQUIRES(mutex_);
+  void expect(const Message& receive) HCCL_REQUIRES(mutex_);
   void listen(int peer) HCCL_REQUIRES(mutex_);
   void take(int peer) HCCL_REQUIRES(mutex_);
   void take_eager(int peer, const Header& header) HCCL_REQUIRES(mutex_);

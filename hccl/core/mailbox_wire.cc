@@ -82,6 +82,15 @@ void Mailbox::post_recv(const MessagePtr& message) {
     if (const PeerRecord* last = last_gone()) return fail_later(message, last->why, last->verdict);
   }
   receives_[message->tag_].push_back(message);
+  expect(*message);
+}
+
+// Opens the links to the ranks from which the message may come. Without a link, this rank would not
+// notice that such a rank ends its communicator.
+void Mailbox::expect(const Message& receive) {
+  if (mesh_ == nullptr) return;
+  if (receive.peer_ != Message::kAnyRank) return mesh_->expect(receive.peer_);
+  for (int peer = 0; peer < size_; ++peer) mesh_->expect(peer);
 }
 
 // If all other ranks are gone, returns the record of one of them; otherwise null.

@@ -133,7 +133,7 @@ Result<Mailbox::Opened> Opening::mailbox(const AbortFlag& abort) const {
   }
   args.abort = &abort;
   args.key = derive(is_.control->info().secret, "mailbox " + std::string(view(is_.id)));
-  args.all_links = true;  // any rank may send a message, and each rank's end must be noticed
+  args.receives_connect = false;  // the mailbox says from whom its program awaits messages
   args.exchange = [&, number = 1](const std::string& mine, Deadline until) mutable {
     return gather("mailbox exchange " + std::to_string(number++), here, mine, until, abort);
   };

@@ -199,6 +199,44 @@ TEST_P(MailboxFailure, ARankThatHasDestroyedAGroupConcernsNoOtherRanks) {
   expect_victim_named(board);
 }
 
+// Rank 0 waits for a rank, or for any rank, with which it has exchanged no message.
+TEST_P(MailboxFailure, AReceiveNoticesThatItsPeerDestroysAGroup) {
+  for (const int source : {kVictim, Message::kAnyRank}) {
+    Processes processes;
+    Board& board = processes.board();
+    for (int rank = 0; rank < kSize; ++rank) {
+      processes.start([&, rank] {
+        Member member;
+        if (!processes.enter(member, kSize, rank, quiet(GetParam())).ok()) return 1;
+        auto group = member.world->group("group", {0, 1, 2}, 0);
+        if (!group.ok()) return 2;
+        int number = 0;
+        core::Mailbox& box = (*group)->mailbox();
+        const MessagePtr message = rank == 0 ? box.recv(source, 0, &number, sizeof number, {})
+                                   : rank == kVictim
+                                       ? box.send(2, 1, &number, sizeof number, {})
+                                       : box.recv(kVictim, 1, &number, sizeof number, {});
+        if (rank == 0) ++board.progress[0];
+        if (!message->wait(Deadline::after(seconds(30))).ok()) return 3;
+        if (rank == 0) {
+          board.first[0].set(message->status());
+        } else if (!message->status().ok() || !eventually([&] { return board.progress[0] != 0; })) {
+          return 4;
+        }
+        group = Status(Code::kUnavail, "");
+        if (!eventually([&] { return board.first[0].known.load(); })) return 5;
+        Processes::leave(member);
+        return 0;
+      });
+    }
+    for (int rank = 0; rank < kSize; ++rank) EXPECT_EQ(processes.wait(rank), 0) << rank;
+    EXPECT_EQ(board.first[0].code, Code::kRemote) << board.first[0].message();
+    const int culprit = board.first[0].culprit;
+    EXPECT_TRUE(culprit == kVictim || (source == Message::kAnyRank && culprit == 2))
+        << board.first[0].message();
+  }
+}
+
 // A rank leaves the world just as others send their first messages. It may still take part in
 // opening connections; then a message can be sent to it.
 TEST_P(MailboxFailure, ARankThatLeavesAsOthersBeginConcernsNoOtherRanks) {
@@ -238,57 +276,39 @@ void first_message(Board& board, core::Communicator& among) {
   board.first[0].set(waited.ok() ? message->status() : waited);
 }
 
-// The victim leaves the world, or destroys a group, while it opens connections: before or after the
-// ranks have exchanged their addresses. Rank 2 does not come, or gives an address and opens no
-// connection.
+// The victim leaves the world, or destroys a group, while it waits for rank 2 to open the mesh.
 TEST(MailboxOpening, ARankThatLeavesMeanwhileIsNamed) {
   for (const bool group : {false, true}) {
-    for (const bool exchanged : {false, true}) {
-      SCOPED_TRACE(std::to_string(group) + " " + std::to_string(exchanged));
-      Processes processes;
-      Board& board = processes.board();
-      const auto body = [&](int rank) {
-        Member member;
-        if (!processes.enter(member, kSize, rank, quiet("tcp")).ok()) return 1;
-        std::shared_ptr<core::Communicator> among = member.world;
-        if (group) among = member.world->group("group", {0, 1, 2}, 0).value();
-        if (rank == 0) {
-          if (!eventually([&] { return board.progress[2] >= 1; })) return 4;
-          first_message(board, *among);
-        } else if (rank == kVictim) {
-          if (!eventually([&] { return board.progress[2] >= (exchanged ? 2 : 1); })) return 5;
-          among->mailbox().start();
-          among.reset();
-          if (!group) Processes::leave(member);
-        } else {
-          among->mailbox().end(Status(Code::kUnavail, "played by the test"));
-          ++board.progress[2];
-          if (!exchanged && !eventually([&] { return board.progress[kVictim] != 0; })) return 6;
-          const std::string address =
-              ByteWriter().put(std::uint16_t{9}).put_text("127.0.0.1").take();
-          const AbortFlag never;
-          const core::Membership& is = among->membership();
-          const Deadline soon = Deadline::after(seconds(60));
-          static_cast<void>(
-              member.control->present(core::messages_of(is.id), is.ranks, soon, never, "played"));
-          static_cast<void>(
-              member.control->exchange(core::identity(is.id, "mailbox exchange 1"),
-                                       ByteWriter().put(std::int32_t{0}).put_text(address).take(),
-                                       soon, never, "played", is.ranks));
-          ++board.progress[2];
-        }
-        ++board.progress[static_cast<std::size_t>(rank)];
-        if (!eventually([&] { return board.first[0].known.load(); })) return 7;
+    SCOPED_TRACE(group);
+    Processes processes;
+    Board& board = processes.board();
+    const auto body = [&](int rank) {
+      Member member;
+      if (!processes.enter(member, kSize, rank, quiet("tcp")).ok()) return 1;
+      std::shared_ptr<core::Communicator> among = member.world;
+      if (group) among = member.world->group("group", {0, 1, 2}, 0).value();
+      if (rank == 2) {
+        among->mailbox().end(Status(Code::kUnavail, "played by the test"));
+        ++board.progress[2];
+      } else if (!eventually([&] { return board.progress[2] != 0; })) {
+        return 2;
+      }
+      if (rank == 0) first_message(board, *among);
+      if (rank == kVictim) {
+        among->mailbox().start();
         among.reset();
-        Processes::leave(member);
-        return 0;
-      };
-      for (int rank = 0; rank < kSize; ++rank) processes.start([&, rank] { return body(rank); });
-      for (const int rank : {kVictim, 0, 2}) EXPECT_EQ(processes.wait(rank), 0) << rank;
-      expect_named(board.first[0]);
-      const std::string text = board.first[0].message();
-      EXPECT_NE(text.find("ended the communicator while it opened"), std::string::npos) << text;
-    }
+        if (!group) Processes::leave(member);
+      }
+      if (!eventually([&] { return board.first[0].known.load(); })) return 3;
+      among.reset();
+      Processes::leave(member);
+      return 0;
+    };
+    for (int rank = 0; rank < kSize; ++rank) processes.start([&, rank] { return body(rank); });
+    for (const int rank : {kVictim, 0, 2}) EXPECT_EQ(processes.wait(rank), 0) << rank;
+    expect_named(board.first[0]);
+    const std::string text = board.first[0].message();
+    EXPECT_NE(text.find("ended the communicator while it opened"), std::string::npos) << text;
   }
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tests/core/transports.h"
+#include "tests/support/sockets.h"
 #include "tests/support/world.h"
 #include "transport/nap_sleeper.h"
 
@@ -283,6 +284,25 @@ TEST(Mailbox, EndsWithItsCommunicator) {
     const Status& why = left[at]->status();  // or the other rank has left first
     EXPECT_TRUE(why.code() == Code::kUnavail || why.culprit() == 1 - rank) << why.message();
   }
+}
+
+// Each rank sends to its right neighbour only.
+TEST(Mailbox, MessagesInARingOpenARing) {
+  constexpr int kSize = 8;
+  World world(kSize, config_of("tcp"));
+  ASSERT_TRUE(world.ok());
+  const int before = connected_sockets();
+  world.run([](Communicator& c) {
+    const int right = (c.rank() + 1) % kSize, left = (c.rank() + kSize - 1) % kSize;
+    for (int i = 0; i < 3; ++i) {
+      int out = 10 * c.rank() + i, in = -1;
+      const MessagePtr sent = c.mailbox().send(right, i, &out, sizeof out, {});
+      expect_ok(c.mailbox().recv(left, i, &in, sizeof in, {}));
+      expect_ok(sent);
+      EXPECT_EQ(in, 10 * left + i);
+    }
+  });
+  EXPECT_EQ(connected_sockets() - before, 2 * kSize);  // both ends are in this process
 }
 
 // A callback answers each message that comes, a hundred times.

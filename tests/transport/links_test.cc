@@ -13,6 +13,7 @@
 #include "hccl/base/bytes.h"
 #include "hccl/base/socket.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sockets.h"
 #include "tests/transport/loopback.h"
 #include "transport/doors.h"
 #include "transport/tcp/tcp.h"
@@ -20,6 +21,7 @@
 namespace hccl::transport {
 namespace {
 
+using testing::connected_sockets;
 using testing::pattern;
 using testing::Rank;
 using testing::run_ranks;
@@ -27,21 +29,6 @@ using testing::wait_all;
 using testing::wait_one;
 using namespace std::chrono_literals;
 using Bytes = std::vector<std::byte>;
-
-/// The connected TCP sockets of this process.
-int connected_sockets() {
-  int number = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int fd = std::stoi(entry.path().filename());
-    sockaddr_in peer{};
-    socklen_t size = sizeof peer;
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
-        peer.sin_family == AF_INET) {
-      ++number;
-    }
-  }
-  return number;
-}
 
 std::uint64_t seed_of(int from, int to) {
   return 100 * static_cast<std::uint64_t>(from) + static_cast<std::uint64_t>(to);

@@ -63,7 +63,6 @@ void lacks(const std::vector<int>& hosts, std::string_view name) {
     OpenArgs args = args_of(rank, hosts);
     args.rank = here[static_cast<std::size_t>(rank.rank())];
     args.size = static_cast<int>(hosts.size());
-    args.all_links = true;
     args.exchange = [&](std::string mine, Deadline until) -> Result<std::vector<std::string>> {
       HCCL_ASSIGN_OR_RETURN(const auto parts, rank.exchange()(std::move(mine), until));
       std::vector<std::string> all(hosts.size());

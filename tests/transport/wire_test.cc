@@ -200,7 +200,6 @@ Outcome through_proxy(Wire wire, Edit edit) {
   Proxy proxy(wire, std::move(edit));
   run_ranks(2, [&](Rank& rank) {
     OpenArgs args = rank.open_args(Deadline::after(20s));
-    args.all_links = true;
     Config config;
     config.wire = wire;
     args.config = &config;
@@ -215,6 +214,7 @@ Outcome through_proxy(Wire wire, Edit edit) {
     };
     auto mesh = open_tcp(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    ASSERT_TRUE(connect_all(**mesh).ok());
     rank.barrier();
     proxy.arm();
     rank.barrier();

@@ -175,8 +175,11 @@ void Dialer::look() {
       continue;
     }
     if (call.ended && call.ended->expired()) {
-      ended(current, " (" + call.reason + ")");
-      continue;
+      if (!call.pending) {
+        ended(current, " (" + call.reason + ")");
+        continue;
+      }
+      call.ended.reset();  // the peer has not refused this try: it may only be slow
     }
     if (call.end.expired() && !committed) {
       give_up(current, Status(Code::kTimeout,
@@ -198,11 +201,6 @@ void Dialer::look() {
     }
     next_look_ = next_look_.sooner(call.next).sooner(call.end);
   }
-}
-
-std::string Dialer::reason(int peer) const {
-  const auto at = calls_.find(peer);
-  return at == calls_.end() ? "" : at->second.reason;
 }
 
 std::vector<Dialer::Outcome> Dialer::take() { return std::exchange(outcomes_, {}); }

@@ -41,8 +41,6 @@ class Dialer {
   void event(std::uint64_t tag);
   /// Repeats failed tries whose pause is over, and fails calls whose time is over.
   void look();
-  /// Returns why the last try of a running call failed, or an empty text if no try has failed.
-  std::string reason(int peer) const;
 
   struct Outcome {
     int peer = 0;

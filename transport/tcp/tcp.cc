@@ -72,11 +72,9 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
     HCCL_ASSIGN_OR_RETURN(Endpoint endpoint, decode(parts[static_cast<std::size_t>(rank)], rank));
     peers.push_back(std::move(endpoint));
   }
-  auto mesh =
+  return std::unique_ptr<Mesh>(
       std::make_unique<TcpMesh>(std::move(entrance->sleeper), std::move(*entrance->admission),
-                                std::move(peers), entrance->tls, args, config);
-  if (args.all_links) HCCL_RETURN_IF_ERROR(mesh->connect_all(args.deadline, args.abort));
-  return std::unique_ptr<Mesh>(std::move(mesh));
+                                std::move(peers), entrance->tls, args, config));
 }
 
 }  // namespace

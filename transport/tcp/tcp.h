@@ -8,9 +8,7 @@
 namespace hccl::transport {
 
 /// Opens a mesh of args.size ranks over TCP. The ranks exchange the addresses of their doors.
-/// Connections are made later, unless args.all_links is set. In that case a missing connection
-/// fails the call with kTimeout, and the text names the missing ranks. Every connection is
-/// authenticated with args.key.
+/// Connections are made later. Every connection is authenticated with args.key.
 Result<std::unique_ptr<Mesh>> open_tcp(const OpenArgs& args);
 
 }  // namespace hccl::transport

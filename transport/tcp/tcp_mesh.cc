@@ -34,6 +34,7 @@ TcpMesh::TcpMesh(std::unique_ptr<EpollSleeper> sleeper, Admission admission,
       hosts_(args.hosts),
       wire_(config.wire),
       peer_timeout_(config.peer_timeout),
+      receives_connect_(args.receives_connect),
       epoll_(std::move(sleeper)),
       sleeper_(*this),
       admission_(std::move(admission)),
@@ -104,8 +105,7 @@ bool TcpMesh::take_connections() {
     if (outcome.connection.ok()) {
       connect(peer, std::move(*outcome.connection));
     } else {
-      call_failed_ = outcome.connection.status();
-      link_to(peer).fail(call_failed_);
+      link_to(peer).fail(outcome.connection.status());
     }
     posted(peer);
   }
@@ -121,54 +121,6 @@ void TcpMesh::fail_unconnected(const Status& lack) {
     if (slot.link == nullptr || slot.link->connected()) continue;
     if (slot.link->expects()) slot.link->fail(why);
   }
-}
-
-Status TcpMesh::connect_all(Deadline deadline, const AbortFlag* abort) {
-  std::size_t peers = 0;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank_ || absent(static_cast<std::size_t>(peer))) continue;
-    ++peers;
-    if (peer > rank_) continue;
-    link_to(static_cast<std::size_t>(peer));
-    dialer_.call(peer);
-  }
-  // A link that ends now does not fail this call: its peer was connected and has given up, so
-  // another rank is the culprit.
-  const auto ready = [&] {
-    progress();
-    return !call_failed_.ok() || connected_.size() == peers;
-  };
-  const Waiter waiter{.deadline = deadline, .abort = abort, .policy = kSleepAtOnce};
-  switch (waiter.until(ready, sleeper_)) {
-    case Waited::kReady:
-      return call_failed_;
-    case Waited::kAborted:
-      return abort->reason();
-    case Waited::kTimeout:
-      break;
-  }
-  return unconnected();
-}
-
-Status TcpMesh::unconnected() const {
-  std::string names;
-  std::string reasons;
-  int first = Status::kNobody;
-  for (int peer = 0; peer < size(); ++peer) {
-    const auto had =
-        std::find(connected_.begin(), connected_.end(), static_cast<std::size_t>(peer));
-    if (peer == rank_ || absent(static_cast<std::size_t>(peer)) || had != connected_.end())
-      continue;
-    const std::string reason = dialer_.reason(peer);
-    if (first == Status::kNobody) first = peer;
-    names += (names.empty() ? "" : ", ") + std::to_string(peer);
-    if (!reason.empty()) reasons += "; " + reason;
-  }
-  return Status(Code::kTimeout,
-                "rank " + std::to_string(rank_) + " has no connection to " +
-                    (names.find(',') == std::string::npos ? "rank " : "ranks ") + names +
-                    " after the time to connect" + reasons,
-                first);
 }
 
 // ---- messages ----
@@ -262,8 +214,9 @@ void TcpMesh::look_at_links() {
     Slot& slot = slots_[peer];
     if (slot.link == nullptr || !slot.link->alive()) continue;
     if (!slot.link->connected()) {
-      if (slot.awaited && slot.link->expects()) dialer_.call(static_cast<int>(peer));
-      slot.awaited = slot.link->expects();
+      const bool waits = receives_connect_ && slot.link->expects();
+      if (slot.awaited && waits) dialer_.call(static_cast<int>(peer));
+      slot.awaited = waits;
       continue;
     }
     const std::string fault = slot.path ? slot.path->fault(slot.link->fd()) : "";

@@ -32,10 +32,6 @@ class TcpMesh final : public Mesh {
           const std::shared_ptr<const TlsContext>& tls, const OpenArgs& args, const Config& config);
   ~TcpMesh() override;
 
-  /// Connects all links now, from the higher rank of each pair. Fails with kTimeout, whose text
-  /// names the missing ranks.
-  Status connect_all(Deadline deadline, const AbortFlag* abort);
-
   std::string_view name() const override { return "tcp"; }
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(slots_.size()); }
@@ -89,12 +85,12 @@ class TcpMesh final : public Mesh {
   bool fail_all();
   void drain();
   bool drained();
-  Status unconnected() const;
 
   const int rank_;
   const std::vector<int> hosts_;
   const Wire wire_;
   const std::chrono::nanoseconds peer_timeout_;
+  const bool receives_connect_;
   std::unique_ptr<EpollSleeper> epoll_;
   LinkSleeper sleeper_;
   Admission admission_;
@@ -102,7 +98,6 @@ class TcpMesh final : public Mesh {
   Dialer dialer_;
   AbortFlag abort_;
   bool failed_ = false;
-  Status call_failed_;  // of the last failed call
   LinkShare share_;
   std::vector<Slot> slots_;
   std::vector<std::size_t> connected_;  // peers whose link has, or had, a connection
