@@ -20,7 +20,7 @@ import typing
 if typing.TYPE_CHECKING:
     from hccl._hccl import ANY_RANK, WORLD
     from hccl.communicator import Communicator, init, init_from_rank_table, root_info
-    from hccl.errors import HcclError
+    from hccl.errors import HcclError, HcclResult
     from hccl.fusion import Fusion
     from hccl.handle import Handle
     from hccl.memory import MemoryInfo, empty, memory_info
@@ -36,6 +36,7 @@ _HOMES = {
     "Fusion": "hccl.fusion",
     "Handle": "hccl.handle",
     "HcclError": "hccl.errors",
+    "HcclResult": "hccl.errors",
     "MemoryInfo": "hccl.memory",
     "empty": "hccl.memory",
     "init": "hccl.communicator",
@@ -50,6 +51,7 @@ __all__ = [  # noqa: F822
     "Fusion",
     "Handle",
     "HcclError",
+    "HcclResult",
     "MemoryInfo",
     "empty",
     "init",

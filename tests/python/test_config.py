@@ -99,3 +99,10 @@ def test_info_names_the_libraries_that_plugins_lack(tmp_path):
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert "ofi (libfabric): cannot be used: libgone.so.7" in done.stdout
     assert "mpi (MPI): not in this build" in done.stdout
+
+
+def test_the_numbers_of_results_are_those_of_the_header():
+    header = (ROOT / "hccl/hccl_types.h").read_text()
+    numbers = {name: int(value) for name, value in re.findall(r"(HCCL_SUCCESS|HCCL_E_\w+) = (\d+),", header)}
+    numbers.pop("HCCL_E_IN_STATUS")  # HCCL's own use
+    assert hccl.HcclResult.__members__ == numbers
