@@ -75,7 +75,7 @@ class Job:
             )
         self.all = list(self.ranks.values())
         if root_leaves:
-            self.ranks.pop(0).wait()
+            self.ranks.pop(0).wait(60)
 
     def __enter__(self):
         self.next("ready")

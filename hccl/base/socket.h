@@ -60,7 +60,7 @@ int connect_error(int fd);
 /// Accepts one connection; an invalid Fd if none is waiting. TCP sockets get TCP_NODELAY.
 Result<Fd> accept_one(int listener);
 /// The most accepted connections that have not yet proved to be a rank's: a quarter of the
-/// descriptors that this process may have, and at most 1,024. Strangers can take no more.
+/// descriptors that this process may have, and at most 1,024. A limit of each listener.
 std::size_t strangers_cap();
 
 /// UNIX sockets have pathnames, because the kernel checks no permissions of abstract names.

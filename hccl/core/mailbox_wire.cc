@@ -339,6 +339,10 @@ void Mailbox::give_back(int peer, std::uint64_t bytes) {
 }
 
 void Mailbox::lost(int peer, const Status& why, Deadline verdict) {
+  if (why.culprit() == rank_) {  // this rank lacks descriptors or memory, for this peer and others
+    if (ended_.raise(Status(why.code(), name_ + ": " + why.message(), rank_))) given_up_ = true;
+    return;
+  }
   PeerRecord& from = *peers_[static_cast<std::size_t>(peer)];
   from.gone = true;
   from.why = Status(why.code(), name_ + ": " + why.message(), why.culprit());

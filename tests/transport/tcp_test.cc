@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -278,7 +279,9 @@ class Strangers {
     EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
     port_ = Fd(ends[1]);
     process_ = ::fork();
+    EXPECT_GE(process_, 0);
     if (process_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       port_ = {};
       std::uint16_t port = 0;
       if (::read(ends[0], &port, sizeof port) != sizeof port) ::_exit(1);
@@ -297,6 +300,7 @@ class Strangers {
     ::close(ends[0]);
   }
   ~Strangers() {
+    if (process_ <= 0) return;
     ::kill(process_, SIGKILL);
     ::waitpid(process_, nullptr, 0);
   }

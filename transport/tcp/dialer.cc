@@ -19,6 +19,8 @@ constexpr std::chrono::seconds kPatience{1};
 // A peer that refuses for this long counts as ended. The wait leaves time for a failure report
 // about the peer, which explains more.
 constexpr std::chrono::seconds kRefusalTime{1};
+// The same for a peer that accepts connections and closes them: a crowded door does that, too.
+constexpr std::chrono::seconds kClosedTime{5};
 
 }  // namespace
 
@@ -75,10 +77,11 @@ void Dialer::failed(int peer, Call& call, const Status& why) {
   call.reason = why.message();
   // An established connection that the other end closed counts as refused, because another process
   // may have the peer's port now.
-  const bool refused = why.code() == Code::kUnavail || (call.pending && call.pending->connected());
+  const bool closed = call.pending && call.pending->connected();
+  const bool refused = why.code() == Code::kUnavail || closed;
   if (why.code() == Code::kSyscall && !call.lack) call.lack = Deadline::after(kLackTime);
   if (!refused) call.ended.reset();
-  if (refused && !call.ended) call.ended = Deadline::after(kRefusalTime);
+  if (refused && !call.ended) call.ended = Deadline::after(closed ? kClosedTime : kRefusalTime);
   pause(call);
   inbox_->end(peer, false);
 }
@@ -174,12 +177,9 @@ void Dialer::look() {
                               inbox_->rank()));
       continue;
     }
-    if (call.ended && call.ended->expired()) {
-      if (!call.pending) {
-        ended(current, " (" + call.reason + ")");
-        continue;
-      }
-      call.ended.reset();  // the peer has not refused this try: it may only be slow
+    if (call.ended && call.ended->expired() && !call.pending) {
+      ended(current, " (" + call.reason + ")");
+      continue;
     }
     if (call.end.expired() && !committed) {
       give_up(current, Status(Code::kTimeout,

@@ -16,9 +16,9 @@ namespace {
 constexpr std::chrono::seconds kProofTime{5};
 // A connection that has sent nothing for this long probably belongs to a stranger.
 constexpr std::chrono::milliseconds kSilence{100};
-// A connection that takes longer than this for its hello gives way to a newer one if there is no
-// room for both. With many ranks on a core a proof takes a good part of a second.
-constexpr std::chrono::seconds kSlow{2};
+// A connection without a hello after this time gives way to a newer one if there is no room
+// for both. A rank that loses its place so dials again.
+constexpr std::chrono::milliseconds kSlow{300};
 constexpr std::uint64_t kListener = EpollSleeper::kWake - 1;
 
 }  // namespace

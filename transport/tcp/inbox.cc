@@ -45,7 +45,7 @@ bool Inbox::end(int peer, bool welcome) {
 std::vector<Inbox::Arrival> Inbox::take(Status& lack) {
   const MutexLock lock(mutex_);
   rang_.store(false, std::memory_order_relaxed);
-  lack = lack_;
+  lack = std::exchange(lack_, {});
   return std::exchange(arrivals_, {});
 }
 

@@ -167,6 +167,7 @@ void TcpMesh::abort(Status status) {
 bool TcpMesh::fail_all() {
   if (failed_) return false;
   failed_ = true;
+  inbox_.close();  // peers that connect from now on learn that this mesh has ended
   dialer_.hang_up();
   const Status reason = abort_.reason();
   for (Slot& slot : slots_) {
@@ -204,9 +205,9 @@ bool TcpMesh::look_at_decrypted() {
   return moved;
 }
 
-/// Ends the links whose path carries no bytes any more. Calls the peers of receives that have
-/// waited long without a connection. Such a call shows whether the peer lives, and serves as the
-/// connection if the peer cannot connect to this rank.
+/// Ends the links whose path carries no bytes any more. If receives_connect_, calls the peers of
+/// receives that have waited long without a connection. Such a call shows whether the peer lives,
+/// and serves as the connection if the peer cannot connect to this rank.
 void TcpMesh::look_at_links() {
   if (!next_look_.expired()) return;
   next_look_ = Deadline::after(look_interval_);

@@ -24,7 +24,8 @@
 
 namespace hccl::transport::tcp {
 
-/// A link gets its connection when one of its two ranks sends the first message.
+/// A link gets its connection when one of its two ranks sends the first message or calls expect(),
+/// or when a receive has waited for a while.
 class TcpMesh final : public Mesh {
  public:
   /// `peers`: the address of each rank's door. `tls` is null if connections are not encrypted.
