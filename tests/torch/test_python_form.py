@@ -23,12 +23,10 @@ TYPES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def form(monkeypatch):
-    monkeypatch.setenv("HCCL_TORCH_FORM", "python")
-    _module.why_python.cache_clear()
-    yield
-    _module.why_python.cache_clear()
+pytestmark = [
+    pytest.mark.parametrize("form", ["python"], indirect=True),
+    pytest.mark.usefixtures("form"),
+]
 
 
 def values(rank, dtype=torch.float32, count=6):

@@ -104,7 +104,12 @@ def unpack(memory: Tensor, tensors: Sequence[Tensor]) -> None:
     for each in tensors:
         part = memory.detach().reshape(-1)[at : at + each.numel()]
         if part.data_ptr() != each.data_ptr() or not each.is_contiguous():
-            each.detach().copy_(part.view(each.shape))
+            source, target = part.view(each.shape), each.detach()
+            for dim in range(target.dim()):
+                # In an expanded dimension, all indices refer to one element in memory.
+                if target.stride(dim) == 0 and target.shape[dim] > 1:
+                    source, target = source.narrow(dim, 0, 1), target.narrow(dim, 0, 1)
+            target.copy_(source)
         at += each.numel()
 
 
