@@ -6,12 +6,13 @@ import pathlib
 import shutil
 import sys
 import threading
+import time
 import types
 
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import HERE, kill_self, on_ranks, run
+from conftest import HERE, TIMEOUT, kill_self, on_ranks, run
 from hccl.torch import _module
 from torch.nn.parallel import DistributedDataParallel
 
@@ -264,6 +265,34 @@ def test_asynchronous_operations_keep_their_order():
         assert after.then(further).wait()[0] == 4
 
     on_ranks(SIZE, work)
+
+
+def test_views_of_negative_values():
+    def work(rank):
+        negative = torch.tensor([1 + 1j * (rank + 1)]).conj().imag  # its memory contains rank + 1
+        lists = [torch.zeros(1), torch.zeros(1)]
+        dist.all_gather(lists, negative)
+        dist.all_reduce(negative, OPS.MAX)
+        return [each.item() for each in [*lists, negative]]
+
+    assert on_ranks(SIZE, work) == [[-1.0, -2.0, -1.0]] * SIZE
+
+
+def test_a_message_is_in_its_tensor_when_it_is_completed_and_is_copied_once():
+    def work(rank):
+        if rank == 0:
+            return dist.send(torch.ones(2), 1)
+        strided = torch.zeros(4)[::2]
+        message = dist.irecv(strided, 0)
+        end = time.monotonic() + TIMEOUT
+        while not message.is_completed() and time.monotonic() < end:
+            time.sleep(0.001)
+        received = strided.tolist()
+        strided.fill_(5)
+        message.wait()
+        return received, strided.tolist()
+
+    assert on_ranks(SIZE, work)[1] == ([1.0, 1.0], [5.0, 5.0])
 
 
 class Ending:

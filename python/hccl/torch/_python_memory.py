@@ -76,16 +76,22 @@ def counts(tensors: Sequence[Tensor]) -> list[int]:
     return [each.numel() * _kind(each)[2] for each in tensors]
 
 
+def _is_packed(tensor: Tensor) -> bool:
+    """Returns whether the tensor's memory contains its elements in order, and as they are: not
+    their conjugates or negatives."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
 def block(tensors: Sequence[Tensor], filled: bool = False) -> Tensor:
     """Returns contiguous memory for the tensors, one after another. If the tensors already lie in
     such memory, returns that memory; otherwise new memory, with the tensors' values if `filled`."""
     first = tensors[0]
-    if len(tensors) == 1 and first.is_contiguous():
+    if len(tensors) == 1 and _is_packed(first):
         return first
     first, storage = first.detach(), first.untyped_storage().data_ptr()
     at, total = first.data_ptr(), sum(each.numel() for each in tensors)
     for each in tensors:
-        in_place = each.is_contiguous() and each.untyped_storage().data_ptr() == storage
+        in_place = _is_packed(each) and each.untyped_storage().data_ptr() == storage
         if not in_place or each.data_ptr() != at:
             break
         at += each.numel() * each.element_size()
@@ -103,7 +109,7 @@ def unpack(memory: Tensor, tensors: Sequence[Tensor]) -> None:
     at = 0
     for each in tensors:
         part = memory.detach().reshape(-1)[at : at + each.numel()]
-        if part.data_ptr() != each.data_ptr() or not each.is_contiguous():
+        if part.data_ptr() != each.data_ptr() or not _is_packed(each):
             source, target = part.view(each.shape), each.detach()
             for dim in range(target.dim()):
                 # In an expanded dimension, all indices refer to one element in memory.
