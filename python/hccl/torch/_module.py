@@ -96,6 +96,8 @@ def synchronize() -> None:
 
 def backend_of(group: Any) -> Any:
     """Returns the backend of a process group for CPU tensors if it is hccl's backend, else None."""
+    if not is_loaded():
+        return None
     import torch
 
     try:
@@ -106,7 +108,7 @@ def backend_of(group: Any) -> Any:
     python = _python_form()
     if python is not None:
         return backend if isinstance(backend, python.ProcessGroup) else None
-    return backend if isinstance(backend, load().ProcessGroupHccl) else None
+    return backend if isinstance(backend, _loaded.ProcessGroupHccl) else None
 
 
 def _python_form() -> Any:
