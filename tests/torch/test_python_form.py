@@ -167,6 +167,39 @@ def test_all_operations_that_move():
     on_ranks(SIZE, work)
 
 
+def test_ranks_of_both_forms_work_together(monkeypatch):
+    """They call the same operations of the library for all but lists whose sizes differ."""
+
+    def work(rank):
+        monkeypatch.setenv("HCCL_TORCH_FORM", ["native", "python"][rank])
+        _module.why_python.cache_clear()
+        dist.group.WORLD = dist.new_group(backend="hccl")
+        total, moved = values(rank), torch.empty(6)
+        dist.all_reduce(total)
+        equal(total, sum(of_all()))
+        dist.all_reduce(total, OPS.AVG)
+        equal(total, sum(of_all()))
+        dist.all_to_all_single(moved, values(rank))
+        equal(moved, torch.cat([each[3 * rank : 3 * rank + 3] for each in of_all()]))
+        lists = [torch.empty(6) for _ in range(SIZE)]
+        dist.all_gather(lists, values(rank))
+        equal(torch.stack(lists), torch.stack(of_all()))
+        dist.gather(values(rank), lists if rank == 1 else None, dst=1)
+        equal(lists[0], values(0))
+        dist.scatter(moved, of_all() if rank == 0 else None, src=0)
+        equal(moved, values(rank))
+        part = torch.empty(3)
+        dist.reduce_scatter(part, list(values(rank).chunk(2)))
+        equal(part, sum(of_all())[3 * rank : 3 * rank + 3])
+        odd = torch.ones(2).to(torch.float8_e8m0fnu)
+        dist.broadcast(odd, 0)
+        dist.send(values(0), 1) if rank == 0 else dist.recv(moved, 0)
+        equal(moved, values(0))
+        dist.barrier()
+
+    on_ranks(SIZE, work, backend="gloo")
+
+
 def test_objects():
     def work(rank):
         everything = [None] * SIZE

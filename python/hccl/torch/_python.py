@@ -323,7 +323,10 @@ class ProcessGroup(dist.ProcessGroup):
         self._check("alltoall_base", [output, source])
         self._check_outputs("alltoall_base", [output])
         take, give = self._rows(output, output_split_sizes), self._rows(source, input_split_sizes)
-        return self._exchange("all_to_all", opts, [source], give, [output], take)
+        equal = not (output_split_sizes or input_split_sizes)
+        if equal and give != take:
+            self._refuse("alltoall_base", "input and output differ in size")
+        return self._exchange("all_to_all", opts, [source], None if equal else give, [output], take)
 
     def _rows(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
         """Returns the number of elements of each rank's part. `splits` has the number of rows of
