@@ -3,7 +3,8 @@
 #   scripts/test.sh [step...]     default: format tidy release python jax torch tensorflow asan tsan
 #   scripts/test.sh quick         builds, and runs the tests with the label quick: for each change, two minutes at most
 #   scripts/test.sh core          all but Python, JAX, PyTorch and TensorFlow
-#   scripts/test.sh long          what takes longer than a gate may; by hand
+#   scripts/test.sh torch215      the main tests of PyTorch, with 2.15
+#   scripts/test.sh long          what takes longer than a gate may, and torch215; by hand
 # Steps of C++ (tidy, release, asan, tsan) and steps of Python (python, jax, torch, tensorflow) run side by side.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -12,10 +13,10 @@ for step in "${@:-all}"; do
   case $step in
     all) steps+=(format tidy release python jax torch tensorflow asan tsan) ;;
     core) steps+=(format tidy release asan tsan) ;;
-    quick | format | tidy | release | python | jax | torch | tensorflow | asan | tsan | long) steps+=("$step") ;;
+    quick | format | tidy | release | python | jax | torch | torch215 | tensorflow | asan | tsan | long) steps+=("$step") ;;
     *)
-      echo "test.sh: unknown step \"$step\": quick, core, format, tidy, release, python, jax, torch, tensorflow,"\
-        "asan, tsan or long" >&2
+      echo "test.sh: unknown step \"$step\": quick, core, format, tidy, release, python, jax, torch, torch215,"\
+        "tensorflow, asan, tsan or long" >&2
       exit 2
       ;;
   esac
@@ -128,6 +129,15 @@ step() {
       .venv-torch/bin/python -m pytest -q tests/torch
       HCCL_BUILD_DIR=build/dev .venv-torch/bin/python -m pytest -q tests/docs
       ;;
+    torch215)
+      build dev
+      HCCL_BUILD_DIR=build/dev scripts/torch.sh 215
+      echo
+      echo "== torch 2.15 =="
+      .venv-torch215/bin/python -m pytest -q \
+        tests/torch/test_{import,ready,flight,shrink,reconfigure,groups,python_form}.py \
+        tests/torch/test_examples.py::test_digits_give_the_same_weights_on_any_number_of_ranks
+      ;;
     tensorflow)
       build dev
       HCCL_BUILD_DIR=build/dev scripts/torch.sh  # PyTorch beside TensorFlow, in a test
@@ -192,6 +202,7 @@ step() {
       done
       for pid in "${pids[@]}"; do wait "$pid"; done
       .venv-torch/bin/python tests/torch/pytorch_suite.py --ranks 4
+      step torch215
       HCCL_TEST_LARGE=1 .venv-torch/bin/python -m pytest tests/torch/test_large.py
       # Ray does not quote a space in Python's path when it starts processes, so this does not work in .ci/run's clone.
       .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements-ray.txt
@@ -230,7 +241,7 @@ first=() native=() python=() last=()
 for name in "${steps[@]}"; do
   case $name in
     quick | format) first+=("$name") ;;
-    python | jax | torch | tensorflow) python+=("$name") ;;
+    python | jax | torch | torch215 | tensorflow) python+=("$name") ;;
     release | asan) native+=("$name") last=(serial) ;;
     *) native+=("$name") ;;
   esac

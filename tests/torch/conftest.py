@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
+from hccl.torch import _module
 
 HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT = 120  # seconds; for a hang, not for speed
@@ -112,6 +113,21 @@ def ranks_wrote(folder, stream):
 def python():
     """Returns a function that runs a program given as text."""
     return lambda text, **environment: run([sys.executable, "-c", text], **environment)
+
+
+@pytest.fixture
+def form(request, monkeypatch):
+    """Gives ranks the form of the backend that the test names by an indirect parameter."""
+    monkeypatch.setenv("HCCL_TORCH_FORM", request.param)
+    _module.why_python.cache_clear()
+    yield
+    _module.why_python.cache_clear()
+
+
+def in_both_forms(test):
+    """Runs a test with the compiled form of the backend, and with its form in Python."""
+    forms = pytest.mark.parametrize("form", ["native", "python"], indirect=True)
+    return forms(pytest.mark.usefixtures("form")(test))
 
 
 HEAD = "import hccl.torch; hccl.torch.as_npu(); import torch, torch_npu\n"

@@ -10,7 +10,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import TIMEOUT, kill_self, on_ranks
+from conftest import TIMEOUT, in_both_forms, kill_self, on_ranks
 from hccl.torch import _module
 from test_failures import failure_of, meeting
 
@@ -238,15 +238,19 @@ def test_ctrl_c_ends_the_wait_for_a_member():
     on_ranks(2, work)
 
 
-def test_another_default_group():
+@in_both_forms
+def test_a_group_beside_a_default_group_of_gloo():
     def gloo(rank):
         return members(dist.new_group(backend="hccl"))
 
+    assert on_ranks(2, gloo, backend="gloo") == [[0, 1]] * 2
+
+
+def test_a_default_group_in_a_wrapper():
     def wrapped(rank):
         assert _module.backend_of(dist.group.WORLD) is not None
         return members(dist.new_group())
 
-    assert on_ranks(2, gloo, backend="gloo") == [[0, 1]] * 2
     level = dist.get_debug_level()
     dist.set_debug_level(dist.DebugLevel.DETAIL)
     try:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import on_ranks
+from conftest import in_both_forms, on_ranks
 
 SHAPE = (2, 4, 3, 5)
 
@@ -31,6 +31,7 @@ def dense(fill):
 LAYOUTS = [permuted, channels_last, every_other, expanded, dense]
 
 
+@in_both_forms
 @pytest.mark.parametrize("make", LAYOUTS)
 def test_every_collective_takes_it(make):
     def same(tensor, value):
@@ -70,6 +71,7 @@ def test_every_collective_takes_it(make):
     on_ranks(2, work)
 
 
+@in_both_forms
 def test_what_lies_between_the_elements_stays():
     def work(rank):
         memory = torch.zeros(4, 6)
@@ -81,6 +83,7 @@ def test_what_lies_between_the_elements_stays():
     assert on_ranks(2, work) == 2 * [[empty, full, empty, full]]
 
 
+@in_both_forms
 def test_no_elements():
     def work(rank):
         none = torch.empty(0)
@@ -96,6 +99,7 @@ def test_no_elements():
     assert on_ranks(2, work) == [4.0, 4.0]
 
 
+@in_both_forms
 def test_sizes_that_differ_between_ranks():
     def work(rank):
         own = torch.full((rank + 1, 2), float(rank))
@@ -156,6 +160,7 @@ def test_sparse_sizes_that_differ_are_an_error_on_all_ranks():
     on_ranks(2, work)
 
 
+@in_both_forms
 def test_tensors_that_share_memory():
     def work(rank):
         own = rank + 1.0
@@ -163,6 +168,12 @@ def test_tensors_that_share_memory():
         # Only one rank's tensors share memory, but the calls of the ranks still agree.
         dist.all_reduce_coalesced([tied, tied if rank == 0 else torch.tensor([own])])
         dist.all_reduce_coalesced([all_of, all_of[1:], column[:, 0], column[:, 1]])
+        # An earlier operation writes what later ones read.
+        earlier = dist.all_reduce(queued := torch.tensor([own]), async_op=True)
+        with dist._coalescing_manager(group=dist.group.WORLD, async_ops=True) as later:
+            for each in (queued, queued.data):
+                dist.all_reduce(each)
+        earlier.wait(), later.wait()
         # The second operation reads what the first one writes.
         memory, second = torch.tensor([own, 0.0]), torch.zeros(2)
         with dist._coalescing_manager(group=dist.group.WORLD):
@@ -174,16 +185,17 @@ def test_tensors_that_share_memory():
         dist.all_gather_into_tensor(block, block[rank : rank + 1])
         scattered = torch.tensor([own, own])
         dist.reduce_scatter_single(scattered[rank : rank + 1], scattered)
-        return [each.tolist() for each in (tied, all_of, column, memory, second, into, block, scattered)]
+        return [each.tolist() for each in (tied, all_of, column, queued, memory, second, into, block, scattered)]
 
     for rank, found in enumerate(on_ranks(2, work)):
         scattered = [[3.0, 1.0], [2.0, 3.0]][rank]
         assert found == [
-            [3.0], [3.0] * 3, [[3.0, 3.0]] * 2, [7.0, 7.0], [1.0, 2.0], [[1.0, 2.0]] * 2, [1.0, 2.0],
+            [3.0], [3.0] * 3, [[3.0, 3.0]] * 2, [6.0], [7.0, 7.0], [1.0, 2.0], [[1.0, 2.0]] * 2, [1.0, 2.0],
             scattered,
         ]
 
 
+@in_both_forms
 @pytest.mark.parametrize("case", ["expanded", "twice", "partly", "in the wrong place"])
 def test_outputs_that_share_elements_are_refused(case):
     def work(rank):

@@ -6,12 +6,13 @@ import pathlib
 import shutil
 import sys
 import threading
+import time
 import types
 
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import HERE, kill_self, on_ranks, run
+from conftest import HERE, TIMEOUT, kill_self, on_ranks, run
 from hccl.torch import _module
 from torch.nn.parallel import DistributedDataParallel
 
@@ -23,12 +24,10 @@ TYPES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def form(monkeypatch):
-    monkeypatch.setenv("HCCL_TORCH_FORM", "python")
-    _module.why_python.cache_clear()
-    yield
-    _module.why_python.cache_clear()
+pytestmark = [
+    pytest.mark.parametrize("form", ["python"], indirect=True),
+    pytest.mark.usefixtures("form"),
+]
 
 
 def values(rank, dtype=torch.float32, count=6):
@@ -168,6 +167,39 @@ def test_all_operations_that_move():
     on_ranks(SIZE, work)
 
 
+def test_ranks_of_both_forms_work_together(monkeypatch):
+    """They call the same operations of the library for all but lists whose sizes differ."""
+
+    def work(rank):
+        monkeypatch.setenv("HCCL_TORCH_FORM", ["native", "python"][rank])
+        _module.why_python.cache_clear()
+        dist.group.WORLD = dist.new_group(backend="hccl")
+        total, moved = values(rank), torch.empty(6)
+        dist.all_reduce(total)
+        equal(total, sum(of_all()))
+        dist.all_reduce(total, OPS.AVG)
+        equal(total, sum(of_all()))
+        dist.all_to_all_single(moved, values(rank))
+        equal(moved, torch.cat([each[3 * rank : 3 * rank + 3] for each in of_all()]))
+        lists = [torch.empty(6) for _ in range(SIZE)]
+        dist.all_gather(lists, values(rank))
+        equal(torch.stack(lists), torch.stack(of_all()))
+        dist.gather(values(rank), lists if rank == 1 else None, dst=1)
+        equal(lists[0], values(0))
+        dist.scatter(moved, of_all() if rank == 0 else None, src=0)
+        equal(moved, values(rank))
+        part = torch.empty(3)
+        dist.reduce_scatter(part, list(values(rank).chunk(2)))
+        equal(part, sum(of_all())[3 * rank : 3 * rank + 3])
+        odd = torch.ones(2).to(torch.float8_e8m0fnu)
+        dist.broadcast(odd, 0)
+        dist.send(values(0), 1) if rank == 0 else dist.recv(moved, 0)
+        equal(moved, values(0))
+        dist.barrier()
+
+    on_ranks(SIZE, work, backend="gloo")
+
+
 def test_objects():
     def work(rank):
         everything = [None] * SIZE
@@ -266,6 +298,34 @@ def test_asynchronous_operations_keep_their_order():
         assert after.then(further).wait()[0] == 4
 
     on_ranks(SIZE, work)
+
+
+def test_views_of_negative_values():
+    def work(rank):
+        negative = torch.tensor([1 + 1j * (rank + 1)]).conj().imag  # its memory contains rank + 1
+        lists = [torch.zeros(1), torch.zeros(1)]
+        dist.all_gather(lists, negative)
+        dist.all_reduce(negative, OPS.MAX)
+        return [each.item() for each in [*lists, negative]]
+
+    assert on_ranks(SIZE, work) == [[-1.0, -2.0, -1.0]] * SIZE
+
+
+def test_a_message_is_in_its_tensor_when_it_is_completed_and_is_copied_once():
+    def work(rank):
+        if rank == 0:
+            return dist.send(torch.ones(2), 1)
+        strided = torch.zeros(4)[::2]
+        message = dist.irecv(strided, 0)
+        end = time.monotonic() + TIMEOUT
+        while not message.is_completed() and time.monotonic() < end:
+            time.sleep(0.001)
+        received = strided.tolist()
+        strided.fill_(5)
+        message.wait()
+        return received, strided.tolist()
+
+    assert on_ranks(SIZE, work)[1] == ([1.0, 1.0], [5.0, 5.0])
 
 
 class Ending:

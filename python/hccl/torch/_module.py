@@ -1,7 +1,6 @@
 """Loads the compiled module for the torch of this process, and builds it if it is missing. If it
 cannot be built, the backend uses its form in Python."""
 
-import atexit
 import ctypes
 import functools
 import importlib.util
@@ -10,21 +9,12 @@ import sys
 import warnings
 from typing import Any, Optional
 
+import _hccl_torch
 from hccl import _variables
 
 VARIABLE = "HCCL_TORCH_FORM"
 
 _loaded: Any = None
-_ends_at_exit = False
-
-
-def end_at_exit() -> None:
-    """Registers the exit handler, which ends all groups. Exit handlers that were registered earlier
-    run after it."""
-    global _ends_at_exit
-    if not _ends_at_exit:
-        atexit.register(_end_groups)
-        _ends_at_exit = True
 
 
 def is_loaded() -> bool:
@@ -83,7 +73,7 @@ def load(user: str = "this function") -> Any:
         spec.loader.exec_module(module)
         _build.remove_temporary(MODULE.folder)
         _loaded = module
-        end_at_exit()
+        _hccl_torch.end_groups_at_exit()
     return _loaded
 
 
@@ -96,6 +86,8 @@ def synchronize() -> None:
 
 def backend_of(group: Any) -> Any:
     """Returns the backend of a process group for CPU tensors if it is hccl's backend, else None."""
+    if not is_loaded():
+        return None
     import torch
 
     try:
@@ -106,7 +98,7 @@ def backend_of(group: Any) -> Any:
     python = _python_form()
     if python is not None:
         return backend if isinstance(backend, python.ProcessGroup) else None
-    return backend if isinstance(backend, load().ProcessGroupHccl) else None
+    return backend if isinstance(backend, _loaded.ProcessGroupHccl) else None
 
 
 def _python_form() -> Any:
@@ -114,7 +106,7 @@ def _python_form() -> Any:
     return sys.modules.get("hccl.torch._python")
 
 
-def _end_groups() -> None:
+def end_groups() -> None:
     """Ends the groups that the program did not destroy, before Python ends. sys.last_value is the
     exception that ended the program; at a prompt it is any exception that was shown."""
     failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")

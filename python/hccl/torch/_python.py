@@ -18,6 +18,7 @@ import torch.distributed as dist
 from hccl import ANY_RANK, HcclError
 from hccl.torch._python_join import join
 from hccl.torch._python_memory import Memory, block, counts, empty, exchange, reduction, unpack
+from hccl.torch._python_overlap import unchanged_by, why_refused
 from hccl.torch._python_queue import Message, Queue, end_groups, failure
 from torch import Tensor
 
@@ -93,7 +94,7 @@ class ProcessGroup(dist.ProcessGroup):
         self.queue.issue(call, lambda: native.refuse(text), (), self._seconds, True).wait()
         raise RuntimeError(text)
 
-    def _check(self, call: str, tensors: Sequence[Tensor], outputs: Sequence[Tensor] = ()) -> None:
+    def _check(self, call: str, tensors: Sequence[Tensor]) -> None:
         if not tensors:
             self._refuse(call, "requires non-empty tensor list")
         dtype = tensors[0].dtype
@@ -104,14 +105,16 @@ class ProcessGroup(dist.ProcessGroup):
                 self._refuse(call, f"unsupported layout {each.layout} (the form in Python)")
             if each.dtype is not dtype:
                 self._refuse(call, f"tensors must all have the same type, not {each.dtype}")
-        for each in outputs:
-            if not each.is_contiguous() and torch._debug_has_internal_overlap(each) == 1:
-                self._refuse(call, "an output has two elements at one address")
 
-    def _single(self, call: str, tensors: Sequence[Tensor]) -> Tensor:
+    def _check_outputs(self, call: str, outputs: Sequence[Tensor]) -> None:
+        if text := why_refused(outputs):
+            self._refuse(call, text)
+
+    def _single(self, call: str, tensors: Sequence[Tensor], output: bool = False) -> Tensor:
         if len(tensors) > 1:
             self._refuse(call, "requires a single-element tensor list (the form in Python)")
-        self._check(call, tensors, tensors)
+        self._check(call, tensors)
+        self._check_outputs(call, tensors if output else ())
         return tensors[0]
 
     def _root(self, call: str, options: Any) -> int:
@@ -119,13 +122,13 @@ class ProcessGroup(dist.ProcessGroup):
             self._refuse(call, f"invalid root rank: {options.rootRank}")
         return int(options.rootRank)
 
-    def _parts(self, call: str, lists: Any, like: Tensor, outputs: bool = True) -> list[Tensor]:
+    def _parts(self, call: str, lists: Any, like: Tensor) -> list[Tensor]:
         """Returns the only list in `lists`, which must have a tensor for each rank. This rank's
         tensor must have the shape of `like`."""
         if len(lists) != 1 or len(lists[0]) != self._ranks:
             self._refuse(call, f"requires one list, of {self._ranks} tensors")
         parts = list(lists[0])
-        self._check(call, [like, *parts], parts if outputs else ())
+        self._check(call, [like, *parts])
         if parts[self._rank].shape != like.shape:
             self._refuse(call, f"invalid tensor size at index {self._rank}")
         return parts
@@ -134,11 +137,11 @@ class ProcessGroup(dist.ProcessGroup):
         """Checks that each large tensor is as long as the small tensors of all ranks together."""
         if len(large) != len(small):
             self._refuse(call, "input and output tensor lists must have the same length")
-        self._check(call, outputs, outputs)
         for pair in zip(large, small):
             self._check(call, pair)
             if pair[0].numel() != pair[1].numel() * self._ranks:
                 self._refuse(call, "the sizes of input and output must differ by world size times")
+        self._check_outputs(call, outputs)
 
     def _reduction(self, call: str, op: Any, dtype: Any) -> tuple[str, float]:
         """Returns the package's name of the reduction, and the factor of the inputs."""
@@ -159,15 +162,13 @@ class ProcessGroup(dist.ProcessGroup):
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Any:
         if len(tensors) != 1:
-            self._check("allreduce_coalesced", tensors, tensors)
+            self._check("allreduce_coalesced", tensors)
         options, native = opts or dist.AllreduceCoalescedOptions(), self._native
         op, factor = self._reduction("allreduce", options.reduceOp, tensors[0].dtype)
-        sources = tensors
-        if len({id(each) for each in tensors}) < len(tensors):  # tied weights: each gets the sum
-            sources = [each.detach().clone() for each in tensors]
 
         def run() -> None:
-            for source, tensor in zip(sources, tensors):
+            # Tensors may share memory (tied weights). Each gets the sum.
+            for source, tensor in zip(unchanged_by(tensors, tensors), tensors):
                 memory = block([source], filled=True)
                 native.all_reduce(Memory(memory), op, None, factor, 1.0, True)
                 unpack(memory, [tensor])
@@ -189,8 +190,8 @@ class ProcessGroup(dist.ProcessGroup):
     def reduce_scatter(
         self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any = None
     ) -> Any:
-        output, call = self._single("reduce_scatter", outputs), "reduce_scatter"
-        parts = self._parts(call, inputs, output, outputs=False)
+        output, call = self._single("reduce_scatter", outputs, output=True), "reduce_scatter"
+        parts = self._parts(call, inputs, output)
         options, native = opts or dist.ReduceScatterOptions(), self._native
         op, factor = self._reduction(call, options.reduceOp, output.dtype)
         begin = sum(each.numel() for each in parts[: self._rank])
@@ -216,7 +217,8 @@ class ProcessGroup(dist.ProcessGroup):
         native = self._native
 
         def run() -> None:
-            for output, source, (op, factor) in zip(outputs, inputs, ops):
+            sources = unchanged_by(outputs, inputs)
+            for output, source, (op, factor) in zip(outputs, sources, ops):
                 memory, send = block([output]), block([source], filled=True)
                 native.reduce_scatter(Memory(send), op, Memory(memory), factor, 1.0, True)
                 unpack(memory, [output])
@@ -255,10 +257,11 @@ class ProcessGroup(dist.ProcessGroup):
         if len(lists) != len(inputs):
             self._refuse(call, "input and output tensor lists must have the same length")
         lists = [self._parts(call, [parts], each) for parts, each in zip(lists, inputs)]
+        self._check_outputs(call, [each for parts in lists for each in parts])
         native, size = self._native, self._ranks
 
         def run() -> None:
-            for parts, source in zip(lists, inputs):
+            for parts, source in zip(lists, unchanged_by(lists, inputs)):
                 if len({each.numel() for each in parts}) > 1:
                     sources = [source] * size
                     exchange(native, sources, counts(sources), parts, counts(parts))
@@ -277,7 +280,7 @@ class ProcessGroup(dist.ProcessGroup):
         native = self._native
 
         def run() -> None:
-            for output, source in zip(outputs, inputs):
+            for output, source in zip(outputs, unchanged_by(outputs, inputs)):
                 memory, send = block([output]), block([source], filled=True)
                 native.all_gather(Memory(send), Memory(memory), True)
                 unpack(memory, [output])
@@ -290,13 +293,13 @@ class ProcessGroup(dist.ProcessGroup):
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Any:
         tensor, root = self._single("gather", inputs), self._root("gather", opts)
         parts = self._parts("gather", outputs, tensor) if self._rank == root else []
+        self._check_outputs("gather", parts)
         give, take = self._only(root, tensor), counts(parts) or [0] * self._ranks
         return self._exchange("gather", opts, inputs, give, parts, take)
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Any:
-        output, root = self._single("scatter", outputs), self._root("scatter", opts)
-        here = self._rank == root
-        parts = self._parts("scatter", inputs, output, outputs=False) if here else []
+        output, root = self._single("scatter", outputs, output=True), self._root("scatter", opts)
+        parts = self._parts("scatter", inputs, output) if self._rank == root else []
         give, take = counts(parts) or [0] * self._ranks, self._only(root, output)
         return self._exchange("scatter", opts, parts, give, outputs, take)
 
@@ -317,10 +320,13 @@ class ProcessGroup(dist.ProcessGroup):
         input_split_sizes: list[int],
         opts: Any = None,
     ) -> Any:
-        self._check("alltoall_base", [output, source], [output])
-        take = self._rows(output, output_split_sizes)
-        give = self._rows(source, input_split_sizes)
-        return self._exchange("all_to_all", opts, [source], give, [output], take)
+        self._check("alltoall_base", [output, source])
+        self._check_outputs("alltoall_base", [output])
+        take, give = self._rows(output, output_split_sizes), self._rows(source, input_split_sizes)
+        equal = not (output_split_sizes or input_split_sizes)
+        if equal and give != take:
+            self._refuse("alltoall_base", "input and output differ in size")
+        return self._exchange("all_to_all", opts, [source], None if equal else give, [output], take)
 
     def _rows(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
         """Returns the number of elements of each rank's part. `splits` has the number of rows of
@@ -336,7 +342,8 @@ class ProcessGroup(dist.ProcessGroup):
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
         if not len(outputs) == len(inputs) == self._ranks:
             self._refuse("alltoall", f"requires lists of {self._ranks} tensors")
-        self._check("alltoall", [*inputs, *outputs], outputs)
+        self._check("alltoall", [*inputs, *outputs])
+        self._check_outputs("alltoall", outputs)
         give, take = counts(inputs), counts(outputs)
         return self._exchange("all_to_all", opts, inputs, give, outputs, take)
 
@@ -370,7 +377,7 @@ class ProcessGroup(dist.ProcessGroup):
         self.queue.check()
         if tag < 0:
             raise RuntimeError(f"ProcessGroupHccl::{call}: Tag must be nonnegative")
-        return self._single(call, tensors)
+        return self._single(call, tensors, output=call == "recv")
 
 
 # ---- making groups ----

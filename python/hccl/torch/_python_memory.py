@@ -17,7 +17,7 @@ for _line in """bool |u1 uint8 1, uint8 |u1 uint8 1, uint16 <u2 uint16 1, uint32
     uint64 <u8 uint64 1, int8 |i1 int8 1, int16 <i2 int16 1, int32 <i4 int32 1, int64 <i8 int64 1,
     float16 <f2 float16 1, float32 <f4 float32 1, float64 <f8 float64 1, bfloat16 <V2 bfloat16 1,
     float8_e4m3fn <V1 float8_e4m3fn 1, float8_e5m2 <V1 float8_e5m2 1,
-    float8_e8m0fnu <V1 float8_e8m0fnu 1, complex64 <f4 float32 2, complex128 <f8 float64 2
+    complex32 <f2 float16 2, complex64 <f4 float32 2, complex128 <f8 float64 2
     """.split(","):
     _type, _interface, _name, _items = _line.split()
     if hasattr(torch, _type):  # older PyTorch lacks some
@@ -76,16 +76,22 @@ def counts(tensors: Sequence[Tensor]) -> list[int]:
     return [each.numel() * _kind(each)[2] for each in tensors]
 
 
+def _is_packed(tensor: Tensor) -> bool:
+    """Returns whether the tensor's memory contains its elements in order, and as they are: not
+    their conjugates or negatives."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
 def block(tensors: Sequence[Tensor], filled: bool = False) -> Tensor:
     """Returns contiguous memory for the tensors, one after another. If the tensors already lie in
     such memory, returns that memory; otherwise new memory, with the tensors' values if `filled`."""
     first = tensors[0]
-    if len(tensors) == 1 and first.is_contiguous():
+    if len(tensors) == 1 and _is_packed(first):
         return first
     first, storage = first.detach(), first.untyped_storage().data_ptr()
     at, total = first.data_ptr(), sum(each.numel() for each in tensors)
     for each in tensors:
-        in_place = each.is_contiguous() and each.untyped_storage().data_ptr() == storage
+        in_place = _is_packed(each) and each.untyped_storage().data_ptr() == storage
         if not in_place or each.data_ptr() != at:
             break
         at += each.numel() * each.element_size()
@@ -103,8 +109,13 @@ def unpack(memory: Tensor, tensors: Sequence[Tensor]) -> None:
     at = 0
     for each in tensors:
         part = memory.detach().reshape(-1)[at : at + each.numel()]
-        if part.data_ptr() != each.data_ptr() or not each.is_contiguous():
-            each.detach().copy_(part.view(each.shape))
+        if part.data_ptr() != each.data_ptr() or not _is_packed(each):
+            source, target = part.view(each.shape), each.detach()
+            for dim in range(target.dim()):
+                # In an expanded dimension, all indices refer to one element in memory.
+                if target.stride(dim) == 0 and target.shape[dim] > 1:
+                    source, target = source.narrow(dim, 0, 1), target.narrow(dim, 0, 1)
+            target.copy_(source)
         at += each.numel()
 
 
@@ -112,13 +123,16 @@ def exchange(
     native: Any, inputs: Sequence[Tensor], give: Any, outputs: Sequence[Tensor], take: Any
 ) -> None:
     """Sends parts of the inputs to the ranks, and fills the outputs with parts from the ranks.
-    Inputs or outputs may be empty. `give` and `take` count elements."""
+    Inputs or outputs may be empty. `give` and `take` count elements; None: all parts are equal."""
     nothing = (inputs or outputs)[0].detach().new_empty((0,))
     send = block(inputs, filled=True) if inputs else nothing
     receive = block(outputs) if outputs else nothing
     if send.untyped_storage().data_ptr() == receive.untyped_storage().data_ptr():
         send = send.clone()
-    native.all_to_all_v(Memory(send), give, take, Memory(receive), True)
+    if give is None:  # as in the compiled form, because ranks of both forms work together
+        native.all_to_all(Memory(send), Memory(receive), True)
+    else:
+        native.all_to_all_v(Memory(send), give, take, Memory(receive), True)
     unpack(receive, outputs)
 
 

@@ -159,14 +159,14 @@ class Message(Waitable):
         self, call: str, post: Any, memory: Any, outputs: Any, peer: int, tag: int, limit: float
     ) -> None:
         super().__init__(call, outputs)
-        self._memory, self._limit = memory, limit
+        self._memory, self._unfilled, self._limit = memory, outputs, limit
         try:
             self._request = post(Memory(memory), peer, tag)
         except HcclError as error:
             raise failure(error, call) from None
 
     def is_completed(self) -> bool:
-        return bool(self._request.done())
+        return bool(self._request.done()) and self.wait_done(0)
 
     def source_rank(self) -> int:
         self.wait()
@@ -178,16 +178,16 @@ class Message(Waitable):
         try:
             if not self._request.wait(seconds or self._limit):
                 return False
-            unpack(self._memory, self._outputs)
+            with self._mutex:
+                outputs, self._unfilled = self._unfilled, []  # the program may write into them now
+                unpack(self._memory, outputs)
         except HcclError as error:
             self._failure = failure(error, self.title)
         return True
 
     def _follow(self) -> None:
-        threading.Thread(target=self._complete, daemon=True).start()
-
-    def _complete(self) -> None:
-        self._future.set_result(self.wait_done(1e9))
+        end = self._future.set_result
+        threading.Thread(target=lambda: end(self.wait_done(1e9)), daemon=True).start()
 
 
 class Queue:

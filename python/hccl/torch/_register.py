@@ -1,6 +1,7 @@
-"""The entry point that `import torch` calls (group torch.backends). It only registers the backend:
-it starts no thread, opens no socket and loads no C module. It never raises an exception, because
-that would make `import torch` fail."""
+"""Registers the backend: `import torch` calls register(), and since PyTorch 2.14 the first use of the
+name "hccl" (group torch.distributed.backends). It only registers: it starts no thread, opens no
+socket and loads no C module. It never raises an exception, because that would make `import torch`
+fail."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import warnings
 import weakref
 from typing import Any
 
+import _hccl_torch
 from hccl.torch import _flight, _gloo, _module, _shrink
 
 NAMES = ("hccl", "hccl_cpu")
@@ -30,7 +32,7 @@ def register() -> None:
                 as_gloo()
         except ValueError as error:
             _gloo.refuse_groups(error)
-        _module.end_at_exit()  # now, so that a program's exit handlers find its groups alive
+        _hccl_torch.end_groups_at_exit()
     except Exception as error:
         warnings.warn(f"hccl: the backend could not be registered: {error!r}", stacklevel=2)
 
@@ -73,7 +75,8 @@ def _extend_set_pg_timeout() -> None:
     the timeout of a group of this backend."""
     from torch.distributed import distributed_c10d
 
-    torchs = distributed_c10d._set_pg_timeout
+    replaced = _hccl_torch.forward("_set_pg_timeout")
+    torchs = replaced.__wrapped__
 
     @functools.wraps(torchs)
     def set_pg_timeout(timeout: datetime.timedelta, group: Any = None) -> None:
@@ -85,7 +88,7 @@ def _extend_set_pg_timeout() -> None:
         if backend is None or len(whole._device_types) > 1:
             torchs(timeout, group)
 
-    distributed_c10d._set_pg_timeout = set_pg_timeout
+    replaced.__wrapped__ = set_pg_timeout
 
 
 def name_of_backend() -> str:
@@ -97,6 +100,7 @@ def name_of_backend() -> str:
 
 
 def as_gloo() -> None:
+    _register()
     _gloo.make_gloo_mean(name_of_backend())
 
 
@@ -104,6 +108,10 @@ def create(options: Any, pg_options: Any = None) -> Any:
     """Makes the backend of one process group. torch.distributed calls it on the members."""
     from torch.distributed import distributed_c10d
 
+    group = getattr(options, "process_group", None)  # since PyTorch 2.14
+    if group is not None and group.name() == "gloo" and not group._device_types:
+        # default_device_backend_map had a name that torch did not know yet, so torch guessed.
+        group._set_default_backend(distributed_c10d.ProcessGroup.BackendType.CUSTOM)
     ranks = options.global_ranks_in_group  # ranks of the default group; [] for the default group
     store = _own_store(ranks) if ranks else options.store
     whole = _module.backend_of(distributed_c10d._get_default_group()) if ranks else None

@@ -10,6 +10,7 @@ import functools
 import logging
 from typing import Any, Callable, Optional
 
+import _hccl_torch
 from hccl.torch import _flight, _module
 
 # Functions of torch that this module shares with torch's shrink_group.
@@ -26,12 +27,12 @@ _NEEDED = [
 
 def extend() -> None:
     """Makes torch.distributed.shrink_group call this module for groups of this backend."""
-    import torch.distributed as dist
     from torch.distributed import distributed_c10d
 
     if not all(hasattr(distributed_c10d, name) for name in _NEEDED):
         return  # torch's function, if there is one, works with limits (src/shrink.cc)
-    torchs: Callable[..., Any] = distributed_c10d.shrink_group
+    replaced = _hccl_torch.forward("shrink_group")
+    torchs: Callable[..., Any] = replaced.__wrapped__
 
     @functools.wraps(torchs)
     def shrink_group(
@@ -58,7 +59,7 @@ def extend() -> None:
             )
         return _replace(whole, smaller, ranks)
 
-    distributed_c10d.shrink_group = dist.shrink_group = shrink_group
+    replaced.__wrapped__ = shrink_group
 
 
 def _only_backend(group: Any) -> Any:
