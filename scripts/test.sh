@@ -197,6 +197,9 @@ step() {
       # Ray does not quote a space in Python's path when it starts processes, so this does not work in .ci/run's clone.
       .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements-ray.txt
       .venv-torch/bin/python -m pytest -q tests/ray
+      # Neither does DeepSpeed's extension link there.
+      DS_BUILD_OPS=0 .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements-deepspeed.txt
+      .venv-torch/bin/python -m pytest -q tests/torch/test_gloo.py -k deepspeed
       HCCL_BUILD_DIR=build/dev .venv-torch/bin/python -m pytest -q tests/docs
       HCCL_BUILD_DIR=build/dev scripts/vllm.sh
       .venv-vllm/bin/python -m pytest -q tests/vllm
