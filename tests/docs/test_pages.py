@@ -23,8 +23,8 @@ BUILD = ROOT / os.environ.get("HCCL_BUILD_DIR", "build/release")
 BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.M | re.S)
 # Finds a program of the README: its name precedes the block.
 FIRST = re.compile(r"`(first\.\w+)`.*?\n```\w+\n(.*?)^```$", re.M | re.S)
-FRAMEWORKS = ("tensorflow", "ray", "torch", "jax")  # an environment with Ray may also have torch
-NEEDS = next((each for each in FRAMEWORKS if importlib.util.find_spec(each)), None)
+FRAMEWORKS = ("tensorflow", "ray", "torch", "jax")  # Ray's programs may also import torch
+INSTALLED = {each for each in FRAMEWORKS if importlib.util.find_spec(each)}
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted(ROOT.glob("docs/**/*.md"))]
 os.environ.pop("PYTHONUNBUFFERED", None)  # it would split the lines of ranks that share a pipe
 TIMEOUT = 120  # seconds; for a hang, not for speed
@@ -44,11 +44,16 @@ def needs(files, commands):
     return None
 
 
+def runs_with(installed, framework):
+    """Whether an environment with these frameworks runs a block that needs `framework` (or None)."""
+    return framework in installed if installed else framework is None
+
+
 def consoles():
     for page in PAGES:
         files = files_of(page)
         for i, (kind, _, body) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8"))):
-            if kind == "console" and needs(files, body) == NEEDS:
+            if kind == "console" and runs_with(INSTALLED, needs(files, body)):
                 yield pytest.param(page, body, id=f"{page.relative_to(ROOT)}-{i}")
 
 
@@ -108,6 +113,14 @@ def link_tree(folder):
         (folder / name).symlink_to(ROOT / name)
     (folder / "build").mkdir()
     (folder / "build/release").symlink_to(BUILD)
+
+
+def test_blocks_run_where_their_framework_is():
+    """Also beside a second framework: `scripts/test.sh long` leaves Ray in PyTorch's environment."""
+    for framework in FRAMEWORKS:
+        assert runs_with({framework}, framework) and runs_with({*FRAMEWORKS}, framework)
+        assert not runs_with({framework}, None) and not runs_with(set(), framework)
+    assert runs_with(set(), None)
 
 
 @pytest.mark.parametrize("page, body", list(consoles()))

@@ -1,6 +1,6 @@
 """Trains a linear model on made-up data as users of a framework do, with a backend that the framework chooses, and
-reports the backend and the weights. Argument: "plain", "accelerate", "trainer" or "lightning". Variable: OUT, a
-folder."""
+reports the backend and the weights. Argument: "plain", "accelerate", "trainer", "lightning" or "deepspeed". Variable:
+OUT, a folder."""
 
 import json
 import os
@@ -118,5 +118,22 @@ def lightning(model):
     lightning.Trainer(accelerator="cpu", devices=2, max_epochs=1, **quiet).fit(Module(), loader())
 
 
+def deepspeed(model):
+    os.environ.update(DS_ACCELERATOR="cpu", DS_BUILD_OPS="0")
+    import deepspeed
+
+    deepspeed.init_distributed(dist_backend="gloo")
+    config = {
+        "train_micro_batch_size_per_gpu": 8,
+        "optimizer": {"type": "Adam", "params": {"lr": 0.1, "torch_adam": True}},
+        "zero_optimization": {"stage": 2},
+    }
+    engine = deepspeed.initialize(model=model, config=config)[0]
+    sampler = torch.utils.data.DistributedSampler(dataset(), shuffle=False)
+    train(engine, engine, loader(sampler=sampler), engine.backward)
+    say(engine.module)
+    dist.destroy_process_group()
+
+
 torch.manual_seed(0)
-{each.__name__: each for each in (plain, accelerate, trainer, lightning)}[sys.argv[1]](torch.nn.Linear(4, 1))
+{each.__name__: each for each in (plain, accelerate, trainer, lightning, deepspeed)}[sys.argv[1]](torch.nn.Linear(4, 1))
