@@ -146,6 +146,15 @@ def test_a_swap_of_two_collectives_of_equal_size_names_both_on_all_ranks(how):
         assert "InvalidArgumentError" in error and all(name in error for name in names), error
 
 
+def test_a_swap_is_an_error_in_every_kind_of_collective():
+    for output in on_ranks(2, RANKS / "swapped.py", "kinds"):
+        errors = said(output)
+        assert len(errors) == 6 * 3, output[-3000:]
+        for i, error in enumerate(errors):
+            assert "InvalidArgumentError" in error and "alpha" in error and "beta" in error, error
+            assert ("gradient of" in error) == (i % 3 > 0), error
+
+
 def test_names_that_differ_in_tensorflows_numbers_are_the_same():
     for output in on_ranks(2, RANKS / "swapped.py", "numbers"):
         assert said(output) == ["[2.0, 4.0]"], output[-3000:]

@@ -64,10 +64,16 @@ def of_program(name: str | None) -> list[str]:
 def of_gradient(op: Any) -> list[str]:
     """Returns the names for the collective of an op's gradient, if ranks compare the op's names."""
     digests = op.get_attr("name_digests")
-    return [
-        _named(f"gradient of {name.decode()}", f"gradient {digest}")
-        for name, digest in zip(op.get_attr("names"), digests)
-    ]
+    return [_backward(name.decode(), own) for name, own in zip(op.get_attr("names"), digests)]
+
+
+def of_gradients(names: Sequence[str]) -> list[str]:
+    """Returns the names for the collective of the gradient of tensors with these names."""
+    return [_backward(name, name.digest) for name in names if isinstance(name, Name)]
+
+
+def _backward(name: str, digest: int) -> str:
+    return _named(f"gradient of {name}", f"gradient {digest}")
 
 
 def attributes(names: Sequence[str]) -> dict[str, list]:

@@ -238,9 +238,14 @@ def broadcast(
     return _called("broadcast", tensors=tensors, root_rank=root, group=group, **named)
 
 
-def reduce(tensor: Any, reduction: str, root: int, group: str = hccl.WORLD) -> tf.Tensor:
+def reduce(
+    tensor: Any, reduction: str, root: int, group: str = hccl.WORLD, names: Sequence[str] = ()
+) -> tf.Tensor:
     """Returns the reduced tensor on the root, and the rank's own tensor on other ranks."""
-    return _called("reduce", tensor=tensor, reduction=reduction, root_rank=root, group=group)
+    return _called(
+        "reduce", tensor=tensor, reduction=reduction, root_rank=root, group=group,
+        **_names.attributes(names),
+    )
 
 
 def all_gather(
@@ -251,10 +256,13 @@ def all_gather(
     return _called("all_gather", tensor=tensor, rank_size=ranks, group=group, **named)
 
 
-def reduce_scatter(tensor: Any, reduction: str, ranks: int, group: str = hccl.WORLD) -> tf.Tensor:
+def reduce_scatter(
+    tensor: Any, reduction: str, ranks: int, group: str = hccl.WORLD, names: Sequence[str] = ()
+) -> tf.Tensor:
     """Returns this rank's part of the reduced tensor, along the first dimension."""
     return _called(
-        "reduce_scatter", tensor=tensor, reduction=reduction, rank_size=ranks, group=group
+        "reduce_scatter", tensor=tensor, reduction=reduction, rank_size=ranks, group=group,
+        **_names.attributes(names),
     )
 
 
@@ -270,10 +278,13 @@ def all_to_all_v(
     )
 
 
-def all_to_all_v_c(data: Any, matrix: Any, rank: int, group: str = hccl.WORLD) -> tf.Tensor:
+def all_to_all_v_c(
+    data: Any, matrix: Any, rank: int, group: str = hccl.WORLD, names: Sequence[str] = ()
+) -> tf.Tensor:
     """matrix[i][j]: the number of elements from rank i to rank j; equal on all ranks."""
     return _called(
-        "all_to_all_vc", send_data=data, send_count_matrix=matrix, rank=rank, group=group
+        "all_to_all_vc", send_data=data, send_count_matrix=matrix, rank=rank, group=group,
+        **_names.attributes(names),
     )
 
 
@@ -302,7 +313,8 @@ def _grouped_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
 @tf.RegisterGradient("HcclFusedAllReduce")
 def _fused_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
     scale = 1 / _manage.get_rank_size() if op.get_attr("average") else 1.0
-    return [*grouped_all_reduce(gradients, "sum", hccl.WORLD, scale), *[None] * (len(gradients) + 1)]
+    reduced = grouped_all_reduce(gradients, "sum", hccl.WORLD, scale, _names.of_gradient(op))
+    return [*reduced, *[None] * (len(gradients) + 1)]
 
 
 for _name in ("FusedPush", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllToAllV", "AllToAllVC"):
