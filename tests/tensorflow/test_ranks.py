@@ -155,6 +155,17 @@ def test_a_swap_is_an_error_in_every_kind_of_collective():
             assert ("gradient of" in error) == (i % 3 > 0), error
 
 
+def test_unnamed_collectives_keep_the_order_in_every_session():
+    """Where TensorFlow runs no graph optimizer, collectives that overtake each other are an error."""
+    for output in on_ranks(2, RANKS / "overtaking.py"):
+        *ordered, session, loop, wrapped = said(output)
+        assert len(ordered) == 6, output[-3000:]
+        for each in ordered:
+            assert each.endswith("[[2.0, 2.0, 2.0], [20.0, 20.0, 20.0]]"), each
+        for error in (session, loop, wrapped):
+            assert "EI0005" in error and "of its graph" in error, error
+
+
 def test_names_that_differ_in_tensorflows_numbers_are_the_same():
     for output in on_ranks(2, RANKS / "swapped.py", "numbers"):
         assert said(output) == ["[2.0, 4.0]"], output[-3000:]

@@ -10,8 +10,8 @@ with custom loops.
 
 The functions have the names, arguments and results of Horovod. All ranks must call the same
 collectives in the same order; if they do not, all ranks get an InvalidArgumentError. If a rank
-dies, the others get an InternalError that names the dead rank. Collectives of eager code and of a
-tf.function run in the order of the program.
+dies, the others get an InternalError that names the dead rank. Collectives of eager code, of a
+tf.function and of a session of TensorFlow 1 run in the order of the program.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from hccl import _variables
 
 # HCCL_COMPARE_NAMES=0 ends the comparison, for programs whose ranks name one collective differently. All ranks must
 # have the same value of the variable.
-_COMPARED = _variables.switch("HCCL_COMPARE_NAMES", default=True)
+COMPARED = _variables.switch("HCCL_COMPARE_NAMES", default=True)
 
 
 class Name(str):
@@ -85,4 +85,4 @@ def attributes(names: Sequence[str]) -> dict[str, list]:
 def _named(name: str, compared: str) -> str:
     named = Name(name)
     named.digest = zlib.crc32(compared.encode())
-    return named if _COMPARED else name
+    return named if COMPARED else name

@@ -2,7 +2,7 @@
 
 In a tf.function, ops run one after another in the order of the program, which must be the same on
 all ranks. In a graph of TensorFlow 1, ops have numbers. The graph optimizer "NpuOptimizer"
-(src/chain.cc) chains the ops of a run by these numbers; npu_bridge enables it in sessions.
+(src/chain.cc) chains the ops of a run by these numbers; _sessions enables it in sessions.
 """
 
 from __future__ import annotations
@@ -99,6 +99,20 @@ def _made_order() -> Any:
 
 
 _numbers = itertools.count(1)
+# For each graph: the number of calls so far, by group. The kernels compare the calls' numbers if no
+# optimizer chained them.
+_counts: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def _program() -> Any:
+    """Returns the graph outside all functions around the current graph, or the outermost function
+    that eager code calls."""
+    graph = tf.compat.v1.get_default_graph()
+    while getattr(graph, "outer_graph", None) is not None:
+        if not graph.outer_graph.building_function and tf.compat.v1.executing_eagerly_outside_functions():
+            break
+        graph = graph.outer_graph
+    return graph
 
 
 _sequence = threading.local()  # .last: the last op of the list that this thread reduces
@@ -130,6 +144,10 @@ def _called(name: str, **inputs: Any) -> Any:
     one = result[0] if isinstance(result, (list, tuple)) else result
     op = one if isinstance(one, tf.Operation) else one.op
     op._set_attr("_hccl_order", tf.compat.v1.AttrValue(i=next(_numbers)))
+    if _names.COMPARED and not graph._add_control_dependencies:
+        counts, group = _counts.setdefault(_program(), collections.Counter()), op.get_attr("group")
+        counts[group] += 1
+        op._set_attr("_hccl_call", tf.compat.v1.AttrValue(i=counts[group]))
     if hasattr(_sequence, "last"):
         _sequence.last = [op]
     return result
@@ -205,12 +223,7 @@ def _list_key(gradients: Sequence[Any], average: bool, names: Sequence[str]) -> 
     keys."""
     signature = repr((average, [(n, g.shape, g.dtype) for n, g in zip(names, gradients)]))
     digest = hashlib.sha256(signature.encode()).hexdigest()[:16]
-    graph = tf.compat.v1.get_default_graph()
-    while getattr(graph, "outer_graph", None) is not None:
-        if not graph.outer_graph.building_function and tf.compat.v1.executing_eagerly_outside_functions():
-            break
-        graph = graph.outer_graph
-    counts = _met.setdefault(graph, collections.Counter())
+    counts = _met.setdefault(_program(), collections.Counter())
     counts[digest] += 1
     return f"{digest}.{counts[digest]}"
 
