@@ -23,8 +23,9 @@ def test_ranks(size):
     assert all("all well" in output for output in on_ranks(size, RANKS / "bridge.py", fresh=size == 2))
 
 
-def test_branches_loops_and_their_gradients_keep_the_order():
-    assert all("all well" in output for output in on_ranks(2, RANKS / "order.py"))
+@pytest.mark.parametrize("names", ["npu_bridge", "horovod"])
+def test_branches_loops_and_their_gradients_keep_the_order(names):
+    assert all("all well" in output for output in on_ranks(2, RANKS / "order.py", names))
 
 
 NO_ORDER = """

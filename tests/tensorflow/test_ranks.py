@@ -130,10 +130,11 @@ def test_a_killed_rank_is_named_in_fit():
 
 def test_a_killed_rank_ends_sessions_and_estimators_of_every_kind(tmp_path):
     """After errors that look like a preemption, TensorFlow's own sessions and estimators would restart for ever."""
-    ranks = start(2, RANKS / "sessions.py", tmp_path, fresh=True)
+    old = tf.__version__.startswith("2.15")
+    ranks = start(2, RANKS / "sessions.py", tmp_path, "npu_estimator" if old else "supervisor", fresh=True)
     output, _ = printed(ranks)
     errors = said(output)
-    assert ranks[0].returncode == 0 and len(errors) == (7 if tf.__version__.startswith("2.15") else 5), output[-3000:]
+    assert ranks[0].returncode == 0 and len(errors) == (7 if old else 5), output[-3000:]
     for error in errors:
         assert "InternalError" in error and "rank 1" in error, error
 
@@ -144,6 +145,26 @@ def test_a_swap_of_two_collectives_of_equal_size_names_both_on_all_ranks(how):
     for output in on_ranks(2, RANKS / "swapped.py", how):
         (error,) = said(output)
         assert "InvalidArgumentError" in error and all(name in error for name in names), error
+
+
+def test_a_swap_is_an_error_in_every_kind_of_collective():
+    for output in on_ranks(2, RANKS / "swapped.py", "kinds"):
+        errors = said(output)
+        assert len(errors) == 6 * 3, output[-3000:]
+        for i, error in enumerate(errors):
+            assert "InvalidArgumentError" in error and "alpha" in error and "beta" in error, error
+            assert ("gradient of" in error) == (i % 3 > 0), error
+
+
+def test_unnamed_collectives_keep_the_order_in_every_session():
+    """Where TensorFlow runs no graph optimizer, collectives that overtake each other are an error."""
+    for output in on_ranks(2, RANKS / "overtaking.py"):
+        *ordered, session, loop, wrapped = said(output)
+        assert len(ordered) == 6, output[-3000:]
+        for each in ordered:
+            assert each.endswith("[[2.0, 2.0, 2.0], [20.0, 20.0, 20.0]]"), each
+        for error in (session, loop, wrapped):
+            assert "EI0005" in error and "of its graph" in error, error
 
 
 def test_names_that_differ_in_tensorflows_numbers_are_the_same():

@@ -3,6 +3,7 @@ IterationOp makes all steps of a loop."""
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any, Iterator
 
@@ -66,7 +67,7 @@ def install(tensorflow: Any) -> None:
     base = v1.Session.__mro__[1]  # BaseSession
     v1.Session._hccl = True
     for kind in (v1.Session, v1.InteractiveSession):
-        _complete_configs(kind)
+        kind.__init__ = decorator_tf_session(kind.__init__)
     run = base.run
 
     def run_loop(self: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -80,15 +81,16 @@ def install(tensorflow: Any) -> None:
     base.run = run_loop
 
 
-def _complete_configs(kind: Any) -> None:
-    made = kind.__init__
+def decorator_tf_session(made: Any) -> Any:
+    """Returns a session's __init__ that completes the config."""
 
+    @functools.wraps(made)
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
         self._session = None  # for __del__, if the ops cannot be built
         _ops.library()  # TensorFlow must know the optimizer's name
         made(self, target=target, graph=graph, config=complete(config))
 
-    kind.__init__ = init
+    return init
 
 
 def _base_of(session: Any) -> Any:

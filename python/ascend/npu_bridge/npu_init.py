@@ -41,6 +41,7 @@ from npu_bridge.estimator.npu.npu_config import (
     MemoryConfig,
     NPURunConfig,
     ProfilingConfig,
+    decorator_tf_session,
     need_estimator as _need_estimator,
 )
 from npu_bridge.estimator.npu.npu_estimator import NPUEstimator, NPUEstimatorSpec
@@ -70,6 +71,16 @@ from npu_bridge.profiler import profiler
 from npu_bridge.scoped_graph_manager import scoped_graph_manager
 
 backend = tf.compat.v1.keras.backend
+# Scripts give it to tf.config.optimizer.set_experimental_options.
+experimental_options: dict[str, Any] = {
+    "disable_model_pruning": False,
+    "layout_optimizer": RewriterConfig.ON,
+    "constant_folding": RewriterConfig.ON,
+    **{
+        f"{kind}_optimization": RewriterConfig.ON
+        for kind in ("function", "shape", "arithmetic", "loop", "dependency")
+    },
+}
 
 
 def npu_config_proto(config_proto: Any = None) -> config_pb2.ConfigProto:

@@ -10,8 +10,8 @@ with custom loops.
 
 The functions have the names, arguments and results of Horovod. All ranks must call the same
 collectives in the same order; if they do not, all ranks get an InvalidArgumentError. If a rank
-dies, the others get an InternalError that names the dead rank. Collectives of eager code and of a
-tf.function run in the order of the program.
+dies, the others get an InternalError that names the dead rank. Collectives of eager code, of a
+tf.function and of a session of TensorFlow 1 run in the order of the program.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ from hccl.tensorflow._sums import Sums
 __all__ = [
     "Adasum", "Average", "BroadcastGlobalVariablesCallback", "BroadcastGlobalVariablesHook",
     "Compression", "DistributedGradientTape", "DistributedOptimizer",
-    "LearningRateScheduleCallback", "LearningRateWarmupCallback", "Max", "MetricAverageCallback",
-    "Min", "ProcessSet", "Product", "Sum", "add_process_set", "allgather", "allgather_object",
-    "allreduce", "alltoall", "broadcast", "broadcast_global_variables", "broadcast_object",
-    "broadcast_variables", "callbacks", "global_process_set", "grouped_allgather",
-    "grouped_allreduce", "grouped_reducescatter", "init", "is_initialized", "join", "load_model",
+    "LearningRateScheduleCallback", "LearningRateWarmupCallback", "Max",
+    "MetricAverageCallback", "Min", "ProcessSet", "Product", "Sum", "add_process_set",
+    "allgather", "allgather_object", "allreduce", "alltoall", "broadcast",
+    "broadcast_global_variables", "broadcast_object", "broadcast_variables", "callbacks",
+    "cross_rank", "cross_size", "global_process_set", "grouped_allgather", "grouped_allreduce",
+    "grouped_reducescatter", "init", "is_homogeneous", "is_initialized", "join", "load_model",
     "local_rank", "local_size", "rank", "reduce_gradients", "reduce_list", "reducescatter",
     "remove_process_set", "shutdown", "size", "trace_at_exit",
 ]
@@ -67,6 +68,13 @@ rank_op, size_op, local_rank_op, local_size_op = map(_op, (rank, size, local_ran
 
 mpi_threads_supported = mpi_enabled = mpi_built = gloo_enabled = gloo_built = no
 nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = no
+_PLACES = (
+    "ranks do not know each other's hosts: on all ranks call "
+    "allgather_object((local_rank(), local_size())), and count in its result"
+)
+cross_rank = _horovod.absent("cross_rank", _PLACES)
+cross_size = _horovod.absent("cross_size", _PLACES)
+is_homogeneous = _horovod.absent("is_homogeneous", _PLACES)
 
 
 def join() -> int:

@@ -86,7 +86,7 @@ def broadcast(
     group, root = _horovod.group_of(process_set, group), _horovod.root_of(process_set, root_rank)
 
     def to_root(gradient: Any) -> Any:
-        total = _ops.reduce(gradient, "sum", root, group)
+        total = _ops.reduce(gradient, "sum", root, group, _names.of_gradients(names))
         if _manage.get_rank_id(group) == root:
             return total
         with tf.control_dependencies([total]):  # the root waits for this rank
@@ -123,7 +123,7 @@ def alltoall(
     same number of rows to each rank, and returns only the received rows. Ranks may have different
     numbers of rows. InvalidArgumentError: the tensor has fewer rows than the sum of splits or,
     without splits, its rows cannot be divided evenly."""
-    group = _horovod.group_of(process_set, group)
+    group, names = _horovod.group_of(process_set, group), _names.of_program(name)
     tensor, ranks = tf.convert_to_tensor(tensor), _world.ranks(group)
     rows, rank = tf.shape(tensor, out_type=tf.int64)[0], _manage.get_rank_id(group)
     if splits is None:
@@ -138,12 +138,14 @@ def alltoall(
         text = "hccl: alltoall: the sum of splits is above the number of rows"
         fits = tf.debugging.assert_less_equal(tf.reduce_sum(own), rows, text)
     with tf.control_dependencies([] if fits is None else [fits]):
-        splits_of_all = _ops.all_gather(own, ranks, group, _names.of_program(name))
+        splits_of_all = _ops.all_gather(own, ranks, group, names)
     matrix = tf.reshape(splits_of_all, [ranks, ranks])
     row = tf.reduce_prod(tf.shape(tensor, out_type=tf.int64)[1:])
     flat = _reductions.with_gradient(
-        lambda sent: _ops.all_to_all_v_c(sent, matrix * row, rank, group),
-        lambda gradient: _ops.all_to_all_v_c(gradient, tf.transpose(matrix) * row, rank, group),
+        lambda sent: _ops.all_to_all_v_c(sent, matrix * row, rank, group, names),
+        lambda gradient: _ops.all_to_all_v_c(
+            gradient, tf.transpose(matrix) * row, rank, group, _names.of_gradients(names)
+        ),
         tf.reshape(tensor[: tf.reduce_sum(own)], [-1]),
     )
     received = matrix[:, rank]
@@ -163,7 +165,7 @@ def reducescatter(
     sums, backward also multiplies the gradients by the number of ranks."""
     _horovod.check_devices(device_dense=device_dense)
     group, reduction = _horovod.group_of(process_set, group), _horovod.reduction(op)
-    ranks, rank = _world.ranks(group), _manage.get_rank_id(group)
+    ranks, rank, names = _world.ranks(group), _manage.get_rank_id(group), _names.of_program(name)
     packed, context = compression.compress(
         _reductions.scaled(tf.convert_to_tensor(tensor), prescale_factor)
     )
@@ -176,8 +178,9 @@ def reducescatter(
     rest = tf.reshape(rest, tf.concat([[(ranks - more) * most], row], 0))
     summed = "sum" if reduction == "mean" else reduction
     part = _reductions.with_gradient(
-        lambda own: _ops.reduce_scatter(own, summed, ranks, group),
-        lambda gradient: _ops.all_gather(gradient, ranks, group) * ranks,
+        lambda own: _ops.reduce_scatter(own, summed, ranks, group, names),
+        lambda gradient: _ops.all_gather(gradient, ranks, group, _names.of_gradients(names))
+        * ranks,
         tf.concat([packed[: more * most], rest], 0),
     )[: least + tf.cast(rank < more, tf.int32)]
     if reduction == "mean":
@@ -187,7 +190,8 @@ def reducescatter(
 
 @_ops.in_sequence()
 def grouped_reducescatter(
-    tensors: Sequence[Any], op: Optional[str] = None, **options: Any
+    tensors: Sequence[Any], op: Optional[str] = None, *, name: Optional[str] = None, **options: Any
 ) -> list[tf.Tensor]:
     """Reduces each tensor of a list like reducescatter(), and has the same arguments."""
-    return [reducescatter(tensor, op, **options) for tensor in tensors]
+    names = _numbered(name, len(tensors)) or [None] * len(tensors)
+    return [reducescatter(t, op, name=own, **options) for t, own in zip(tensors, names)]

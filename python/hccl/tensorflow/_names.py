@@ -16,7 +16,7 @@ from hccl import _variables
 
 # HCCL_COMPARE_NAMES=0 ends the comparison, for programs whose ranks name one collective differently. All ranks must
 # have the same value of the variable.
-_COMPARED = _variables.switch("HCCL_COMPARE_NAMES", default=True)
+COMPARED = _variables.switch("HCCL_COMPARE_NAMES", default=True)
 
 
 class Name(str):
@@ -64,10 +64,16 @@ def of_program(name: str | None) -> list[str]:
 def of_gradient(op: Any) -> list[str]:
     """Returns the names for the collective of an op's gradient, if ranks compare the op's names."""
     digests = op.get_attr("name_digests")
-    return [
-        _named(f"gradient of {name.decode()}", f"gradient {digest}")
-        for name, digest in zip(op.get_attr("names"), digests)
-    ]
+    return [_backward(name.decode(), own) for name, own in zip(op.get_attr("names"), digests)]
+
+
+def of_gradients(names: Sequence[str]) -> list[str]:
+    """Returns the names for the collective of the gradient of tensors with these names."""
+    return [_backward(name, name.digest) for name in names if isinstance(name, Name)]
+
+
+def _backward(name: str, digest: int) -> str:
+    return _named(f"gradient of {name}", f"gradient {digest}")
 
 
 def attributes(names: Sequence[str]) -> dict[str, list]:
@@ -79,4 +85,4 @@ def attributes(names: Sequence[str]) -> dict[str, list]:
 def _named(name: str, compared: str) -> str:
     named = Name(name)
     named.digest = zlib.crc32(compared.encode())
-    return named if _COMPARED else name
+    return named if COMPARED else name

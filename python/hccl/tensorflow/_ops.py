@@ -2,7 +2,7 @@
 
 In a tf.function, ops run one after another in the order of the program, which must be the same on
 all ranks. In a graph of TensorFlow 1, ops have numbers. The graph optimizer "NpuOptimizer"
-(src/chain.cc) chains the ops of a run by these numbers; npu_bridge enables it in sessions.
+(src/chain.cc) chains the ops of a run by these numbers; _sessions enables it in sessions.
 """
 
 from __future__ import annotations
@@ -99,6 +99,20 @@ def _made_order() -> Any:
 
 
 _numbers = itertools.count(1)
+# For each graph: the number of calls so far, by group. The kernels compare the calls' numbers if no
+# optimizer chained them.
+_counts: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def _program() -> Any:
+    """Returns the graph outside all functions around the current graph, or the outermost function
+    that eager code calls."""
+    graph = tf.compat.v1.get_default_graph()
+    while getattr(graph, "outer_graph", None) is not None:
+        if not graph.outer_graph.building_function and tf.compat.v1.executing_eagerly_outside_functions():
+            break
+        graph = graph.outer_graph
+    return graph
 
 
 _sequence = threading.local()  # .last: the last op of the list that this thread reduces
@@ -130,6 +144,10 @@ def _called(name: str, **inputs: Any) -> Any:
     one = result[0] if isinstance(result, (list, tuple)) else result
     op = one if isinstance(one, tf.Operation) else one.op
     op._set_attr("_hccl_order", tf.compat.v1.AttrValue(i=next(_numbers)))
+    if _names.COMPARED and not graph._add_control_dependencies:
+        counts, group = _counts.setdefault(_program(), collections.Counter()), op.get_attr("group")
+        counts[group] += 1
+        op._set_attr("_hccl_call", tf.compat.v1.AttrValue(i=counts[group]))
     if hasattr(_sequence, "last"):
         _sequence.last = [op]
     return result
@@ -205,12 +223,7 @@ def _list_key(gradients: Sequence[Any], average: bool, names: Sequence[str]) -> 
     keys."""
     signature = repr((average, [(n, g.shape, g.dtype) for n, g in zip(names, gradients)]))
     digest = hashlib.sha256(signature.encode()).hexdigest()[:16]
-    graph = tf.compat.v1.get_default_graph()
-    while getattr(graph, "outer_graph", None) is not None:
-        if not graph.outer_graph.building_function and tf.compat.v1.executing_eagerly_outside_functions():
-            break
-        graph = graph.outer_graph
-    counts = _met.setdefault(graph, collections.Counter())
+    counts = _met.setdefault(_program(), collections.Counter())
     counts[digest] += 1
     return f"{digest}.{counts[digest]}"
 
@@ -238,9 +251,14 @@ def broadcast(
     return _called("broadcast", tensors=tensors, root_rank=root, group=group, **named)
 
 
-def reduce(tensor: Any, reduction: str, root: int, group: str = hccl.WORLD) -> tf.Tensor:
+def reduce(
+    tensor: Any, reduction: str, root: int, group: str = hccl.WORLD, names: Sequence[str] = ()
+) -> tf.Tensor:
     """Returns the reduced tensor on the root, and the rank's own tensor on other ranks."""
-    return _called("reduce", tensor=tensor, reduction=reduction, root_rank=root, group=group)
+    return _called(
+        "reduce", tensor=tensor, reduction=reduction, root_rank=root, group=group,
+        **_names.attributes(names),
+    )
 
 
 def all_gather(
@@ -251,10 +269,13 @@ def all_gather(
     return _called("all_gather", tensor=tensor, rank_size=ranks, group=group, **named)
 
 
-def reduce_scatter(tensor: Any, reduction: str, ranks: int, group: str = hccl.WORLD) -> tf.Tensor:
+def reduce_scatter(
+    tensor: Any, reduction: str, ranks: int, group: str = hccl.WORLD, names: Sequence[str] = ()
+) -> tf.Tensor:
     """Returns this rank's part of the reduced tensor, along the first dimension."""
     return _called(
-        "reduce_scatter", tensor=tensor, reduction=reduction, rank_size=ranks, group=group
+        "reduce_scatter", tensor=tensor, reduction=reduction, rank_size=ranks, group=group,
+        **_names.attributes(names),
     )
 
 
@@ -270,10 +291,13 @@ def all_to_all_v(
     )
 
 
-def all_to_all_v_c(data: Any, matrix: Any, rank: int, group: str = hccl.WORLD) -> tf.Tensor:
+def all_to_all_v_c(
+    data: Any, matrix: Any, rank: int, group: str = hccl.WORLD, names: Sequence[str] = ()
+) -> tf.Tensor:
     """matrix[i][j]: the number of elements from rank i to rank j; equal on all ranks."""
     return _called(
-        "all_to_all_vc", send_data=data, send_count_matrix=matrix, rank=rank, group=group
+        "all_to_all_vc", send_data=data, send_count_matrix=matrix, rank=rank, group=group,
+        **_names.attributes(names),
     )
 
 
@@ -302,7 +326,8 @@ def _grouped_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
 @tf.RegisterGradient("HcclFusedAllReduce")
 def _fused_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
     scale = 1 / _manage.get_rank_size() if op.get_attr("average") else 1.0
-    return [*grouped_all_reduce(gradients, "sum", hccl.WORLD, scale), *[None] * (len(gradients) + 1)]
+    reduced = grouped_all_reduce(gradients, "sum", hccl.WORLD, scale, _names.of_gradient(op))
+    return [*reduced, *[None] * (len(gradients) + 1)]
 
 
 for _name in ("FusedPush", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllToAllV", "AllToAllVC"):

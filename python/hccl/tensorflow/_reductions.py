@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from hccl import _horovod, _world
 from hccl._horovod import ProcessSet, global_process_set
-from hccl.tensorflow import _fusion, _ops
+from hccl.tensorflow import _fusion, _names, _ops
 from hccl.tensorflow._compression import Compression
 
 
@@ -85,7 +85,9 @@ def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
     padding = tf.concat([[[0, most - rows[0]]], tf.zeros([tf.rank(tensor) - 1, 2], tf.int64)], 0)
     padded = with_gradient(
         lambda own: _ops.all_gather(own, ranks, group, names),
-        lambda gradient: _ops.reduce_scatter(gradient, "sum", ranks, group),
+        lambda gradient: _ops.reduce_scatter(
+            gradient, "sum", ranks, group, _names.of_gradients(names)
+        ),
         tf.pad(tensor, padding),
     )
     parts = tf.reshape(padded, tf.concat([[ranks, -1], tf.shape(tensor)[1:]], 0))

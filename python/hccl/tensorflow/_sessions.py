@@ -6,10 +6,40 @@ import functools
 from typing import Any, Callable, Sequence
 
 import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.eager import context
 
 from hccl import _horovod
 from hccl.tensorflow import _names, _reductions
 from hccl.tensorflow._collectives import broadcast_variables
+
+
+def order_collectives() -> None:
+    """Makes all later sessions keep the order of collectives, once in a process. They request the
+    graph optimizer "NpuOptimizer" (src/order.cc). TensorFlow looks the name up in each run, so a
+    session may exist before the ops are loaded."""
+    base = tf.compat.v1.Session.__mro__[1]  # BaseSession
+    made = base.__init__
+
+    @functools.wraps(made)
+    def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        given = context.context().config if config is None else config
+        if isinstance(given, config_pb2.ConfigProto):  # otherwise TensorFlow raises a TypeError
+            config = config_pb2.ConfigProto()
+            config.CopyFrom(given)
+            # TensorFlow does not optimize small graphs, nor those that it prunes before it places
+            # them, as an InteractiveSession does.
+            config.graph_options.place_pruned_graph = False
+            rewrite = config.graph_options.rewrite_options
+            rewrite.min_graph_nodes = -1
+            if not any(each.name == "NpuOptimizer" for each in rewrite.custom_optimizers):
+                rewrite.custom_optimizers.add().name = "NpuOptimizer"
+        made(self, target, graph, config)
+
+    base.__init__ = init
+
+
+order_collectives()
 
 
 def reducing(optimizer: Any, reduce: Callable[[list, list], list], place: Any) -> Any:

@@ -254,6 +254,8 @@ def keywords():
     refused("average", lambda: hvd.allreduce(one, op=hvd.Sum, average=True))
     refused("comm", lambda: hvd.init(comm=[0]))
     refused("join", hvd.join)
+    for name in ("cross_rank", "cross_size", "is_homogeneous"):
+        refused(f"{name} is not there", getattr(hvd, name))
     for rows, splits in ((3, None), (1, [1, 1])):
         try:
             hvd.alltoall(tf.ones([rows]), splits)

@@ -1,20 +1,31 @@
 """Independent collectives of equal size, inside and outside of branches and loops: each must meet the same collective
 of the other rank, whichever of them TensorFlow's threads run first. The power of ten in a sum shows which collective
-made the sum."""
+made the sum: order.py npu_bridge|horovod"""
 
-from npu_bridge.npu_init import *  # noqa: F403  as scripts do
+import sys
 
+if sys.argv[1] == "npu_bridge":
+    from npu_bridge.npu_init import *  # noqa: F403  as scripts do
+
+    sess, npu_shutdown = init_resource()  # noqa: F405
+else:  # with the conditionals and loops of TensorFlow 2
+    import tensorflow.compat.v1 as tf
+
+    tf.disable_eager_execution()
+import hccl.tensorflow as hvd
 import numpy as np
 
 RUNS = 60
-sess, npu_shutdown = init_resource()  # noqa: F405
-rank, size = get_npu_rank_id(), get_npu_rank_size()  # noqa: F405
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
 yes, other, times = (tf.placeholder(each, []) for each in (tf.bool, tf.bool, tf.int32))  # noqa: F405
 random = np.random.RandomState(0)  # the same on all ranks
 
 
 def reduced(value):
-    return hccl_ops.allreduce(value, "sum", fusion=0)  # noqa: F405
+    if sys.argv[1] == "npu_bridge":
+        return hccl_ops.allreduce(value, "sum", fusion=0)  # noqa: F405
+    return hvd.allreduce(value, op=hvd.Sum)
 
 
 def mine(power):

@@ -14,9 +14,39 @@ if HOW == "numbers" and not last:  # makes one more model and scope, whose numbe
         hvd.allreduce(tf.ones([3]), name="extra_1/loss:0")
 
 
-def pair(first, second):
-    """Returns the sums of two named tensors."""
-    return [hvd.allreduce(tf.ones([3]) * (1 + i), hvd.Sum, name=name) for i, name in enumerate((first, second))]
+CALLS = {
+    "allgather": hvd.allgather,
+    "alltoall": hvd.alltoall,
+    "broadcast": lambda own, name: hvd.broadcast(own, 0, name),
+    "grouped_allgather": lambda own, name: hvd.grouped_allgather([own, own], name)[0],
+    "grouped_reducescatter": lambda own, name: hvd.grouped_reducescatter([own, own], hvd.Sum, name=name)[0],
+    "reducescatter": lambda own, name: hvd.reducescatter(own, hvd.Sum, name=name),
+}
+
+
+def pair(first, second, call=lambda own, name: hvd.allreduce(own, hvd.Sum, name=name)):
+    """Returns the results of two named collectives."""
+    return [call(tf.ones([4]) * (1 + i), name=name) for i, name in enumerate((first, second))]
+
+
+def refused(call, *arguments):
+    try:
+        call(*arguments)
+        print("said: no error")
+    except tf.errors.OpError as error:
+        print("said:", type(error).__name__, error.message.replace("\n", " "))
+
+
+def kinds():
+    """Swaps two collectives of each kind, and the gradients of two collectives."""
+    for kind, call in CALLS.items():
+        names = [f"{kind} alpha", f"{kind} beta"]
+        refused(pair, *(reversed(names) if last else names), call)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(own := tf.ones([4]))
+            results = [call(own, name=f"{name} forward") for name in names]
+        for result in reversed(results) if last else results:
+            refused(tape.gradient, result, own)
 
 
 def train(swap):
@@ -43,6 +73,8 @@ try:
         both = tf.function(pair)
         pair("alpha", "beta")
         both(*(("beta", "alpha") if last else ("alpha", "beta")))
+    elif HOW == "kinds":
+        kinds()
     elif HOW == "gradients":
         train(swap=last)
     elif HOW == "numbers":

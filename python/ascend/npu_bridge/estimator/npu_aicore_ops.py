@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -21,6 +22,8 @@ __all__ = [
     "nonzerowithvalue",
     "prelu",
 ]
+
+npu_aicore_ops = sys.modules[__name__]  # scripts import this name from the module npu_aicore_ops
 
 
 def fast_gelu_v2(x: Any, name: Optional[str] = None) -> tf.Tensor:

@@ -23,6 +23,9 @@ def shutdown_system(name: Optional[str] = None) -> Any:
     return tf.no_op(name=name)
 
 
+NPUInit, NPUShutdown = initialize_system, shutdown_system
+
+
 def _join() -> None:
     _ranks.size()
 

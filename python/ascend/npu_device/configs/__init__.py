@@ -38,7 +38,8 @@ _UNCHECKED = (
     "optypelist_for_implmode quant_dumpable resource_config_path session_device_id "
     "static_memory_policy stream_max_parallel_num variable_format_optimize "
     "variable_memory_max_size variable_memory_optimize all_tensor_not_empty "
-    "auto_multistream_parallel_mode export_compile_stat aicore_num jit_compile_mode"
+    "auto_multistream_parallel_mode export_compile_stat aicore_num jit_compile_mode "
+    "ac_parallel_enable graph_compiler_cache_dir optimization_switch"
 ).split()
 # name: (initial value, valid values)
 _OPTIONS: dict[str, tuple[Any, Any]] = {
@@ -59,6 +60,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "enable_small_channel": (False, _SWITCH),
     "compile_dynamic_mode": (False, _SWITCH),
     "input_batch_cpy": (False, _SWITCH),
+    "oo_constant_folding": (True, _SWITCH),
     "input_fusion_size": (131072, _ANY),
     "topo_sorting_mode": (None, (0, 1, None)),
     "oo_level": ("O3", ("O0", "O1", "O2", "O3")),

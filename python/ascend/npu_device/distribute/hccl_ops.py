@@ -114,3 +114,4 @@ _WHY = "it uses addresses of NPU memory; use send and receive"
 remote_read = absent("hccl_ops.remote_read", _WHY)
 remote_ref_read = absent("hccl_ops.remote_ref_read", _WHY)
 remote_write = absent("hccl_ops.remote_write", _WHY)
+remote_scatter_write = absent("hccl_ops.remote_scatter_write", _WHY)

@@ -33,8 +33,6 @@ namespace {
 using ::tensorflow::GraphDef;
 using ::tensorflow::NodeDef;
 
-constexpr const char* kChained = "_hccl_chained";  // sessions optimize a graph more than once
-
 bool is(const NodeDef& node, std::string_view op) {
   return node.op() == op || (node.op().starts_with("Ref") && node.op().substr(3) == op);
 }
@@ -273,7 +271,7 @@ NodeDef& Chain::made(const std::string& name, const char* op, const NodeDef& lik
 void chain(GraphDef* graph) {
   std::vector<int> collectives;
   for (int i = 0; i < graph->node_size(); ++i) {
-    if (graph->node(i).attr().contains(kChained)) return;
+    if (graph->node(i).attr().contains(kChained)) return;  // optimized more than once
     if (graph->node(i).attr().contains(kOrder)) collectives.push_back(i);
   }
   if (!collectives.empty()) Chain(graph).make(std::move(collectives));

@@ -19,12 +19,14 @@ using ::tensorflow::shape_inference::UnchangedShape;
 #define HCCL_TF_NUMBERS "{" HCCL_TF_TYPES "}"
 #define HCCL_TF_MOVED "{" HCCL_TF_TYPES ", bool}"
 
-// Names of the tensors, for errors, and their digests. Ranks compare the digests.
-#define HCCL_TF_NAMES Attr("names: list(string) = []").Attr("name_digests: list(int) = []")
-
 // Defines an op that waits for other ranks of its group.
 #define HCCL_TF_REGISTER(name) \
   REGISTER_OP(name).Attr("group: string = 'hccl_world_group'").SetIsStateful()
+
+// Defines a collective. It has the names of its tensors, for errors, and their digests, which ranks
+// compare.
+#define HCCL_TF_COLLECTIVE(name) \
+  HCCL_TF_REGISTER(name).Attr("names: list(string) = []").Attr("name_digests: list(int) = []")
 
 absl::Status same_shapes(InferenceContext* c) {
   for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(i));
@@ -60,16 +62,16 @@ absl::Status any_vector(InferenceContext* c) {
 }  // namespace
 
 // postscale: the factor of a sum of floats.
-HCCL_TF_REGISTER("HcclAllReduce")
+HCCL_TF_COLLECTIVE("HcclAllReduce")
     .Input("tensor: T")
     .Input("order: resource")
     .Output("reduced: T")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
     .Attr("postscale: float = 1.0")
-    .HCCL_TF_NAMES.SetShapeFn(UnchangedShape);
+    .SetShapeFn(UnchangedShape);
 
-HCCL_TF_REGISTER("HcclGroupedAllReduce")
+HCCL_TF_COLLECTIVE("HcclGroupedAllReduce")
     .Input("tensors: N * T")
     .Input("order: resource")
     .Output("reduced: N * T")
@@ -77,7 +79,7 @@ HCCL_TF_REGISTER("HcclGroupedAllReduce")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
     .Attr("postscale: float = 1.0")
-    .HCCL_TF_NAMES.SetShapeFn(same_shapes);
+    .SetShapeFn(same_shapes);
 
 // Passes a gradient of a list to the library as soon as it is ready. Only HcclFusedAllReduce uses
 // `handed_over`. The op is not stateful, so gradients may be passed in any order. If TensorFlow
@@ -91,7 +93,7 @@ REGISTER_OP("HcclFusedPush")
     .SetShapeFn(::tensorflow::shape_inference::ScalarShape);
 
 // Reduces the gradients of a list, fused into segments (hccl/hccl_fusion.h).
-HCCL_TF_REGISTER("HcclFusedAllReduce")
+HCCL_TF_COLLECTIVE("HcclFusedAllReduce")
     .Input("gradients: N * T")
     .Input("handed_over: N * int64")
     .Input("order: resource")
@@ -101,17 +103,17 @@ HCCL_TF_REGISTER("HcclFusedAllReduce")
     .Attr("list_key: string")
     .Attr("average: bool")
     .Attr("hcom_parallel: bool = true")
-    .HCCL_TF_NAMES.SetShapeFn(same_shapes);
+    .SetShapeFn(same_shapes);
 
-HCCL_TF_REGISTER("HcclBroadcast")
+HCCL_TF_COLLECTIVE("HcclBroadcast")
     .Input("tensors: T")
     .Input("order: resource")
     .Output("of_root: T")
     .Attr("T: list(" HCCL_TF_MOVED ") >= 1")
     .Attr("root_rank: int >= 0")
-    .HCCL_TF_NAMES.SetShapeFn(same_shapes);
+    .SetShapeFn(same_shapes);
 
-HCCL_TF_REGISTER("HcclReduce")
+HCCL_TF_COLLECTIVE("HcclReduce")
     .Input("tensor: T")
     .Input("order: resource")
     .Output("reduced: T")
@@ -120,15 +122,15 @@ HCCL_TF_REGISTER("HcclReduce")
     .Attr("root_rank: int >= 0")
     .SetShapeFn(UnchangedShape);
 
-HCCL_TF_REGISTER("HcclAllGather")
+HCCL_TF_COLLECTIVE("HcclAllGather")
     .Input("tensor: T")
     .Input("order: resource")
     .Output("gathered: T")
     .Attr("T: " HCCL_TF_MOVED)
     .Attr("rank_size: int >= 1")
-    .HCCL_TF_NAMES.SetShapeFn([](InferenceContext* c) { return scale_first(c, false); });
+    .SetShapeFn([](InferenceContext* c) { return scale_first(c, false); });
 
-HCCL_TF_REGISTER("HcclReduceScatter")
+HCCL_TF_COLLECTIVE("HcclReduceScatter")
     .Input("tensor: T")
     .Input("order: resource")
     .Output("part: T")
@@ -137,7 +139,7 @@ HCCL_TF_REGISTER("HcclReduceScatter")
     .Attr("rank_size: int >= 1")
     .SetShapeFn([](InferenceContext* c) { return scale_first(c, true); });
 
-HCCL_TF_REGISTER("HcclAllToAllV")
+HCCL_TF_COLLECTIVE("HcclAllToAllV")
     .Input("send_data: T")
     .Input("send_counts: int64")
     .Input("send_displacements: int64")
@@ -148,7 +150,7 @@ HCCL_TF_REGISTER("HcclAllToAllV")
     .Attr("T: " HCCL_TF_MOVED)
     .SetShapeFn(any_vector);
 
-HCCL_TF_REGISTER("HcclAllToAllVC")
+HCCL_TF_COLLECTIVE("HcclAllToAllVC")
     .Input("send_data: T")
     .Input("send_count_matrix: int64")
     .Input("order: resource")

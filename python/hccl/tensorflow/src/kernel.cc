@@ -1,5 +1,6 @@
 #include "kernel.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -143,7 +144,9 @@ HcclResult Kernel::call(void* arg) {
   if (!operation.status.ok()) return HCCL_SUCCESS;
   const OpKernelContext& context = *operation.context;
   const auto shapes = shapes_of(context, kernel.alike(context));
-  static_cast<void>(HcclSetCallTag(kernel.names_.tag(shapes)));
+  // Outside loops the number of the iteration is 0, or -1 in a graph without control flow.
+  const auto iteration = std::max<std::int64_t>(context.frame_iter().iter_id, 0);
+  static_cast<void>(HcclSetCallTag(kernel.names_.tag(shapes, iteration)));
   operation.status = kernel.run(operation.context, operation.comm);
   static_cast<void>(HcclSetCallTag(0));
   return HCCL_SUCCESS;

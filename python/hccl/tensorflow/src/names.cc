@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "chain.h"
 #include "hccl/hccl.h"
 #include "hccl/hccl_framework.h"
 #include "kernel.h"
@@ -66,10 +67,16 @@ std::uint64_t mixed(std::uint64_t digest, const TensorShape& shape) {
 }
 
 Names::Names(OpKernelConstruction* construction) {
-  if (!construction->HasAttr("name_digests")) return;
   OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
   OP_REQUIRES_OK(construction, construction->GetAttr("name_digests", &digests_));
-  if (digests_.empty()) return;
+  std::int64_t call = 0;
+  ordered_ = construction->HasAttr(kChained) || !construction->GetAttr(kCall, &call).ok();
+  if (digests_.empty()) {
+    if (ordered_) return;
+    tag_ = static_cast<std::uint32_t>(mixed(0, call)) | kTagged;
+    text_ = "number " + std::to_string(call) + " of its graph";
+    return;
+  }
   OP_REQUIRES(construction, digests_.size() == names_.size(),
               ::tensorflow::errors::InvalidArgument("hccl: a name needs a digest"));
   std::uint64_t digest = 0;
@@ -82,16 +89,21 @@ Names::Names(OpKernelConstruction* construction) {
   remember(tag_, text_);
 }
 
-std::uint32_t Names::tag(const std::vector<TensorShape>& shapes) const {
-  if (shapes.empty()) return tag_;
+std::uint32_t Names::tag(const std::vector<TensorShape>& shapes, std::int64_t iteration) const {
+  if (shapes.empty() && ordered_) return tag_;
   std::uint64_t digest = tag_;
+  if (!ordered_) digest = mixed(digest, iteration);
   for (const TensorShape& shape : shapes) digest = mixed(digest, shape);
   const std::uint32_t tag = static_cast<std::uint32_t>(digest) | kTagged;
   const std::lock_guard lock(known().mutex);
   if (known().texts.count(tag) != 0) return tag;
-  const std::string others = shapes.size() == 1 ? "" : " and more";
-  remember(tag,
-           text_ + (text_.empty() ? "" : " ") + "of shape " + shapes[0].DebugString() + others);
+  std::string text = text_;
+  if (!ordered_ && iteration > 0) text += " in iteration " + std::to_string(iteration);
+  if (!shapes.empty()) {
+    text += std::string(text.empty() ? "" : " ") + "of shape " + shapes[0].DebugString();
+    text += shapes.size() == 1 ? "" : " and more";
+  }
+  remember(tag, text);
   return tag;
 }
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from hccl.tensorflow import _fusion
 
 from npu_bridge import _session
+from npu_bridge._session import decorator_tf_session as decorator_tf_session
 
 
 def _keep(owner: Any, /, **options: Any) -> None:
@@ -83,6 +84,16 @@ class DynamicInputConfig(_Kept):
             dynamic_node_type=dynamic_node_type,
             compile_hybrid_mode=compile_hybrid_mode,
         )
+
+
+class GraphMemoryOptimizeConfig(_Kept):
+    def __init__(
+        self, recompute: Optional[str] = None, graph_slice: Optional[str] = None
+    ) -> None:
+        for name, value in {"recompute": recompute, "graph_slice": graph_slice}.items():
+            if value not in (None, "auto", "manual"):
+                raise ValueError(f'{name} must be "auto" or "manual"')
+        super().__init__(recompute=recompute, graph_slice=graph_slice)
 
 
 class ExperimentalConfig(_Kept):
