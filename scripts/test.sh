@@ -108,6 +108,7 @@ step() {
       echo
       echo "== python =="
       .venv/bin/mypy --cache-dir build/mypy -p hccl
+      .venv/bin/mypy --cache-dir build/mypy python/_hccl_torch.py
       .venv/bin/mypy --cache-dir build/mypy tests/python/typed_program.py
       HCCL_BUILD_DIR=build/dev .venv/bin/python -m pytest -q tests/python
       HCCL_BUILD_DIR=build/dev .venv/bin/python -m pytest -q tests/docs

@@ -27,6 +27,7 @@ WAYS = {
 if LATER:
     taken = "dist.Backend.register_backend('hccl', lambda *_: None, devices=['npu'])\n"
     WAYS["the other name"] = taken + "join('hccl_cpu')"
+    WAYS["the other name, first"] = "assert dist.is_backend_available('hccl_cpu'); join('hccl_cpu')"
 
 
 def test_import_loads_one_module_and_starts_nothing(python):

@@ -37,6 +37,16 @@ def register() -> None:
         warnings.warn(f"hccl: the backend could not be registered: {error!r}", stacklevel=2)
 
 
+def register_other_name() -> None:
+    """Registers the backend for a program that uses its second name, even if the first one is
+    free."""
+    import torch.distributed as dist
+
+    register()
+    if NAMES[1].upper() not in dist.Backend._plugins:
+        dist.Backend.register_backend(NAMES[1], create, extended_api=True, devices=["cpu"])
+
+
 def _register() -> None:
     import torch.distributed as dist
 
