@@ -26,6 +26,7 @@ from hccl import _build, _world
 from hccl.tensorflow import _interrupts, _names
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util
+from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGraph
 
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
@@ -105,12 +106,9 @@ _counts: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def _program() -> Any:
-    """Returns the graph outside all functions around the current graph, or the outermost function
-    that eager code calls."""
+    """Returns the current graph, or the one around it if it is a branch or a part of a loop."""
     graph = tf.compat.v1.get_default_graph()
-    while getattr(graph, "outer_graph", None) is not None:
-        if not graph.outer_graph.building_function and tf.compat.v1.executing_eagerly_outside_functions():
-            break
+    while isinstance(graph, ControlFlowFuncGraph):
         graph = graph.outer_graph
     return graph
 
@@ -121,7 +119,7 @@ _sequence = threading.local()  # .last: the last op of the list that this thread
 @contextlib.contextmanager
 def in_sequence() -> Iterator[None]:
     """In a graph, each op made in this context waits for the previous op. So the ops of a list have
-    an order in plain sessions of TensorFlow 1, too. A nested context continues the outer
+    an order where no optimizer chains them, too. A nested context continues the outer
     context."""
     if hasattr(_sequence, "last"):
         yield

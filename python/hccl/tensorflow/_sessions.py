@@ -28,8 +28,10 @@ def order_collectives() -> None:
             config = config_pb2.ConfigProto()
             config.CopyFrom(given)
             # TensorFlow does not optimize small graphs, nor those that it prunes before it places
-            # them, as an InteractiveSession does.
-            config.graph_options.place_pruned_graph = False
+            # them, as an InteractiveSession does. Without soft placement, pruning may be what makes
+            # a graph run.
+            if config.allow_soft_placement:
+                config.graph_options.place_pruned_graph = False
             rewrite = config.graph_options.rewrite_options
             rewrite.min_graph_nodes = -1
             if not any(each.name == "NpuOptimizer" for each in rewrite.custom_optimizers):

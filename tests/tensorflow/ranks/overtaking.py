@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 v1 = tf.compat.v1
+tf.config.threading.set_inter_op_parallelism_threads(8)
 hvd.init()
 
 
@@ -44,6 +45,14 @@ def function():
     return tf.function(first)(), second()
 
 
+def copies():
+    """Rank 1 calls one function more before, so the copies of `own` have the numbers 8 and 9, or 9 and 10."""
+    own, noise = tf.function(reduced), tf.function(lambda: tf.random.uniform([]))
+    for _ in range(8 + hvd.rank()):
+        noise()
+    return own(tf.constant(1.0), tf.constant(0)), own(tf.constant(10.0), tf.constant(1))
+
+
 def loop():
     """The iterations do not depend on each other: the first one makes a sum of 2, the next one a sum of 20."""
 
@@ -62,10 +71,11 @@ def ran(kind, session=v1.Session, config=None):
         return values
 
 
-for kind in (plain, branches, branch, function, loop):
+for kind in (plain, branches, branch, function, copies, loop):
     print("said:", kind.__name__, ran(kind))
-print("said: interactive", ran(plain, v1.InteractiveSession))
-options = v1.ConfigProto()
+soft = v1.ConfigProto(allow_soft_placement=True, inter_op_parallelism_threads=8)
+print("said: interactive", ran(plain, v1.InteractiveSession, soft))
+options = v1.ConfigProto(inter_op_parallelism_threads=8)
 options.graph_options.rewrite_options.disable_meta_optimizer = True
 for how in (lambda: ran(plain, config=options), lambda: ran(loop, config=options), v1.wrap_function(plain, [])):
     hvd.shutdown()  # an error may have ended the world

@@ -39,6 +39,23 @@ bool is(const NodeDef& node, std::string_view op) {
 
 std::string frame_name(const NodeDef& enter) { return enter.attr().at("frame_name").s(); }
 
+/// Compares two names, and numbers in them by value: TensorFlow numbers the copies of a function.
+bool before(std::string_view one, std::string_view other) {
+  const auto digits = [](std::string_view text) {
+    return std::min(text.find_first_not_of("0123456789"), text.size());
+  };
+  while (!one.empty() && !other.empty()) {
+    const std::size_t mine = digits(one), theirs = digits(other);
+    if (mine != theirs) return mine != 0 && theirs != 0 ? mine < theirs : one[0] < other[0];
+    const std::size_t length = std::max<std::size_t>(mine, 1);
+    const int order = one.substr(0, length).compare(other.substr(0, length));
+    if (order != 0) return order < 0;
+    one.remove_prefix(length);
+    other.remove_prefix(length);
+  }
+  return one.size() < other.size();
+}
+
 /// A collective, or a loop with collectives.
 struct Link {
   int collective;    // the collective, or the first collective of a loop
@@ -117,7 +134,8 @@ std::string Chain::frame_of(int number) {
 
 void Chain::make(std::vector<int> collectives) {
   std::sort(collectives.begin(), collectives.end(), [this](int a, int b) {
-    return std::pair(order_of(a), node(a).name()) < std::pair(order_of(b), node(b).name());
+    const std::int64_t one = order_of(a), other = order_of(b);
+    return one != other ? one < other : before(node(a).name(), node(b).name());
   });
   for (int collective : collectives) add(collective);
   std::size_t none = 0;

@@ -74,7 +74,7 @@ Names::Names(OpKernelConstruction* construction) {
   if (digests_.empty()) {
     if (ordered_) return;
     tag_ = static_cast<std::uint32_t>(mixed(0, call)) | kTagged;
-    text_ = "number " + std::to_string(call) + " of its graph";
+    text_ = "number " + std::to_string(call) + " of its graph (in which TensorFlow keeps no order)";
     return;
   }
   OP_REQUIRES(construction, digests_.size() == names_.size(),
