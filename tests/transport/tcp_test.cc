@@ -294,8 +294,9 @@ class Strangers {
         if (next >= connections && next % 40 == 0) std::this_thread::sleep_for(200ms);
         Fd& each = held[next % connections];
         each = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-        static_cast<void>(
-            ::connect(each.get(), reinterpret_cast<sockaddr*>(&address), sizeof address));
+        const int begun =
+            ::connect(each.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+        if (begun != 0 && errno != EINPROGRESS) each = {};
       }
     }
     ::close(ends[0]);
