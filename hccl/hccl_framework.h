@@ -193,8 +193,8 @@ HcclResult HcclSetCallTag(uint32_t tag);
  * Failures: the death of a rank ends all requests and collectives of the communicator, and the text
  * names the rank. HcclCommAbort ends all requests on all ranks with HCCL_E_UNAVAIL. HcclCommDestroy
  * ends this rank's requests with HCCL_E_UNAVAIL. On other ranks it ends the requests with this
- * rank; they get HCCL_E_REMOTE and a text that names this rank. While ranks connect for messages,
- * HcclCommDestroy waits at most a second for the connections; if ranks are not connected then, all
+ * rank; they get HCCL_E_REMOTE and a text that names this rank. While the ranks prepare their first
+ * messages, HcclCommDestroy waits at most a second for the others; if they are not ready then, all
  * requests end. A rank that lacks the memory to move a message fails the communicator. In a forked
  * child the functions return HCCL_E_NOT_SUPPORT, because the child has no communicators. */
 
