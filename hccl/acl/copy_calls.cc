@@ -101,33 +101,33 @@ extern "C" {
 
 aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
                      aclrtMemcpyKind kind) {
-  return door(__func__, [&] { return copy(dst, destMax, src, count, kind, nullptr); });
+  return guard(__func__, [&] { return copy(dst, destMax, src, count, kind, nullptr); });
 }
 
 aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
                           aclrtMemcpyKind kind, aclrtStream stream) {
-  return door(__func__, [&] { return copy(dst, destMax, src, count, kind, stream); });
+  return guard(__func__, [&] { return copy(dst, destMax, src, count, kind, stream); });
 }
 
 aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
-  return door(__func__, [&] { return set(devPtr, maxCount, value, count, nullptr); });
+  return guard(__func__, [&] { return set(devPtr, maxCount, value, count, nullptr); });
 }
 
 aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count,
                           aclrtStream stream) {
-  return door(__func__, [&] { return set(devPtr, maxCount, value, count, stream); });
+  return guard(__func__, [&] { return set(devPtr, maxCount, value, count, stream); });
 }
 
 aclError aclrtMemcpy2d(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
                        size_t height, aclrtMemcpyKind kind) {
   const Rows rows{dst, dpitch, src, spitch, width, height};
-  return door(__func__, [&] { return copy_rows(rows, kind, nullptr); });
+  return guard(__func__, [&] { return copy_rows(rows, kind, nullptr); });
 }
 
 aclError aclrtMemcpy2dAsync(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
                             size_t height, aclrtMemcpyKind kind, aclrtStream stream) {
   const Rows rows{dst, dpitch, src, spitch, width, height};
-  return door(__func__, [&] { return copy_rows(rows, kind, stream); });
+  return guard(__func__, [&] { return copy_rows(rows, kind, stream); });
 }
 
 }  // extern "C"

@@ -33,7 +33,7 @@ using hccl::Status;
 extern "C" {
 
 aclError aclrtGetDeviceCount(uint32_t* count) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(count);
     HCCL_ASSIGN_OR_RETURN(const auto config, Runtime::get().config());
     *count = config.count;
@@ -42,7 +42,7 @@ aclError aclrtGetDeviceCount(uint32_t* count) {
 }
 
 aclError aclrtSetDevice(int32_t deviceId) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_device(deviceId, "deviceId"));
     devices().set(deviceId);
     return {};
@@ -50,21 +50,21 @@ aclError aclrtSetDevice(int32_t deviceId) {
 }
 
 aclError aclrtResetDevice(int32_t deviceId) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_device(deviceId, "deviceId"));
     return devices().reset(deviceId, false);
   });
 }
 
 aclError aclrtResetDeviceForce(int32_t deviceId) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_device(deviceId, "deviceId"));
     return devices().reset(deviceId, true);
   });
 }
 
 aclError aclrtGetDevice(int32_t* deviceId) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(deviceId);
     HCCL_ASSIGN_OR_RETURN(const auto context, devices().current());
     *deviceId = context->device;
@@ -73,15 +73,15 @@ aclError aclrtGetDevice(int32_t* deviceId) {
 }
 
 aclError aclrtSynchronizeDevice(void) {
-  return door(__func__, [] { return synchronize_device(-1); });
+  return guard(__func__, [] { return synchronize_device(-1); });
 }
 
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout) {
-  return door(__func__, [&] { return synchronize_device(timeout); });
+  return guard(__func__, [&] { return synchronize_device(timeout); });
 }
 
 aclError aclrtGetRunMode(aclrtRunMode* runMode) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(runMode);
     *runMode = ACL_HOST;
     return {};
@@ -89,7 +89,7 @@ aclError aclrtGetRunMode(aclrtRunMode* runMode) {
 }
 
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     if (number(mode) > ACL_RT_OVERFLOW_MODE_INFNAN) {
       return bad("mode " + std::to_string(number(mode)) + " is unknown");
     }
@@ -99,7 +99,7 @@ aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
 }
 
 aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode* mode) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(mode);
     *mode = devices().overflow_mode();
     return {};
@@ -107,7 +107,7 @@ aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode* mode) {
 }
 
 aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int32_t peerDeviceId) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(canAccessPeer);
     HCCL_RETURN_IF_ERROR(check_device(deviceId, "deviceId"));
     HCCL_RETURN_IF_ERROR(check_device(peerDeviceId, "peerDeviceId"));
@@ -117,18 +117,18 @@ aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int3
 }
 
 aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_device(peerDeviceId, "peerDeviceId"));
     return flags == 0 ? Status() : bad("flags must be 0");
   });
 }
 
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId) {
-  return door(__func__, [&] { return check_device(peerDeviceId, "peerDeviceId"); });
+  return guard(__func__, [&] { return check_device(peerDeviceId, "peerDeviceId"); });
 }
 
 aclError aclrtCreateContext(aclrtContext* context, int32_t deviceId) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(context);
     HCCL_RETURN_IF_ERROR(check_device(deviceId, "deviceId"));
     *context = devices().create(deviceId);
@@ -137,15 +137,15 @@ aclError aclrtCreateContext(aclrtContext* context, int32_t deviceId) {
 }
 
 aclError aclrtDestroyContext(aclrtContext context) {
-  return door(__func__, [&] { return devices().destroy(context); });
+  return guard(__func__, [&] { return devices().destroy(context); });
 }
 
 aclError aclrtSetCurrentContext(aclrtContext context) {
-  return door(__func__, [&] { return devices().set_current(context); });
+  return guard(__func__, [&] { return devices().set_current(context); });
 }
 
 aclError aclrtGetCurrentContext(aclrtContext* context) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(context);
     HCCL_ASSIGN_OR_RETURN(const auto current, devices().current());
     *context = current->handle;

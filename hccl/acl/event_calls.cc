@@ -148,7 +148,7 @@ using hccl::Status;
 extern "C" {
 
 aclError aclrtCreateEvent(aclrtEvent* event) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(event);
     *event = events().add(std::make_shared<Event>(Event::Uses{true, false, true}));
     return {};
@@ -156,15 +156,15 @@ aclError aclrtCreateEvent(aclrtEvent* event) {
 }
 
 aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flag) {
-  return door(__func__, [&] { return create(event, flag); });
+  return guard(__func__, [&] { return create(event, flag); });
 }
 
 aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flag) {
-  return door(__func__, [&] { return create(event, flag); });
+  return guard(__func__, [&] { return create(event, flag); });
 }
 
 aclError aclrtDestroyEvent(aclrtEvent event) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto taken, known(events().take(event)));
     taken->end();
     return {};
@@ -172,22 +172,22 @@ aclError aclrtDestroyEvent(aclrtEvent event) {
 }
 
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
-  return door(__func__, [&] { return record(event, stream); });
+  return guard(__func__, [&] { return record(event, stream); });
 }
 
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
-  return door(__func__, [&] { return stream_wait(stream, event); });
+  return guard(__func__, [&] { return stream_wait(stream, event); });
 }
 
 aclError aclrtSetOpWaitTimeout(uint32_t timeout) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     Runtime::get().limit_waits(timeout);
     return {};
   });
 }
 
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto found, find_event(event));
     if (stream != nullptr) HCCL_RETURN_IF_ERROR(known(find_stream(stream)).status());
     if (!found->uses().reset) return bad("event was not created with ACL_EVENT_SYNC");
@@ -198,7 +198,7 @@ aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
 }
 
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* status) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto found, find_event(event));
     ACL_CHECK_PTR(status);
     *status = found->state() == Event::State::kComplete ? ACL_EVENT_RECORDED_STATUS_COMPLETE
@@ -208,7 +208,7 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* statu
 }
 
 aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus* status) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto found, find_event(event));
     ACL_CHECK_PTR(status);
     const bool over = found->state() == Event::State::kComplete && !found->has_waits();
@@ -218,7 +218,7 @@ aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus* statu
 }
 
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus* status) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto found, find_event(event));
     ACL_CHECK_PTR(status);
     *status = found->state() == Event::State::kComplete ? ACL_EVENT_STATUS_COMPLETE
@@ -228,15 +228,15 @@ aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus* status) {
 }
 
 aclError aclrtSynchronizeEvent(aclrtEvent event) {
-  return door(__func__, [&] { return synchronize(event, -1); });
+  return guard(__func__, [&] { return synchronize(event, -1); });
 }
 
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout) {
-  return door(__func__, [&] { return synchronize(event, timeout); });
+  return guard(__func__, [&] { return synchronize(event, timeout); });
 }
 
 aclError aclrtEventElapsedTime(float* ms, aclrtEvent startEvent, aclrtEvent endEvent) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(ms);
     HCCL_ASSIGN_OR_RETURN(const auto start, time_of(startEvent, "startEvent"));
     HCCL_ASSIGN_OR_RETURN(const auto end, time_of(endEvent, "endEvent"));

@@ -1,5 +1,5 @@
-// The border between C and the runtime: every entry runs inside door(), which turns any Status, and
-// any exception, into an aclError and stores the error's text for aclGetRecentErrMsg.
+// The border between C and the runtime: every entry runs inside guard(), which turns any Status or
+// exception into an aclError and stores the error's text for aclGetRecentErrMsg.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ aclError record_error(aclError code, std::string_view function, std::string_view
 aclError record_exception(std::string_view function) noexcept;
 
 template <class Body>
-aclError door(const char* function, Body&& body) noexcept {
+aclError guard(const char* function, Body&& body) noexcept {
   const NotCancelled not_cancelled;
   try {
     const Status status = copied() ? copy_refused() : body();

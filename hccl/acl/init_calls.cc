@@ -8,13 +8,13 @@
 #include "hccl/acl/runtime.h"
 
 using hccl::Status;
-using hccl::acl::door;
+using hccl::acl::guard;
 using hccl::acl::Runtime;
 
 extern "C" {
 
 aclError aclInit(const char* configPath) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     if (configPath != nullptr && access(configPath, R_OK) != 0) {
       return hccl::acl::failure(ACL_ERROR_INVALID_FILE, "configPath cannot be read");
     }
@@ -24,14 +24,14 @@ aclError aclInit(const char* configPath) {
 }
 
 aclError aclFinalize(void) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     Runtime::get().finalize();
     return {};
   });
 }
 
 aclError aclFinalizeReference(uint64_t* refCount) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     const std::uint64_t left = Runtime::get().finalize_one();
     if (refCount != nullptr) *refCount = left;
     return {};
@@ -39,7 +39,7 @@ aclError aclFinalizeReference(uint64_t* refCount) {
 }
 
 aclError aclrtGetVersion(int32_t* majorVersion, int32_t* minorVersion, int32_t* patchVersion) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(majorVersion);
     ACL_CHECK_PTR(minorVersion);
     ACL_CHECK_PTR(patchVersion);

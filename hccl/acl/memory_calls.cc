@@ -75,19 +75,19 @@ using hccl::Status;
 extern "C" {
 
 aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy policy) {
-  return door(__func__, [&] { return allocate(devPtr, size, policy, kUnit); });
+  return guard(__func__, [&] { return allocate(devPtr, size, policy, kUnit); });
 }
 
 aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy policy) {
-  return door(__func__, [&] { return allocate(devPtr, size, policy, 0); });
+  return guard(__func__, [&] { return allocate(devPtr, size, policy, 0); });
 }
 
 aclError aclrtMallocCached(void** devPtr, size_t size, aclrtMemMallocPolicy policy) {
-  return door(__func__, [&] { return allocate(devPtr, size, policy, kUnit); });
+  return guard(__func__, [&] { return allocate(devPtr, size, policy, kUnit); });
 }
 
 aclError aclrtFree(void* devPtr) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(devPtr);
     if (Runtime::get().inherited(devPtr)) return {};
     HCCL_ASSIGN_OR_RETURN(const auto heap, Runtime::get().heap());
@@ -96,7 +96,7 @@ aclError aclrtFree(void* devPtr) {
 }
 
 aclError aclrtMallocHost(void** hostPtr, size_t size) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(hostPtr);
     if (size == 0) return bad("size is 0");
     HCCL_ASSIGN_OR_RETURN(*hostPtr, Runtime::get().host_memory().allocate(size));
@@ -105,14 +105,14 @@ aclError aclrtMallocHost(void** hostPtr, size_t size) {
 }
 
 aclError aclrtFreeHost(void* hostPtr) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(hostPtr);
     return Runtime::get().host_memory().free(hostPtr);
   });
 }
 
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const bool there, exists(attr, "attr"));
     ACL_CHECK_PTR(free);
     ACL_CHECK_PTR(total);
@@ -126,7 +126,7 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
 
 aclError aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, void* expectPtr,
                                 uint64_t flags) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(virPtr);
     if (size == 0) return bad("size is 0");
     if (alignment != 0) return bad("alignment must be 0");
@@ -138,7 +138,7 @@ aclError aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, vo
 }
 
 aclError aclrtReleaseMemAddress(void* virPtr) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(virPtr);
     return Runtime::get().addresses().release(virPtr);
   });
@@ -146,7 +146,7 @@ aclError aclrtReleaseMemAddress(void* virPtr) {
 
 aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size,
                              const aclrtPhysicalMemProp* prop, uint64_t flags) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(handle);
     if (size == 0 || size % hccl::memory::Heap::kGranule != 0) {
       return bad("size is " + std::to_string(size) + ", no multiple of " +
@@ -169,12 +169,12 @@ aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size,
 }
 
 aclError aclrtFreePhysical(aclrtDrvMemHandle handle) {
-  return door(__func__, [&] { return known(Runtime::get().physical().take(handle)).status(); });
+  return guard(__func__, [&] { return known(Runtime::get().physical().take(handle)).status(); });
 }
 
 aclError aclrtMapMem(void* virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle,
                      uint64_t flags) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(virPtr);
     HCCL_ASSIGN_OR_RETURN(auto memory, known(Runtime::get().physical().get(handle)));
     if (size != memory->bytes()) {
@@ -188,7 +188,7 @@ aclError aclrtMapMem(void* virPtr, size_t size, size_t offset, aclrtDrvMemHandle
 }
 
 aclError aclrtUnmapMem(void* virPtr) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(virPtr);
     return Runtime::get().addresses().unmap(virPtr);
   });
@@ -196,7 +196,7 @@ aclError aclrtUnmapMem(void* virPtr) {
 
 aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp* prop,
                                           aclrtMemGranularityOptions option, size_t* granularity) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_prop(prop));
     if (number(option) > ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
       return bad("option " + std::to_string(number(option)) + " is unknown");

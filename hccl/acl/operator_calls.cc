@@ -33,7 +33,7 @@ using hccl::Status;
 extern "C" {
 
 aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t /*value*/) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_device(deviceId, "deviceId"));
     HCCL_RETURN_IF_ERROR(check_type(type));
     return no_cores("deviceId " + std::to_string(deviceId));
@@ -41,7 +41,7 @@ aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uin
 }
 
 aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t /*value*/) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_stream(stream));
     HCCL_RETURN_IF_ERROR(check_type(type));
     return no_cores("stream");
@@ -49,25 +49,25 @@ aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, u
 }
 
 aclError aclrtUseStreamResInCurrentThread(aclrtStream stream) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_stream(stream));
     return no_cores("stream");
   });
 }
 
 aclError aclrtUnuseStreamResInCurrentThread(aclrtStream stream) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_stream(stream));
     return no_cores("stream");
   });
 }
 
 aclError aclrtSetOpExecuteTimeOut(uint32_t /*timeout*/) {
-  return door(__func__, [] { return Status(); });
+  return guard(__func__, [] { return Status(); });
 }
 
 aclError aclrtSetOpExecuteTimeOutV2(uint64_t /*timeout*/, uint64_t* actualTimeout) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(actualTimeout);
     *actualTimeout = std::numeric_limits<std::uint64_t>::max();
     return {};
@@ -75,7 +75,7 @@ aclError aclrtSetOpExecuteTimeOutV2(uint64_t /*timeout*/, uint64_t* actualTimeou
 }
 
 aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_stream(stream));
     if (flag > 1) return bad("flag is " + std::to_string(flag) + ", not 0 or 1");
     if (flag == 0) return {};

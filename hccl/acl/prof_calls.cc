@@ -43,7 +43,7 @@ using hccl::Status;
 extern "C" {
 
 aclError aclprofInit(const char* path, size_t length) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     if (path == nullptr) return invalid("path is null");
     if (length == 0 || length > ACL_PROF_MAX_PATH_LENGTH) {
       return invalid("length is " + std::to_string(length) + ", not 1 to 4096");
@@ -54,7 +54,7 @@ aclError aclprofInit(const char* path, size_t length) {
 }
 
 aclError aclprofFinalize(void) {
-  return door(__func__, [] { return Runtime::get().profiler().finalize(); });
+  return guard(__func__, [] { return Runtime::get().profiler().finalize(); });
 }
 
 aclprofConfig* aclprofCreateConfig(uint32_t* deviceIdList, uint32_t deviceNums,
@@ -62,7 +62,7 @@ aclprofConfig* aclprofCreateConfig(uint32_t* deviceIdList, uint32_t deviceNums,
                                    const aclprofAicoreEvents* aicoreEvents,
                                    uint64_t dataTypeConfig) {
   aclprofConfig* config = nullptr;
-  static_cast<void>(door(__func__, [&]() -> Status {
+  static_cast<void>(guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_devices(deviceIdList, deviceNums));
     if (const unsigned metrics = number(aicoreMetrics);
         metrics > ACL_AICORE_MEMORY_ACCESS && metrics != ACL_AICORE_NONE) {
@@ -77,15 +77,15 @@ aclprofConfig* aclprofCreateConfig(uint32_t* deviceIdList, uint32_t deviceNums,
 }
 
 aclError aclprofDestroyConfig(const aclprofConfig* config) {
-  return door(__func__, [&] { return Runtime::get().profiler().destroy(config); });
+  return guard(__func__, [&] { return Runtime::get().profiler().destroy(config); });
 }
 
 aclError aclprofStart(const aclprofConfig* config) {
-  return door(__func__, [&] { return Runtime::get().profiler().start(config); });
+  return guard(__func__, [&] { return Runtime::get().profiler().start(config); });
 }
 
 aclError aclprofStop(const aclprofConfig* config) {
-  return door(__func__, [&] { return Runtime::get().profiler().stop(config); });
+  return guard(__func__, [&] { return Runtime::get().profiler().stop(config); });
 }
 
 }  // extern "C"

@@ -9,8 +9,8 @@
 
 namespace hccl::acl {
 
-Status Inbox::call(const std::shared_ptr<Report>& report, bool wait_for_it,
-                   const AbortFlag& abort) {
+Status CallbackQueue::call(const std::shared_ptr<Report>& report, bool wait_for_it,
+                           const AbortFlag& abort) {
   if (wait_for_it && thread_ == pthread_self()) {
     report->function(report->data);
     return {};
@@ -30,7 +30,7 @@ Status Inbox::call(const std::shared_ptr<Report>& report, bool wait_for_it,
   return failure(ACL_ERROR_RT_STREAM_NO_CB_REG, "the thread that was to call a function has left");
 }
 
-Status Inbox::process(Deadline deadline) {
+Status CallbackQueue::process(Deadline deadline) {
   const auto something = [this] { return count_.load() != 0; };
   if (waiter(deadline).until(something, due_bell_) != Waited::kReady) {
     return Status(Code::kTimeout, "timeout: no function is due");
@@ -50,7 +50,7 @@ Status Inbox::process(Deadline deadline) {
   }
 }
 
-void Inbox::drop(aclrtStream stream) {
+void CallbackQueue::drop(aclrtStream stream) {
   {
     const MutexLock lock(mutex_);
     std::erase_if(due_, [&](const auto& report) {
@@ -68,42 +68,42 @@ Status Reports::subscribe(std::uint64_t thread, aclrtStream stream) {
   if (streams_.count(stream) != 0) {
     return failure(ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream has a thread for its functions already");
   }
-  std::shared_ptr<Inbox> inbox;
+  std::shared_ptr<CallbackQueue> callbacks;
   for (const auto& [other, subscription] : streams_) {
-    if (subscription.thread == thread) inbox = subscription.inbox;
+    if (subscription.thread == thread) callbacks = subscription.callbacks;
   }
-  if (inbox == nullptr) inbox = std::make_shared<Inbox>(thread);
-  streams_.emplace(stream, Subscription{thread, std::move(inbox)});
+  if (callbacks == nullptr) callbacks = std::make_shared<CallbackQueue>(thread);
+  streams_.emplace(stream, Subscription{thread, std::move(callbacks)});
   return {};
 }
 
 Status Reports::unsubscribe(std::uint64_t thread, aclrtStream stream) {
-  std::shared_ptr<Inbox> inbox;
+  std::shared_ptr<CallbackQueue> callbacks;
   {
     const MutexLock lock(mutex_);
     const auto at = streams_.find(stream);
     if (at == streams_.end() || at->second.thread != thread) {
       return failure(ACL_ERROR_RT_THREAD_SUBSCRIBE, "threadId is not the stream's");
     }
-    inbox = std::move(at->second.inbox);
+    callbacks = std::move(at->second.callbacks);
     streams_.erase(at);
   }
-  inbox->drop(stream);
+  callbacks->drop(stream);
   return {};
 }
 
-Result<std::shared_ptr<Inbox>> Reports::inbox_of_stream(aclrtStream stream) {
+Result<std::shared_ptr<CallbackQueue>> Reports::callbacks_of_stream(aclrtStream stream) {
   const MutexLock lock(mutex_);
   const auto at = streams_.find(stream);
-  if (at != streams_.end()) return at->second.inbox;
+  if (at != streams_.end()) return at->second.callbacks;
   return failure(ACL_ERROR_RT_STREAM_NO_CB_REG,
                  "stream has no thread for its functions: aclrtSubscribeReport comes first");
 }
 
-Result<std::shared_ptr<Inbox>> Reports::inbox_of_thread(std::uint64_t thread) {
+Result<std::shared_ptr<CallbackQueue>> Reports::callbacks_of_thread(std::uint64_t thread) {
   const MutexLock lock(mutex_);
   for (const auto& [stream, subscription] : streams_) {
-    if (subscription.thread == thread) return subscription.inbox;
+    if (subscription.thread == thread) return subscription.callbacks;
   }
   return failure(ACL_ERROR_RT_THREAD_SUBSCRIBE,
                  "no stream has the calling thread: aclrtSubscribeReport comes first");

@@ -26,15 +26,15 @@ struct Report {
 };
 
 /// The callbacks that wait for one thread. Every member is safe to use from any thread.
-class Inbox {
+class CallbackQueue {
  public:
-  explicit Inbox(std::uint64_t thread) : thread_(thread) {}
+  explicit CallbackQueue(std::uint64_t thread) : thread_(thread) {}
 
   /// Queues the callback for process(). If `wait` is set, waits until the callback has run, or runs
-  /// it at once if the caller is the inbox's thread. STREAM_NO_CB_REG: the callback was dropped.
+  /// it at once if the caller is the queue's thread. STREAM_NO_CB_REG: the callback was dropped.
   /// After an abort, returns the abort's reason.
   Status call(const std::shared_ptr<Report>& report, bool wait, const AbortFlag& abort);
-  /// Called by the inbox's thread: waits for a callback and runs all queued callbacks. kTimeout: no
+  /// Called by the queue's thread: waits for a callback and runs all queued callbacks. kTimeout: no
   /// callback came in time.
   Status process(Deadline deadline);
   /// Drops the queued callbacks of a stream.
@@ -57,14 +57,14 @@ class Reports {
   /// Fails with THREAD_SUBSCRIBE if the stream does not have this thread.
   Status unsubscribe(std::uint64_t thread, aclrtStream stream);
   /// Fails with STREAM_NO_CB_REG if the stream has no thread.
-  Result<std::shared_ptr<Inbox>> inbox_of_stream(aclrtStream stream);
+  Result<std::shared_ptr<CallbackQueue>> callbacks_of_stream(aclrtStream stream);
   /// Fails with THREAD_SUBSCRIBE if no stream has this thread.
-  Result<std::shared_ptr<Inbox>> inbox_of_thread(std::uint64_t thread);
+  Result<std::shared_ptr<CallbackQueue>> callbacks_of_thread(std::uint64_t thread);
 
  private:
   struct Subscription {
     std::uint64_t thread;
-    std::shared_ptr<Inbox> inbox;
+    std::shared_ptr<CallbackQueue> callbacks;
   };
   Mutex mutex_;
   std::map<aclrtStream, Subscription> streams_ HCCL_GUARDED_BY(mutex_);

@@ -42,7 +42,7 @@ using hccl::Status;
 extern "C" {
 
 aclError aclrtHostRegister(void* ptr, uint64_t size, aclrtHostRegisterType type, void** devPtr) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(ptr);
     if (number(type) != ACL_HOST_REGISTER_MAPPED) return bad("type is unknown");
     ACL_CHECK_PTR(devPtr);
@@ -53,7 +53,7 @@ aclError aclrtHostRegister(void* ptr, uint64_t size, aclrtHostRegisterType type,
 }
 
 aclError aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(ptr);
     constexpr std::uint32_t kFlags = ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED;
     if (flag == 0 || (flag & ~kFlags) != 0) {
@@ -64,14 +64,14 @@ aclError aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag) {
 }
 
 aclError aclrtHostUnregister(void* ptr) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(ptr);
     return Runtime::get().host_memory().strike(ptr);
   });
 }
 
 aclError aclrtHostGetDevicePointer(void* pHost, void** pDevice, uint32_t flag) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(pHost);
     ACL_CHECK_PTR(pDevice);
     if (flag != 0) return bad("flag must be 0");
@@ -85,7 +85,7 @@ aclError aclrtHostGetDevicePointer(void* pHost, void** pDevice, uint32_t flag) {
 }
 
 aclError aclrtMemGetAddressRange(void* ptr, void** pbase, size_t* psize) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(ptr);
     ACL_CHECK_PTR(pbase);
     ACL_CHECK_PTR(psize);
@@ -99,7 +99,7 @@ aclError aclrtMemGetAddressRange(void* ptr, void** pbase, size_t* psize) {
 }
 
 aclError aclrtIpcMemGetExportKey(void* devPtr, size_t size, char* key, size_t len, uint64_t flags) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(devPtr);
     if (size == 0) return bad("size is 0");
     ACL_CHECK_PTR(key);
@@ -116,7 +116,7 @@ aclError aclrtIpcMemGetExportKey(void* devPtr, size_t size, char* key, size_t le
 }
 
 aclError aclrtIpcMemSetImportPid(const char* key, int32_t* pid, size_t num) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(key);
     ACL_CHECK_PTR(pid);
     if (num == 0) return bad("num is 0");
@@ -125,7 +125,7 @@ aclError aclrtIpcMemSetImportPid(const char* key, int32_t* pid, size_t num) {
 }
 
 aclError aclrtDeviceGetBareTgid(int32_t* pid) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(pid);
     *pid = ::getpid();
     return {};
@@ -133,7 +133,7 @@ aclError aclrtDeviceGetBareTgid(int32_t* pid) {
 }
 
 aclError aclrtIpcMemImportByKey(void** devPtr, const char* key, uint64_t flags) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(devPtr);
     ACL_CHECK_PTR(key);
     HCCL_RETURN_IF_ERROR(check_flags(flags));
@@ -144,7 +144,7 @@ aclError aclrtIpcMemImportByKey(void** devPtr, const char* key, uint64_t flags) 
 }
 
 aclError aclrtIpcMemClose(const char* key) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(key);
     return Runtime::get().shared_memory().close(text(key));
   });

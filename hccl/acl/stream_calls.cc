@@ -48,11 +48,11 @@ using hccl::Status;
 extern "C" {
 
 aclError aclrtCreateStream(aclrtStream* stream) {
-  return door(__func__, [&] { return create(stream); });
+  return guard(__func__, [&] { return create(stream); });
 }
 
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     constexpr std::uint32_t kFlags = ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC |
                                      ACL_STREAM_PERSISTENT | ACL_STREAM_HUGE |
                                      ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY;
@@ -64,15 +64,15 @@ aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uin
 }
 
 aclError aclrtDestroyStream(aclrtStream stream) {
-  return door(__func__, [&] { return destroy(stream, false); });
+  return guard(__func__, [&] { return destroy(stream, false); });
 }
 
 aclError aclrtDestroyStreamForce(aclrtStream stream) {
-  return door(__func__, [&] { return destroy(stream, true); });
+  return guard(__func__, [&] { return destroy(stream, true); });
 }
 
 aclError aclrtSynchronizeStream(aclrtStream stream) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     if (stream == nullptr) return {};
     HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
     return found->synchronize();
@@ -80,7 +80,7 @@ aclError aclrtSynchronizeStream(aclrtStream stream) {
 }
 
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     if (timeout < -1) return bad("timeout is " + std::to_string(timeout));
     if (stream == nullptr) return {};
     HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
@@ -89,7 +89,7 @@ aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) 
 }
 
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(status);
     *status = ACL_STREAM_STATUS_COMPLETE;
     if (stream == nullptr) return {};
@@ -100,12 +100,12 @@ aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status) {
 }
 
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
-  return door(__func__, [&] { return set_failure_mode(stream, mode); });
+  return guard(__func__, [&] { return set_failure_mode(stream, mode); });
 }
 
 aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
                                  aclrtStreamAttrValue* value) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     const unsigned type = number(stmAttrType);
     if (type < ACL_STREAM_ATTR_FAILURE_MODE || type > ACL_STREAM_ATTR_CACHE_OP_INFO) {
       return bad("stmAttrType " + std::to_string(type) + " is unknown");
@@ -119,7 +119,7 @@ aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType
 }
 
 aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(streamId);
     if (stream != nullptr) HCCL_RETURN_IF_ERROR(known(find_stream(stream)).status());
     // The lower bits of a table's handles count from 1.
@@ -129,7 +129,7 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId) {
 }
 
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     ACL_CHECK_PTR(fn);
     return submit(stream, [fn, args] {
       const hccl::ProgramMask mask;

@@ -53,7 +53,7 @@ using hccl::Status;
 extern "C" {
 
 aclError aclrtValueWrite(void* devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_address(devAddr));
     if (flag != 0) return bad("flag must be 0");
     return submit(stream, [number = static_cast<std::uint64_t*>(devAddr), value] {
@@ -65,7 +65,7 @@ aclError aclrtValueWrite(void* devAddr, uint64_t value, uint32_t flag, aclrtStre
 }
 
 aclError aclrtValueWait(void* devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {
-  return door(__func__, [&]() -> Status {
+  return guard(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_address(devAddr));
     if (flag > ACL_STREAM_WAIT_VALUE_NOR) {
       return bad("flag " + std::to_string(flag) + " is unknown");

@@ -38,7 +38,7 @@ std::uint64_t bytes_of(const Gathering& sum) {
 }  // namespace
 
 std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gathering& part, Time now,
-                                                  bool is_word) {
+                                                  bool partial) {
   bool over = false;
   for (const bool success : {true, false}) {
     const Answer* answer = last(key.group, success);
@@ -58,9 +58,9 @@ std::optional<Gatherings::Answer> Gatherings::add(const Key& key, const Gatherin
   const Time deadline = part.patience > Time::max() - now ? Time::max() : now + part.patience;
   if (added) open = {{}, now, deadline, Time::max(), false, false, false, {}};
   open.deadline = std::min(open.deadline, deadline);
-  open.word = open.word || is_word;
+  open.partial = open.partial || partial;
   open.since = std::min<Time>(open.since, now - part.waited);
-  if (!open.late) open.next_word = open.since + kFirstWord;
+  if (!open.late) open.next_report = open.since + kLateAfter;
   open.sum.merge(part);
   open.said -= part.arrived;  // the node below has moved, and may have missed the answer
   return std::nullopt;
@@ -110,7 +110,7 @@ std::optional<Status> Gatherings::may_go_on(const Open& open, const Place& place
 // node below has already sent a partial sum, or the gathering is late or will fail.
 bool Gatherings::says(const Key& key, const Open& open, const Place& place, Time now) {
   if (place.root || open.sum.arrived == open.said) return false;
-  return open.up || open.word || open.sum.members.other || now - open.since >= kFirstWord ||
+  return open.up || open.partial || open.sum.members.other || now - open.since >= kLateAfter ||
          place.vain.contains(key) || ((open.sum.awaited() & place.below) - place.gone).empty();
 }
 
@@ -172,9 +172,9 @@ std::vector<const Gatherings::Answer*> Gatherings::last() const {
 std::vector<Gatherings::Late> Gatherings::late(Time now) {
   std::vector<Late> all;
   for (auto& [key, open] : open_) {
-    if (now < open.next_word) continue;
+    if (now < open.next_report) continue;
     const bool told = std::exchange(open.late, true);
-    open.next_word = told ? now + kNextWord : now + kWordsMeet;
+    open.next_report = told ? now + kReportEvery : now + kPartialsMeet;
     if (told) all.push_back({key, open.sum.arrived, open.sum.awaited()});
   }
   return all;
@@ -182,7 +182,7 @@ std::vector<Gatherings::Late> Gatherings::late(Time now) {
 
 Time Gatherings::next() const {
   Time first = Time::max();
-  for (const auto& [key, open] : open_) first = std::min({first, open.deadline, open.next_word});
+  for (const auto& [key, open] : open_) first = std::min({first, open.deadline, open.next_report});
   return first;
 }
 

@@ -41,11 +41,11 @@ class Gatherings {
   };
   struct Open {
     Gathering sum;
-    Time since{}, deadline{}, next_word{};  ///< since: when the first member arrived
-    bool word = false;                      ///< a node below has sent a partial sum
-    bool late = false;                      ///< open for longer than kFirstWord
-    bool up = false;                        ///< the parent knows the gathering, so the root answers
-    RankSet said;                           ///< the ranks whose parts the parent has
+    Time since{}, deadline{}, next_report{};  ///< since: when the first member arrived
+    bool partial = false;                     ///< a node below has sent a partial sum
+    bool late = false;                        ///< open for longer than kLateAfter
+    bool up = false;  ///< the parent knows the gathering, so the root answers
+    RankSet said;     ///< the ranks whose parts the parent has
   };
   /// The node's place in the tree.
   struct Place {
@@ -67,15 +67,15 @@ class Gatherings {
     RankSet awaited;
   };
   /// A relay that has waited this long for members below sends its partial sum.
-  static constexpr std::chrono::seconds kFirstWord{2};
-  static constexpr std::chrono::seconds kNextWord{30};
+  static constexpr std::chrono::seconds kLateAfter{2};
+  static constexpr std::chrono::seconds kReportEvery{30};
   /// Within this time the partial sums of several relays reach the root.
-  static constexpr std::chrono::milliseconds kWordsMeet{200};
+  static constexpr std::chrono::milliseconds kPartialsMeet{200};
 
-  /// Adds a part or a sum from below. Returns the answer if the gathering is over. `is_word`: the
+  /// Adds a part or a sum from below. Returns the answer if the gathering is over. `partial`: the
   /// sum is partial, because the node below still waits for members; this node then sends a partial
   /// sum, too.
-  std::optional<Answer> add(const Key& key, const Gathering& part, Time now, bool is_word = false);
+  std::optional<Answer> add(const Key& key, const Gathering& part, Time now, bool partial = false);
   /// All answers and sums that the node must send now.
   Due due(const Place& place, Time now);
   /// Stores an answer that this node made or received. Returns whether the answer is new.

@@ -207,8 +207,8 @@ bool Relay::hear_part(LineId id, ByteReader& in) {
   const auto part = get_gathering(in, static_cast<std::uint32_t>(roster_->node_of.size()));
   if (!part || !in.finished()) return false;
   const RankSet others = ranks_of(neighbours_.find(id)->below - tree_.gone());
-  const bool is_word = !(part->awaited() & others).empty();
-  if (const auto over = gatherings_.add(key, *part, now_, is_word)) {
+  const bool partial = !(part->awaited() & others).empty();
+  if (const auto over = gatherings_.add(key, *part, now_, partial)) {
     say_answer(id, *over);
   }
   return true;

@@ -10,7 +10,7 @@ namespace hccl::control {
 
 inline constexpr seconds kPatience{4};          // a gathering's time limit
 inline constexpr seconds kOutlastsSilence{13};  // until silent members are known
-inline constexpr seconds kWordsGoUp{2};         // a relay waits this long for members below it
+inline constexpr seconds kLateAfter{2};         // a relay waits this long for members below it
 
 /// How often each event happened, so that a test can require each event; and the longest times
 /// after the last fault, by kind of world and of event.
@@ -117,7 +117,7 @@ class GatheringOracle : public World {
     }
     for (const std::uint32_t rank : late.awaited.ranks()) {
       const auto call = calls_.find({late.key, rank});
-      const bool came = call != calls_.end() && call->second.said + kWordsGoUp + repair_ < now_;
+      const bool came = call != calls_.end() && call->second.said + kLateAfter + repair_ < now_;
       require(!came || last_fault() != nanoseconds(0),
               "rank " + std::to_string(rank) + " came, and is said to be late");
       require(groups_[late.key.group[0] - 1u].contains(rank), "a late rank is no member");
@@ -340,7 +340,7 @@ class GatheringOracle : public World {
         if (to - from > kPeerTimeout) since = std::max<nanoseconds>(since, from + kPeerTimeout);
       }
       if (apart(node, its)) since = std::max<nanoseconds>(since, severed_at_ + kPeerTimeout);
-      return in_time(node, since, kWordsGoUp + milliseconds(600), "a reason");
+      return in_time(node, since, kLateAfter + milliseconds(600), "a reason");
     }
     if (is_refusal(answer.why)) return check_refusal(node, own, answer);
     require(answer.why.code() == Code::kTimeout, "a wrong reason: " + answer.why.message());
@@ -358,7 +358,7 @@ class GatheringOracle : public World {
     const std::vector<std::uint32_t> awaited = answer.sum.awaited().ranks();
     nanoseconds due = first + mine.patience - repair_;
     if (!std::ranges::all_of(awaited, [&](auto each) { return came_by(each, due); })) {
-      due -= kWordsGoUp;
+      due -= kLateAfter;
     }
     for (const std::uint32_t each : awaited) {
       const std::uint32_t its = roster_->node_of[each];
@@ -420,7 +420,7 @@ class GatheringOracle : public World {
     require(since || first < now_ - 2 * reach() || last_fault() != nanoseconds(0),
             "a refused call of long ago");
     in_time(node, std::max(own, since ? counts : refused->second.front()),
-            kWordsGoUp + milliseconds(600), "a refused call");
+            kLateAfter + milliseconds(600), "a refused call");
   }
 
   std::vector<nanoseconds> faults_;

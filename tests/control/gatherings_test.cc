@@ -212,7 +212,7 @@ TEST(Gatherings, AnAnswerHalfToldReachesAll) {
 
 // A part that another relay sent goes up at once. Otherwise each relay of a chain would wait two
 // seconds, and the root would learn too late.
-TEST(Gatherings, AWordFromBelowGoesUpAtOnce) {
+TEST(Gatherings, APartialSumFromBelowGoesUpAtOnce) {
   Gatherings relay;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));
   EXPECT_TRUE(relay.due(kRelay, kStart).parts.empty());

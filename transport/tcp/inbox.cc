@@ -24,21 +24,21 @@ Inbox::Inbox(const Key& key, int rank, std::size_t ranks, bool encrypted, EpollS
       ranks_(ranks),
       encrypted_(encrypted),
       bell_(&bell),
-      words_(ranks, Word::kNone) {}
+      states_(ranks, State::kNone) {}
 
 bool Inbox::begin(int peer) {
   const MutexLock lock(mutex_);
-  Word& word = words_[static_cast<std::size_t>(peer)];
-  if (word == Word::kOpen) return false;
-  word = Word::kConnecting;
+  State& state = states_[static_cast<std::size_t>(peer)];
+  if (state == State::kOpen) return false;
+  state = State::kConnecting;
   return true;
 }
 
 bool Inbox::end(int peer, bool welcome) {
   const MutexLock lock(mutex_);
-  Word& word = words_[static_cast<std::size_t>(peer)];
-  if (word == Word::kOpen) return true;
-  word = welcome ? Word::kOpen : Word::kNone;
+  State& state = states_[static_cast<std::size_t>(peer)];
+  if (state == State::kOpen) return true;
+  state = welcome ? State::kOpen : State::kNone;
   return false;
 }
 
@@ -57,10 +57,10 @@ void Inbox::close() {
 
 Answer Inbox::offer(int peer) {
   const MutexLock lock(mutex_);
-  Word& word = words_[static_cast<std::size_t>(peer)];
-  if (bell_ == nullptr || word == Word::kOpen) return Answer::kEnded;
-  if (word == Word::kConnecting && peer < rank_) return Answer::kCrossed;
-  word = Word::kOpen;
+  State& state = states_[static_cast<std::size_t>(peer)];
+  if (bell_ == nullptr || state == State::kOpen) return Answer::kEnded;
+  if (state == State::kConnecting && peer < rank_) return Answer::kCrossed;
+  state = State::kOpen;
   return Answer::kWelcome;
 }
 
@@ -68,7 +68,7 @@ void Inbox::deliver(Arrival arrival) {
   const MutexLock lock(mutex_);
   if (bell_ == nullptr) return;
   if (!arrival.connection.valid()) {
-    words_[static_cast<std::size_t>(arrival.peer)] = Word::kNone;
+    states_[static_cast<std::size_t>(arrival.peer)] = State::kNone;
     return;
   }
   arrivals_.push_back(std::move(arrival));

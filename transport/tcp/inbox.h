@@ -66,7 +66,7 @@ class Inbox {
   void lacks(const Status& why);
 
  private:
-  enum class Word : std::uint8_t { kNone, kConnecting, kOpen };
+  enum class State : std::uint8_t { kNone, kConnecting, kOpen };
 
   const Key key_;
   const Uuid id_;
@@ -75,8 +75,8 @@ class Inbox {
   const bool encrypted_;
   std::atomic<bool> rang_{false};
   Mutex mutex_;
-  EpollSleeper* bell_ HCCL_GUARDED_BY(mutex_);       // null: closed
-  std::vector<Word> words_ HCCL_GUARDED_BY(mutex_);  // of each peer
+  EpollSleeper* bell_ HCCL_GUARDED_BY(mutex_);         // null: closed
+  std::vector<State> states_ HCCL_GUARDED_BY(mutex_);  // of each peer
   std::vector<Arrival> arrivals_ HCCL_GUARDED_BY(mutex_);
   Status lack_ HCCL_GUARDED_BY(mutex_);
 };
