@@ -1,4 +1,5 @@
-// Finds misspelt variables: names that begin with HCCL_ and have a few wrong letters.
+// Finds misspelt variables: names that begin with HCCL_ and have a few wrong letters, or a word
+// too many at their end.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -53,10 +54,13 @@ std::vector<std::string> misspelt(const char* const* variables) {
     const bool right = std::find(known.begin(), known.end(), name) != known.end();
     if (right || !name.starts_with(kPrefix)) continue;
     const std::string word = letters(name);
-    const auto far = [&](const std::string& other) { return distance(word, letters(other)); };
+    const auto far = [&](const std::string& other) -> std::size_t {
+      return name.starts_with(other + "_") ? 1 : distance(word, letters(other));  // HCCL_LOG_LEVEL
+    };
     const auto nearest = std::min_element(
         known.begin(), known.end(), [&](const auto& a, const auto& b) { return far(a) < far(b); });
-    if (far(*nearest) > std::min<std::size_t>(2, word.size() / 3)) continue;
+    const auto limit = std::max(std::min<std::size_t>(2, word.size() / 3), word.size() / 5);
+    if (far(*nearest) > limit) continue;
     texts.push_back(name + " is no variable of this library and has no effect; the nearest is " +
                     *nearest);
   }

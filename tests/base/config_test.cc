@@ -337,7 +337,9 @@ TEST(Config, MisspeltNamesAreTold) {
   };
   EXPECT_EQ(nearest("HCCL_BUFFER_SIZE"), "HCCL_BUFFSIZE");
   EXPECT_EQ(nearest("HCCL_TRANSPROT"), "HCCL_TRANSPORT");
-  EXPECT_EQ(nearest("HCCL_CONNECTION_TIMEOUT"), "");  // three wrong letters are too many
+  EXPECT_EQ(nearest("HCCL_CONNECTION_TIMEOUT"), "HCCL_CONNECT_TIMEOUT");
+  EXPECT_EQ(nearest("HCCL_LOG_LEVEL"), "HCCL_LOG");
+  EXPECT_EQ(nearest("HCCL_LOGLEVEL"), "");
   EXPECT_EQ(nearest("HCCL_CONECT_TIME_OUT"), "HCCL_CONNECT_TIMEOUT");
   EXPECT_EQ(nearest("HCCL_LOGS"), "HCCL_LOG");
   EXPECT_EQ(nearest("HCCL_DEVICES_COUNT"), "HCCL_DEVICE_COUNT");
@@ -348,6 +350,7 @@ TEST(Config, MisspeltNamesAreTold) {
   for (const char* name :
        {"HCCL_LOG", "HCCL_CMA", "HCCL_MEMORY_CACHE", "HCCL_JOB_ID", "HCCL_WHITELIST_DISABLE",
         "HCCL_EVENT_TIMEOUT", "HCCL_RDMA_TIMEOUT", "HCCL_INTRA_ROCE_ENABLE",
+        "HCCL_HOST_SOCKET_PORT_RANGE", "HCCL_LOGIC_SUPERPOD_ID", "HCCL_OP_RETRY_ENABLE",
         "HCCL_NPU_SOCKET_PORT_RANGE", "HCCL_", "HCCL_X", "NCCL_BUFFSIZE"}) {
     EXPECT_EQ(nearest(name), "") << name;
   }
