@@ -82,12 +82,20 @@ def _order() -> Any:
     _refuse_in_xla(inner)
     with tf.init_scope():
         if tf.executing_eagerly():
-            while isinstance(inner, FuncGraph):  # also functions around a conditional or a loop
+            parts = []  # the function, and before it the conditionals and loops around the op
+            while isinstance(inner, FuncGraph):
                 inner.mark_as_unsaveable(_UNSAVEABLE)
+                if not parts or isinstance(parts[-1], ControlFlowFuncGraph):
+                    parts.append(inner)
                 inner = inner.outer_graph
             if not _eager_order:
                 _eager_order.append(_made_order())
-            return _eager_order[0]
+            # Each part gets the resource from the part around it. The gradient of a conditional or
+            # loop would not find a resource that comes from farther outside.
+            order = _eager_order[0]
+            for part in reversed(parts):
+                order = part.capture(order)
+            return order
         graph = tf.compat.v1.get_default_graph()
         if graph not in _orders:
             with tf.device(None):
