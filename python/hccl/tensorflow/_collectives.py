@@ -62,7 +62,8 @@ def allgather(
     process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
 ) -> tf.Tensor:
     """Returns the tensors of all ranks, concatenated along the first dimension. The length of the
-    first dimension may differ between ranks. All other dimensions must be equal."""
+    first dimension may differ between ranks. All other dimensions must be equal. As in Horovod,
+    backward gives each rank the mean of all ranks' gradients of its rows."""
     group = _horovod.group_of(process_set, group)
     return _reductions.gathered(tf.convert_to_tensor(tensor), group, _names.of_program(name))
 
@@ -81,14 +82,15 @@ def broadcast(
     process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
 ) -> tf.Tensor:
     """Returns the root's tensor. root_rank is a rank of the world if there is a process set;
-    otherwise it is a rank of the group."""
+    otherwise it is a rank of the group. As in Horovod, backward gives the root the mean of all
+    ranks' gradients, and the other ranks zeros."""
     names = _names.of_program(name)
     group, root = _horovod.group_of(process_set, group), _horovod.root_of(process_set, root_rank)
 
     def to_root(gradient: Any) -> Any:
         total = _ops.reduce(gradient, "sum", root, group, _names.of_gradients(names))
         if _manage.get_rank_id(group) == root:
-            return total
+            return total / _world.ranks(group)
         with tf.control_dependencies([total]):  # the root waits for this rank
             return tf.zeros_like(gradient)
 

@@ -77,7 +77,7 @@ def reduce_gradients(
 
 def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
     """Concatenates the ranks' tensors along the first dimension. Its length may differ between
-    ranks."""
+    ranks. As in Horovod, backward gives each rank the mean gradient of its rows."""
     ranks = _world.ranks(group)
     rows = tf.shape(tensor, out_type=tf.int64)[:1]
     counts = _ops.all_gather(rows, ranks, group, names)
@@ -87,7 +87,8 @@ def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
         lambda own: _ops.all_gather(own, ranks, group, names),
         lambda gradient: _ops.reduce_scatter(
             gradient, "sum", ranks, group, _names.of_gradients(names)
-        ),
+        )
+        / ranks,
         tf.pad(tensor, padding),
     )
     parts = tf.reshape(padded, tf.concat([[ranks, -1], tf.shape(tensor)[1:]], 0))

@@ -36,11 +36,55 @@ def gradients():
     return tape.gradient(far, x), tape.gradient(given, root)
 
 
-total = SIZE * (SIZE + 1) / 2
+mean = (SIZE + 1) / 2  # Horovod's gradients of both are means
 first = RANK * (RANK + 1) // 2
 for how in (gradients, tf.function(gradients)):
     of_rows, of_root = how()
-    want = total * np.arange(first + 1, first + RANK + 2)
+    want = mean * np.arange(first + 1, first + RANK + 2)
     np.testing.assert_allclose(of_rows, np.repeat(want[:, None], 2, 1))
-    np.testing.assert_allclose(of_root, [total, total] if RANK == 1 else [0, 0])
+    np.testing.assert_allclose(of_root, [mean, mean] if RANK == 1 else [0, 0])
+
+# Gradients of collectives in conditionals and loops, also in one inside the other. The value of each
+# function has the derivative of one call of the collective.
+KINDS = {
+    "allreduce": (lambda x: hvd.allreduce(x, op=hvd.Sum), SIZE),
+    "broadcast": (lambda x: hvd.broadcast(x, 0), RANK == 0),
+    "allgather": (lambda x: tf.reduce_sum(hvd.allgather(x), 0, keepdims=True), 1),
+    "alltoall": (lambda x: tf.ensure_shape(hvd.alltoall(tf.tile(x, [SIZE]))[:1], [1]), SIZE * (RANK == 0)),
+    "reducescatter": (lambda x: hvd.reducescatter(tf.tile(x, [SIZE])), SIZE),
+}
+
+
+def branch(collective, x):
+    return collective(x) if tf.reduce_sum(x) > -1.0 else x
+
+
+def branch_of_loop(collective, x):
+    result = tf.zeros_like(x)
+    for i in tf.range(3):
+        if i > 1:
+            result += collective(x)
+    return result
+
+
+def mapped(collective, x):
+    return tf.map_fn(collective, tf.stack([x, x]), fn_output_signature=tf.TensorSpec([1]))[1]
+
+
+def derivative(function, collective, x):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(collective, x)
+    return tape.gradient(y, x)
+
+
+for name, (collective, want) in KINDS.items():
+    for flow in (branch, branch_of_loop, mapped):
+        inner = tf.function(flow)
+        for kind, got in (
+            ("tape outside", derivative(inner, collective, tf.constant([1.0]))),
+            ("tape inside", tf.function(derivative)(flow, collective, tf.constant([1.0]))),
+            ("function in function", tf.function(derivative)(inner, collective, tf.constant([1.0]))),
+        ):
+            np.testing.assert_allclose(got, [want], err_msg=f"{name}, {flow.__name__}, {kind}")
 hvd.shutdown()
