@@ -90,7 +90,7 @@ Result<std::array<Transfer, 1>> recv(const Communicator& comm, void* recvBuf, st
 Result<std::vector<Transfer>> batch_send_recv(const Communicator& comm,
                                               const HcclSendRecvItem* sendRecvInfo,
                                               std::uint32_t itemNum) {
-  HCCL_CHECK_PTR(sendRecvInfo);
+  if (itemNum != 0) HCCL_CHECK_PTR(sendRecvInfo);
   if (in_call_group()) {
     return Status(Code::kNotSupport, "a batch inside a group: use HcclSend and HcclRecv there");
   }

@@ -93,6 +93,7 @@ Status State::read_environment() {
   if (config_) return {};
   HCCL_ASSIGN_OR_RETURN(Config read, Config::read());
   HCCL_RETURN_IF_ERROR(select::check_names(read));
+  HCCL_RETURN_IF_ERROR(DeviceConfig::read().status());
   config_ = std::move(read);
   log_ = make_logger(config_->log_level, "api");
   for (const std::string& each : misspelt()) log_->warn("{}", each);

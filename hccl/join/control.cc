@@ -45,6 +45,7 @@ Status Control::begin() {
   if (!sleeper_) {
     HCCL_ASSIGN_OR_RETURN(sleeper_, EpollSleeper::create());
   }
+  if (resting_.exchange(false)) thread_.join();
   if (!thread_.started()) thread_ = Thread("hccl-control", [this] { run(); });
   return {};
 }
@@ -91,7 +92,9 @@ void Control::await() {
     const MutexLock lock(box_mutex_);
     mine = posted_;
   }
-  const auto done = [&] { return ended() || done_.load(std::memory_order_acquire) >= mine; };
+  const auto done = [&] {
+    return ended() || resting_ || done_.load(std::memory_order_acquire) >= mine;
+  };
   const Waiter waiter{.deadline = Deadline::after(kLastWords), .policy = kSleepAtOnce};
   static_cast<void>(waiter.until(done, turned_));
 }
@@ -125,6 +128,8 @@ void Control::flush(NodeId node, std::chrono::nanoseconds at_most) {
 void Control::run() {
   its_.store(std::this_thread::get_id(), std::memory_order_release);
   const Status why = guarded([this] { return work(); });
+  its_.store({}, std::memory_order_release);
+  if (resting_) return crypto_leaves_thread();
   const MutexLock lock(turn_);
   for (auto& [id, entry] : nodes_) {
     if (!why.ok()) entry.node->fail(why);
@@ -140,6 +145,7 @@ Status Control::work() {
     pollfd events{sleeper_->epoll(), POLLIN, 0};
     return rung_.load(std::memory_order_acquire) || ::poll(&events, 1, 0) > 0;
   };
+  auto rests = control::Time::max();
   for (;;) {
     rung_.store(false, std::memory_order_seq_cst);  // before the checks, so that no ring is lost
     if (stopping_.load(std::memory_order_seq_cst)) return {};
@@ -147,7 +153,15 @@ Status Control::work() {
     {
       const MutexLock lock(turn_);
       HCCL_RETURN_IF_ERROR(serve());
-      next = this->next();
+      if (!nodes_.empty()) {
+        rests = control::Time::max();
+      } else if (rests == control::Time::max()) {
+        rests = Clock::now() + kLastWords;
+      } else if (Clock::now() >= rests) {
+        resting_ = true;
+        return {};
+      }
+      next = std::min(this->next(), rests);
     }
     turned_.ring();
     const Waiter waiter{.deadline = Deadline::at(next), .policy = kSleepUntilDue};

@@ -20,7 +20,7 @@
 namespace hccl::join {
 
 /// Any thread may call, but hold(), release() and abandon() are only for use around a fork. The
-/// first node creates the descriptors and the thread.
+/// first node creates the descriptors and the thread. The thread ends a second after the last node.
 class Control {
  public:
   using NodeId = std::uint32_t;
@@ -80,6 +80,7 @@ class Control {
   Doorbell turned_;                     // rung after each turn
   std::atomic<NodeId> last_{0};
   std::atomic<bool> rung_{false}, stopping_{false}, ended_{false};
+  std::atomic<bool> resting_{false};    // the thread has ended, or ends at once: it has no node
   std::atomic<std::thread::id> its_{};  // the id of the thread
   Thread thread_ HCCL_GUARDED_BY(turn_);
 };

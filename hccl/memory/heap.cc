@@ -66,6 +66,18 @@ std::size_t usual_reserve() {
   return std::min(memory, limit_of(RLIMIT_AS) / kPart);
 }
 
+// Maps a whole heap; `flags`: MAP_FIXED or 0. If the program has called mlockall(MCL_FUTURE), the
+// kernel would fill the mapping with memory, as large as the machine's. It does not for a mapping
+// without access, which is then unlocked.
+void* map_heap(void* at, std::size_t bytes, int flags, int memfd) {
+  void* const base = ::mmap(at, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | flags, memfd, 0);
+  if (base == MAP_FAILED) return base;
+  ::munlock(base, bytes);
+  if (::mprotect(base, bytes, PROT_READ | PROT_WRITE) == 0) return base;
+  ::munmap(base, bytes);
+  return MAP_FAILED;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Heap>> Heap::create(std::size_t reserve) {
@@ -89,8 +101,7 @@ Result<std::shared_ptr<Heap>> Heap::create(std::size_t reserve) {
                                    reinterpret_cast<std::uintptr_t>(area));
   if (base != start) ::munmap(start, static_cast<std::size_t>(base - start));
   ::munmap(base + reserve, static_cast<std::size_t>(start + kGranule - base));
-  if (::mmap(base, reserve, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-             memfd.get(), 0) == MAP_FAILED) {
+  if (map_heap(base, reserve, MAP_FIXED, memfd.get()) == MAP_FAILED) {
     const Status status = failure("mmap");
     ::munmap(base, reserve);
     return status;
@@ -351,8 +362,7 @@ Result<std::shared_ptr<View>> View::of(const Fd& memfd) {
   }
   const auto size = static_cast<std::size_t>(about.st_size);
   std::shared_ptr<View> view(new View);
-  void* const base =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd.get(), 0);
+  void* const base = map_heap(nullptr, size, 0, memfd.get());
   if (base == MAP_FAILED) return failure("mapping a peer's heap");
   advise(base, size);
   ::madvise(base, size, MADV_DONTFORK);  // a forked child is no peer

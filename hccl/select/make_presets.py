@@ -33,13 +33,17 @@ def main():
             table = json.load(file)
         if table["version"] != 2:
             sys.exit(f"{path}: version 2 is expected")
-        entries += [f"    {literal('', entry)},\n" for entry in table["entries"]]
+        entries += [literal("", entry) for entry in table["entries"]]
     with open(output, "w", encoding="utf-8") as file:
         file.write('#include "hccl/select/presets.h"\n\nnamespace hccl::select {\n\n'
-                   "const CostTable& presets() {\n"
+                   "namespace {\n// One function for each entry, so that small stacks have room for one entry.\n")
+        for i, entry in enumerate(entries):
+            file.write(f"[[gnu::noinline]] void put{i}(CostTable& table) {{\n  table.entries.push_back({entry});\n}}\n")
+        file.write("}  // namespace\n\nconst CostTable& presets() {\n"
                    "  // Never destroyed: threads outlive main().\n"
-                   "  static const auto* const table = new CostTable{{\n"
-                   + "".join(entries) + "  }};\n  return *table;\n}\n\n}  // namespace hccl::select\n")
+                   "  static const auto* const table = [] {\n    auto* const made = new CostTable;\n"
+                   + "".join(f"    put{i}(*made);\n" for i in range(len(entries)))
+                   + "    return made;\n  }();\n  return *table;\n}\n\n}  // namespace hccl::select\n")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 // both. Runs with HCCL_DETERMINISTIC=true and HCCL_BUFFSIZE=7.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <vector>
 
@@ -35,6 +36,19 @@ TEST(CommEnvironment, GoesBeforeSetConfigAndBehindTheConfiguration) {
     OK(HcclCommInitRootInfoConfig(2, &info, me, &config, &comms[me]));
   });
   for (HcclComm comm : comms) EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
+}
+
+// Variables of the device are checked before a rank joins, as all others.
+TEST(CommEnvironment, ABadVariableOfTheDeviceIsRefused) {
+  EXPECT_EXIT(
+      {
+        ::setenv("HCCL_DEVICE_MEMORY", "0", 1);
+        HcclRootInfo info;
+        const HcclResult result = HcclGetRootInfo(&info);
+        std::fputs(HcclGetLastErrorText(), stderr);
+        std::_Exit(result);
+      },
+      ::testing::ExitedWithCode(HCCL_E_PARA), "HCCL_DEVICE_MEMORY");
 }
 
 }  // namespace

@@ -3,10 +3,15 @@
 // Ranks are processes that use only the public interface.
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "hccl/acl/acl.h"
@@ -24,6 +29,10 @@ Board* shared = nullptr;  // exit handlers and destructors use it
 HcclResult allreduce(HcclComm comm) {
   float value = 1;
   return HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, nullptr);
+}
+
+std::ptrdiff_t threads_of_this_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
 }
 
 /// The two ranks end with these codes, and not by a signal.
@@ -163,6 +172,32 @@ int come_after_the_cancel() {
 
 TEST(Exit, AThreadIsCancelledInACall) {
   expect_ends(cancel_a_call, kCode, come_after_the_cancel, kCode);
+}
+
+// ---- pthread_exit of the main thread ----
+
+/// The process ends with its last thread, and with code 0.
+template <int kRank>
+int end_the_main_thread() {
+  HcclComm comm = nullptr;
+  const auto threads = threads_of_this_process();
+  for (int world = 0; world < 2; ++world) {
+    if (world == 1) {  // the library's thread has ended, and comes back
+      if (!eventually([&] { return threads_of_this_process() == threads; })) return 1;
+      HcclRootInfo own;
+      if (HcclGetRootInfo(&own) != HCCL_SUCCESS) return 2;
+      if (HcclCommInitRootInfo(1, &own, 0, &comm) != HCCL_SUCCESS) return 2;
+    } else if (join_public(*shared, 2, kRank, &comm) != HCCL_SUCCESS) {
+      return 3;
+    }
+    if (allreduce(comm) != HCCL_SUCCESS || HcclCommDestroy(comm) != HCCL_SUCCESS) return 4;
+  }
+  ::syscall(SYS_exit, 0);  // as pthread_exit(), but without the destructors of this test's frames
+  return 5;
+}
+
+TEST(Exit, TheMainThreadEndsBeforeTheProcess) {
+  expect_ends(end_the_main_thread<0>, 0, end_the_main_thread<1>, 0);
 }
 
 }  // namespace

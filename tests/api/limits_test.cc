@@ -1,6 +1,8 @@
 // One rank has a limit on addresses, data, the size of files or descriptors, with many values:
 // either all ranks work, or all end with a text that names the rank or the limit.
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,6 +40,12 @@ rlim_t used_by_this_process(int resource) {
   if (resource == RLIMIT_FSIZE) return 0;
   return static_cast<rlim_t>(
       std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}) - 1);
+}
+
+rlim_t resident() {
+  rlim_t size = 0, pages = 0;
+  std::ifstream("/proc/self/statm") >> size >> pages;
+  return pages * 4096;
 }
 
 HcclResult join(Board& board, int rank, HcclComm* comm) {
@@ -155,6 +163,55 @@ TEST(Limits, OfDescriptors) {
   values.push_back(40);
   sweep(RLIMIT_NOFILE, "ulimit -n", values);
 }
+
+// mlockall() locks all later mappings. The heaps have addresses for 256 MiB each, but get memory
+// only for what is allocated.
+TEST(Limits, AProgramThatLocksItsMemory) {
+  Processes ranks;
+  std::vector<int> started;
+  for (int rank = 0; rank < kSize; ++rank) {
+    started.push_back(ranks.start([&, rank] {
+      if (::mlockall(MCL_CURRENT | MCL_FUTURE) != 0) return 0;  // not permitted
+      const rlim_t before = resident();
+      HcclComm comm = nullptr;
+      if (join(ranks.board(), rank, &comm) != HCCL_SUCCESS) return 1;
+      if (use(comm, rank) != HCCL_SUCCESS) return 2;
+      const bool small = resident() < before + 200 * kMiB;
+      return HcclCommDestroy(comm) == HCCL_SUCCESS && small ? 0 : 3;
+    }));
+  }
+  for (const int each : started) EXPECT_EQ(ranks.wait(each), 0);
+}
+
+void* join_and_use(void* arg) {
+  HcclRootInfo info;
+  HcclComm comm = nullptr;
+  float value = 1;
+  const bool good = HcclGetRootInfo(&info) == HCCL_SUCCESS &&
+                    HcclCommInitRootInfo(1, &info, 0, &comm) == HCCL_SUCCESS &&
+                    HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm,
+                                  nullptr) == HCCL_SUCCESS &&
+                    HcclCommDestroy(comm) == HCCL_SUCCESS;
+  *static_cast<bool*>(arg) = good;
+  return nullptr;
+}
+
+#ifndef __SANITIZE_ADDRESS__  // which needs larger stacks
+TEST(Limits, OfStacks) {
+  Processes ranks;
+  const int process = ranks.start([] {
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 48 << 10);
+    pthread_t thread{};
+    bool good = false;
+    if (pthread_create(&thread, &small, join_and_use, &good) != 0) return 1;
+    pthread_join(thread, nullptr);
+    return good ? 0 : 2;
+  });
+  EXPECT_EQ(ranks.wait(process), 0);
+}
+#endif
 
 }  // namespace
 }  // namespace hccl::testing

@@ -413,6 +413,7 @@ TEST(WrongArguments, OfBatchesAndGroupsAreNamedAndHarmless) {
   };
   HcclSendRecvItem good = {HCCL_SEND, data.data(), 4, HCCL_DATA_TYPE_FP32, 1};
   REFUSED(HcclBatchSendRecv(nullptr, 1, comm, nullptr), HCCL_E_PTR, "sendRecvInfo");
+  EXPECT_EQ(HcclBatchSendRecv(nullptr, 0, comm, nullptr), HCCL_SUCCESS);
   REFUSED(HcclBatchSendRecv(&good, 1, nullptr, nullptr), HCCL_E_PTR, "comm");
   REFUSED(HcclBatchSendRecv(&good, 1, &good, nullptr), HCCL_E_PARA, "comm");
   REFUSED(HcclBatchSendRecv(&good, 1, comm, &good), HCCL_E_PARA, "stream");

@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
-from conftest import TIMEOUT, kill_self, on_ranks
+from conftest import TIMEOUT, in_both_forms, kill_self, on_ranks
 from torch.nn.parallel import DistributedDataParallel
 from waits import until_it_sleeps
 
@@ -385,6 +385,48 @@ def test_ctrl_c_ends_the_wait_for_a_rank_that_does_not_come():
     finally:
         for job, store in jobs:
             job.kill()
+
+
+MEETS = """
+import datetime, sys, time, torch, torch.distributed as dist
+rank, seconds, late = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+time.sleep(late)
+store, limit = dist.FileStore(sys.argv[4], 2), datetime.timedelta(seconds=seconds)
+dist.init_process_group("hccl", store=store, rank=rank, world_size=2, timeout=limit)
+tensor = torch.ones(1)
+dist.all_reduce(tensor)
+print("sum", tensor.item())
+dist.destroy_process_group()
+"""
+
+
+def meet(folder, *ranks):
+    """Runs ranks, each given by its number, its timeout and the seconds it comes late. They share a new store."""
+    store = folder / f"store {len(list(folder.iterdir()))}"
+    command, pipe = [sys.executable, "-c", MEETS], subprocess.PIPE
+    environment = {**os.environ, "HCCL_CONNECT_TIMEOUT": "2"}  # not the limit for late ranks
+    jobs = [
+        subprocess.Popen(
+            [*command, *map(str, rank), str(store)], stdout=pipe, stderr=pipe, text=True, env=environment
+        )
+        for rank in ranks
+    ]
+    return [job.communicate(timeout=TIMEOUT) for job in jobs]
+
+
+@in_both_forms
+def test_the_timeout_of_the_group_limits_the_wait_for_late_ranks(tmp_path):
+    for output, errors in meet(tmp_path, (0, 60, 0), (1, 60, 5)):
+        assert "sum 2.0" in output, errors
+    for rank, other in [(0, 1), (1, 0)]:
+        ((_, errors),) = meet(tmp_path, (rank, 1, 0))
+        assert f"absent after 1 s, the timeout of the process group: rank {other} of 2" in errors, errors
+
+
+@in_both_forms
+def test_a_rank_beyond_the_world_is_refused(tmp_path):
+    ((_, errors),) = meet(tmp_path, (2, 60, 0))
+    assert "hccl: rank 2 is not below 2" in errors, errors
 
 
 WAITS = """

@@ -156,6 +156,25 @@ def test_an_average_of_integers_is_divided_towards_zero(dtype):
         assert got == [0, -1 if dtype.is_signed else 7, 4]
 
 
+def test_ddp_with_complex_parameters():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Parameter(torch.ones(3, dtype=torch.complex64))
+            self.second = torch.nn.Parameter(torch.ones(5, dtype=torch.complex64))
+            self.real = torch.nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            return (self.first * x).real.sum() + (self.second * (1j * x)).real.sum() + (self.real * x).sum()
+
+    def work(rank):
+        model = torch.nn.parallel.DistributedDataParallel(Model())
+        model(torch.tensor(rank + 1.0)).backward()
+        return [each.grad.tolist() for each in model.parameters()]
+
+    assert on_ranks(2, work) == [[[1.5] * 3, [-1.5j] * 5, [1.5] * 2]] * 2
+
+
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, torch.bool, torch.complex64], ids=str)
 def test_every_type_moves(dtype):
     def work(rank):

@@ -61,6 +61,7 @@ class ProcessGroup(dist.ProcessGroup):
         self.timeout, self._seconds = timeout, timeout.total_seconds()
 
     # Names that older PyTorch has only in C++, and names of a backend.
+    _device_types = property(lambda self: [torch.device("cpu")])
     group_name, _set_group_name = property(getGroupName), setGroupName
     _set_default_timeout = set_timeout
 

@@ -121,6 +121,10 @@ void ProcessGroupHccl::end(milliseconds patience) {
 // ---- memory ----
 
 at::Tensor ProcessGroupHccl::allocateTensor(long numel, at::TensorOptions options) {
+  // DDP views its buckets for complex gradients as real numbers, twice as many.
+  if (c10::isComplexType(c10::typeMetaToScalarType(options.dtype()))) {
+    return at::view_as_real(heap_empty({numel}, options)).flatten();
+  }
   if (pack_) {
     if (auto tensor = pack_->add(numel, options)) return *std::move(tensor);
   }

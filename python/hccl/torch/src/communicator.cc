@@ -57,22 +57,34 @@ HcclRootInfo make_root_info(c10d::Store& store, const std::string& key) {
   return info;
 }
 
-// Returns the value that rank 0 has put into the store. Ctrl-C ends the wait.
-Bytes wait_for_root(c10d::Store& store, const std::string& key, milliseconds timeout) {
-  const auto end = std::chrono::steady_clock::now() + timeout;
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// Waits until the store has the keys. Returns false if it has not all of them at the end. Ctrl-C
+// ends the wait.
+bool wait_for(c10d::Store& store, const std::vector<std::string>& keys, TimePoint end) {
   for (;;) {
     run_signal_handlers();
-    const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+    const auto begin = std::chrono::steady_clock::now();
+    const auto left = std::chrono::ceil<milliseconds>(end - begin);
+    const auto limit = std::clamp(left, milliseconds(1), kLookAtStore);
     try {
-      store.wait({key}, std::clamp(left, milliseconds(1), kLookAtStore));
-      return store.get(key);
-    } catch (const c10::DistStoreError&) {
-      if (left <= kLookAtStore) throw;
+      store.wait(keys, limit);
+      return true;
+    } catch (const c10::Error&) {  // stores differ in the type of their timeouts
+      if (std::chrono::steady_clock::now() - begin < limit) throw;
     } catch (const pybind11::error_already_set& error) {  // from a store that is written in Python
       const pybind11::gil_scoped_acquire interpreter;
       const auto timeout = pybind11::module_::import("torch.distributed").attr("DistStoreError");
-      if (left <= kLookAtStore || !error.matches(timeout)) throw;
+      if (!error.matches(timeout)) throw;
     }
+    if (left <= kLookAtStore) return false;
+  }
+}
+
+void forget(c10d::Store& store, const std::string& key) noexcept {
+  try {
+    store.deleteKey(key);
+  } catch (const std::exception&) {  // a user's own store may lack deleteKey
   }
 }
 
@@ -94,11 +106,51 @@ Joining::Call join(const HcclRootInfo& info, int size, int rank) {
   };
 }
 
-HcclComm join_as_root(c10d::Store& store, const std::string& key, int size) {
-  Joining joining(kInit, join(make_root_info(store, key), size, 0));
+// The ranks come together in the store before they join. So the timeout of the group limits the
+// wait for late ranks, and not HCCL_CONNECT_TIMEOUT. Each rank has a key: rank 0 the root info's.
+class Meeting {
+ public:
+  Meeting(c10d::Store& store, const std::string& key, int rank, int size, milliseconds timeout)
+      : store_(store), rank_(rank), timeout_(timeout) {
+    for (int each = 0; each < size; ++each) {
+      keys_.push_back(each == 0 ? key : key + "/" + std::to_string(each));
+    }
+    if (rank != 0) store.set(keys_[static_cast<size_t>(rank)], Bytes{1});
+  }
+  // Removes this rank's key, which no rank needs any more once this rank has joined.
+  void over() noexcept { forget(store_, keys_[static_cast<size_t>(rank_)]); }
+
+  void await_root() { await({keys_.front()}); }
+  void await_all() { await(keys_); }
+
+ private:
+  void await(const std::vector<std::string>& keys) {
+    if (keys_.size() == 1 || wait_for(store_, keys, end_)) return;
+    std::string absent;
+    for (size_t rank = 0; rank < keys_.size(); ++rank) {
+      if (store_.check({keys_[rank]})) continue;
+      absent += (absent.empty() ? " " : ", ") + std::to_string(rank);
+    }
+    TORCH_CHECK_WITH(DistBackendError, false, "hccl: ", kInit, ": absent after ",
+                     timeout_.count() / 1000.0, " s, the timeout of the process group: rank",
+                     absent, " of ", keys_.size());
+  }
+
+  c10d::Store& store_;
+  const int rank_;
+  const milliseconds timeout_;
+  const TimePoint end_ = std::chrono::steady_clock::now() + timeout_;
+  std::vector<std::string> keys_;
+};
+
+HcclComm join_as_root(c10d::Store& store, const std::string& key, int size, milliseconds timeout) {
+  const HcclRootInfo info = make_root_info(store, key);
+  Meeting meeting(store, key, 0, size, timeout);
+  meeting.await_all();
+  Joining joining(kInit, join(info, size, 0));
   while (!joining.ends_within(kLook)) run_signal_handlers();
   check(joining.result(), kInit);
-  store.deleteKey(key);  // before take(), which may throw
+  meeting.over();  // before take(), which may throw
   return joining.take();
 }
 
@@ -130,10 +182,17 @@ bool ends(Joining& joining, c10d::Store& store, const std::string& key, Bytes& r
 
 HcclComm join_root(c10d::Store& store, const std::string& key, int rank, int size,
                    milliseconds timeout) {
-  Bytes root = wait_for_root(store, key, timeout);
+  Meeting meeting(store, key, rank, size, timeout);
+  meeting.await_root();
+  static_cast<void>(decode(store.get(key)));  // throws if rank 0 has failed
+  meeting.await_all();
+  Bytes root = store.get(key);
   for (;;) {
     Joining joining(kInit, join(decode(root), size, rank));
-    if (ends(joining, store, key, root)) return joining.take();
+    if (!ends(joining, store, key, root)) continue;
+    const HcclComm comm = joining.take();
+    meeting.over();
+    return comm;
   }
 }
 
@@ -157,7 +216,7 @@ Communicator::Communicator(c10d::Store& store, int rank, int size, milliseconds 
     : shared_(divide(part, timeout)) {
   if (shared_ == nullptr) {
     const std::string key = root_info_key();
-    shared_.reset(new Shared{rank == 0 ? join_as_root(store, key, size)
+    shared_.reset(new Shared{rank == 0 ? join_as_root(store, key, size, timeout)
                                        : join_root(store, key, rank, size, timeout)});
   }
   handle_ = shared_->handle;
