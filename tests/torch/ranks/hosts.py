@@ -34,6 +34,9 @@ class Watched(dist.Store):
         super().__init__()
         self.store = store
 
+    def set(self, key, value):
+        self.store.set(key, value)
+
     def wait(self, keys, timeout=None):
         self.store.wait(keys, timeout)
 

@@ -126,14 +126,19 @@ class Meeting {
  private:
   void await(const std::vector<std::string>& keys) {
     if (keys_.size() == 1 || wait_for(store_, keys, end_)) return;
-    std::string absent;
+    TORCH_CHECK_WITH(DistBackendError, false, "hccl: ", kInit, ": absent after ",
+                     timeout_.count() / 1000.0, " s, the timeout of the process group: ", absent());
+  }
+
+  std::string absent() noexcept try {
+    std::string ranks;
     for (size_t rank = 0; rank < keys_.size(); ++rank) {
       if (store_.check({keys_[rank]})) continue;
-      absent += (absent.empty() ? " " : ", ") + std::to_string(rank);
+      ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(rank);
     }
-    TORCH_CHECK_WITH(DistBackendError, false, "hccl: ", kInit, ": absent after ",
-                     timeout_.count() / 1000.0, " s, the timeout of the process group: rank",
-                     absent, " of ", keys_.size());
+    return ranks + " of " + std::to_string(keys_.size());
+  } catch (const std::exception&) {
+    return "other ranks";  // a user's own store may lack check
   }
 
   c10d::Store& store_;
