@@ -127,9 +127,10 @@ void Control::flush(NodeId node, std::chrono::nanoseconds at_most) {
 
 void Control::run() {
   its_.store(std::this_thread::get_id(), std::memory_order_release);
-  const Status why = guarded([this] { return work(); });
+  bool rests = false;
+  const Status why = guarded([&] { return work(rests); });
   its_.store({}, std::memory_order_release);
-  if (resting_) return crypto_leaves_thread();
+  if (rests) return crypto_leaves_thread();  // takes no lock, because begin() may wait for this
   const MutexLock lock(turn_);
   for (auto& [id, entry] : nodes_) {
     if (!why.ok()) entry.node->fail(why);
@@ -140,12 +141,13 @@ void Control::run() {
   crypto_leaves_thread();
 }
 
-Status Control::work() {
+// Sets `rests` if there has been no node for a while.
+Status Control::work(bool& rests) {
   const auto due = [this] {
     pollfd events{sleeper_->epoll(), POLLIN, 0};
     return rung_.load(std::memory_order_acquire) || ::poll(&events, 1, 0) > 0;
   };
-  auto rests = control::Time::max();
+  auto rests_at = control::Time::max();
   for (;;) {
     rung_.store(false, std::memory_order_seq_cst);  // before the checks, so that no ring is lost
     if (stopping_.load(std::memory_order_seq_cst)) return {};
@@ -154,14 +156,16 @@ Status Control::work() {
       const MutexLock lock(turn_);
       HCCL_RETURN_IF_ERROR(serve());
       if (!nodes_.empty()) {
-        rests = control::Time::max();
-      } else if (rests == control::Time::max()) {
-        rests = Clock::now() + kLastWords;
-      } else if (Clock::now() >= rests) {
+        rests_at = control::Time::max();
+      } else if (rests_at == control::Time::max()) {
+        rests_at = Clock::now() + kLastWords;
+      } else if (Clock::now() >= rests_at) {
+        rests = true;
         resting_ = true;
+        turned_.ring();
         return {};
       }
-      next = std::min(this->next(), rests);
+      next = std::min(this->next(), rests_at);
     }
     turned_.ring();
     const Waiter waiter{.deadline = Deadline::at(next), .policy = kSleepUntilDue};

@@ -66,7 +66,7 @@ class Control {
   Status begin() HCCL_REQUIRES(turn_);
   void run();
   void ring();
-  Status work();
+  Status work(bool& rests);
   Status serve() HCCL_REQUIRES(turn_);
   control::Time next() const HCCL_REQUIRES(turn_);
 
@@ -80,7 +80,7 @@ class Control {
   Doorbell turned_;                     // rung after each turn
   std::atomic<NodeId> last_{0};
   std::atomic<bool> rung_{false}, stopping_{false}, ended_{false};
-  std::atomic<bool> resting_{false};    // the thread has ended, or ends at once: it has no node
+  std::atomic<bool> resting_{false};    // the thread has had no node for a while, and ends
   std::atomic<std::thread::id> its_{};  // the id of the thread
   Thread thread_ HCCL_GUARDED_BY(turn_);
 };

@@ -74,7 +74,7 @@ void* map_heap(void* at, std::size_t bytes, int flags, int memfd) {
   if (base == MAP_FAILED) return base;
   ::munlock(base, bytes);
   if (::mprotect(base, bytes, PROT_READ | PROT_WRITE) == 0) return base;
-  ::munmap(base, bytes);
+  if ((flags & MAP_FIXED) == 0) ::munmap(base, bytes);
   return MAP_FAILED;
 }
 

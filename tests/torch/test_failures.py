@@ -404,7 +404,7 @@ def meet(folder, *ranks):
     """Runs ranks, each given by its number, its timeout and the seconds it comes late. They share a new store."""
     store = folder / f"store {len(list(folder.iterdir()))}"
     command, pipe = [sys.executable, "-c", MEETS], subprocess.PIPE
-    environment = {**os.environ, "HCCL_CONNECT_TIMEOUT": "2"}  # not the limit for late ranks
+    environment = {**os.environ, "HCCL_CONNECT_TIMEOUT": "4"}  # not the limit for late ranks
     jobs = [
         subprocess.Popen(
             [*command, *map(str, rank), str(store)], stdout=pipe, stderr=pipe, text=True, env=environment
@@ -416,7 +416,7 @@ def meet(folder, *ranks):
 
 @in_both_forms
 def test_the_timeout_of_the_group_limits_the_wait_for_late_ranks(tmp_path):
-    for output, errors in meet(tmp_path, (0, 60, 0), (1, 60, 5)):
+    for output, errors in meet(tmp_path, (0, 60, 0), (1, 60, 7)):
         assert "sum 2.0" in output, errors
     for rank, other in [(0, 1), (1, 0)]:
         ((_, errors),) = meet(tmp_path, (rank, 1, 0))

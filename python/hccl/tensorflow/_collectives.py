@@ -65,7 +65,8 @@ def allgather(
     first dimension may differ between ranks. All other dimensions must be equal. As in Horovod,
     backward gives each rank the mean of all ranks' gradients of its rows."""
     group = _horovod.group_of(process_set, group)
-    return _reductions.gathered(tf.convert_to_tensor(tensor), group, _names.of_program(name))
+    names = _names.of_program(name)
+    return _reductions.gathered(tf.convert_to_tensor(tensor), group, names, mean=True)
 
 
 @_ops.in_sequence()

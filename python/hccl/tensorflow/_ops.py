@@ -82,25 +82,32 @@ def _order() -> Any:
     _refuse_in_xla(inner)
     with tf.init_scope():
         if tf.executing_eagerly():
-            parts = []  # the function, and before it the conditionals and loops around the op
-            while isinstance(inner, FuncGraph):
-                inner.mark_as_unsaveable(_UNSAVEABLE)
-                if not parts or isinstance(parts[-1], ControlFlowFuncGraph):
-                    parts.append(inner)
-                inner = inner.outer_graph
+            function = inner
+            while isinstance(function, FuncGraph):  # also those around a conditional or a loop
+                function.mark_as_unsaveable(_UNSAVEABLE)
+                function = function.outer_graph
             if not _eager_order:
                 _eager_order.append(_made_order())
-            # Each part gets the resource from the part around it. The gradient of a conditional or
-            # loop would not find a resource that comes from farther outside.
-            order = _eager_order[0]
-            for part in reversed(parts):
-                order = part.capture(order)
-            return order
+            return _captured(_eager_order[0], inner)
         graph = tf.compat.v1.get_default_graph()
         if graph not in _orders:
             with tf.device(None):
                 _orders[graph] = _made_order().name
-        return graph.get_tensor_by_name(_orders[graph])
+        return _captured(graph.get_tensor_by_name(_orders[graph]), inner)
+
+
+def _captured(order: Any, inner: Any) -> Any:
+    """Returns the resource for ops in the graph `inner`. Each conditional and loop gets it from the
+    graph around it, and so does the gradient of a function in a conditional or loop. The gradient
+    of a conditional or loop would not find a resource that comes from farther outside."""
+    parts = []
+    while isinstance(inner, FuncGraph):
+        parts.append(inner)
+        own = isinstance(inner, ControlFlowFuncGraph) or inner.name.startswith("__backward_")
+        inner = inner.outer_graph if own else None
+    for part in reversed(parts):
+        order = part.capture(order)
+    return order
 
 
 def _made_order() -> Any:

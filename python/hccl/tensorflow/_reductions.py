@@ -75,9 +75,11 @@ def reduce_gradients(
     return results
 
 
-def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
+def gathered(
+    tensor: tf.Tensor, group: str, names: Sequence[str], mean: bool = False
+) -> tf.Tensor:
     """Concatenates the ranks' tensors along the first dimension. Its length may differ between
-    ranks. As in Horovod, backward gives each rank the mean gradient of its rows."""
+    ranks. Backward gives each rank the sum of the gradients of its rows, or their mean."""
     ranks = _world.ranks(group)
     rows = tf.shape(tensor, out_type=tf.int64)[:1]
     counts = _ops.all_gather(rows, ranks, group, names)
@@ -88,7 +90,7 @@ def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
         lambda gradient: _ops.reduce_scatter(
             gradient, "sum", ranks, group, _names.of_gradients(names)
         )
-        / ranks,
+        / (ranks if mean else 1),
         tf.pad(tensor, padding),
     )
     parts = tf.reshape(padded, tf.concat([[ranks, -1], tf.shape(tensor)[1:]], 0))

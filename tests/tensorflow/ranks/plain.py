@@ -84,6 +84,7 @@ for name, (collective, want) in KINDS.items():
         for kind, got in (
             ("tape outside", derivative(inner, collective, tf.constant([1.0]))),
             ("tape inside", tf.function(derivative)(flow, collective, tf.constant([1.0]))),
+            ("collective in a function", derivative(inner, tf.function(collective), tf.constant([1.0]))),
             ("function in function", tf.function(derivative)(inner, collective, tf.constant([1.0]))),
         ):
             np.testing.assert_allclose(got, [want], err_msg=f"{name}, {flow.__name__}, {kind}")

@@ -43,17 +43,17 @@ std::string root_info_key() {
 
 using Bytes = std::vector<uint8_t>;
 
-// Makes the root info and stores it. On failure, stores the reason instead. The other ranks
-// recognize the reason by its size.
+// Stores the reason why there is no root info. The other ranks recognize the reason by its size.
+void give_up(c10d::Store& store, const std::string& key, const std::string& why) {
+  store.set(key, Bytes(why.begin(), why.end()));
+}
+
 HcclRootInfo make_root_info(c10d::Store& store, const std::string& key) {
   HcclRootInfo info{};
   const HcclResult result = HcclGetRootInfo(&info);
-  const std::string text =
-      result == HCCL_SUCCESS ? std::string() : failure_text(result, "root info");
-  const char* begin = result == HCCL_SUCCESS ? info.internal : text.data();
-  const size_t length = result == HCCL_SUCCESS ? sizeof info.internal : text.size();
-  store.set(key, Bytes(begin, begin + length));
+  if (result != HCCL_SUCCESS) give_up(store, key, failure_text(result, "root info"));
   check(result, "root info");
+  store.set(key, Bytes(info.internal, info.internal + sizeof info.internal));
   return info;
 }
 
@@ -74,8 +74,8 @@ bool wait_for(c10d::Store& store, const std::vector<std::string>& keys, TimePoin
       if (std::chrono::steady_clock::now() - begin < limit) throw;
     } catch (const pybind11::error_already_set& error) {  // from a store that is written in Python
       const pybind11::gil_scoped_acquire interpreter;
-      const auto timeout = pybind11::module_::import("torch.distributed").attr("DistStoreError");
-      if (!error.matches(timeout)) throw;
+      if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C
+      if (std::chrono::steady_clock::now() - begin < limit) throw;
     }
     if (left <= kLookAtStore) return false;
   }
@@ -106,30 +106,29 @@ Joining::Call join(const HcclRootInfo& info, int size, int rank) {
   };
 }
 
-// The ranks come together in the store before they join. So the timeout of the group limits the
-// wait for late ranks, and not HCCL_CONNECT_TIMEOUT. Each rank has a key: rank 0 the root info's.
+// Before they join, rank 0 waits in the store until all ranks have come, and the other ranks wait
+// for its root info. So the timeout of the group limits the wait for late ranks, and not
+// HCCL_CONNECT_TIMEOUT.
 class Meeting {
  public:
   Meeting(c10d::Store& store, const std::string& key, int rank, int size, milliseconds timeout)
-      : store_(store), rank_(rank), timeout_(timeout) {
-    for (int each = 0; each < size; ++each) {
-      keys_.push_back(each == 0 ? key : key + "/" + std::to_string(each));
-    }
-    if (rank != 0) store.set(keys_[static_cast<size_t>(rank)], Bytes{1});
+      : store_(store), timeout_(timeout), own_(key + "/" + std::to_string(rank)) {
+    for (int each = 0; each < size; ++each) keys_.push_back(key + "/" + std::to_string(each));
+    store.set(own_, Bytes{1});
   }
-  // Removes this rank's key, which no rank needs any more once this rank has joined.
-  void over() noexcept { forget(store_, keys_[static_cast<size_t>(rank_)]); }
+  // The rank has joined, or gives up.
+  ~Meeting() { forget(store_, own_); }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
 
-  void await_root() { await({keys_.front()}); }
   void await_all() { await(keys_); }
-
- private:
   void await(const std::vector<std::string>& keys) {
     if (keys_.size() == 1 || wait_for(store_, keys, end_)) return;
     TORCH_CHECK_WITH(DistBackendError, false, "hccl: ", kInit, ": absent after ",
                      timeout_.count() / 1000.0, " s, the timeout of the process group: ", absent());
   }
 
+ private:
   std::string absent() noexcept try {
     std::string ranks;
     for (size_t rank = 0; rank < keys_.size(); ++rank) {
@@ -142,20 +141,24 @@ class Meeting {
   }
 
   c10d::Store& store_;
-  const int rank_;
   const milliseconds timeout_;
   const TimePoint end_ = std::chrono::steady_clock::now() + timeout_;
-  std::vector<std::string> keys_;
+  const std::string own_;
+  std::vector<std::string> keys_;  // of all ranks
 };
 
 HcclComm join_as_root(c10d::Store& store, const std::string& key, int size, milliseconds timeout) {
-  const HcclRootInfo info = make_root_info(store, key);
   Meeting meeting(store, key, 0, size, timeout);
-  meeting.await_all();
-  Joining joining(kInit, join(info, size, 0));
+  try {
+    meeting.await_all();
+  } catch (const std::exception& error) {
+    give_up(store, key, error.what());
+    throw;
+  }
+  Joining joining(kInit, join(make_root_info(store, key), size, 0));
   while (!joining.ends_within(kLook)) run_signal_handlers();
   check(joining.result(), kInit);
-  meeting.over();  // before take(), which may throw
+  forget(store, key);  // before take(), which may throw
   return joining.take();
 }
 
@@ -188,16 +191,11 @@ bool ends(Joining& joining, c10d::Store& store, const std::string& key, Bytes& r
 HcclComm join_root(c10d::Store& store, const std::string& key, int rank, int size,
                    milliseconds timeout) {
   Meeting meeting(store, key, rank, size, timeout);
-  meeting.await_root();
-  static_cast<void>(decode(store.get(key)));  // throws if rank 0 has failed
-  meeting.await_all();
+  meeting.await({key});
   Bytes root = store.get(key);
   for (;;) {
     Joining joining(kInit, join(decode(root), size, rank));
-    if (!ends(joining, store, key, root)) continue;
-    const HcclComm comm = joining.take();
-    meeting.over();
-    return comm;
+    if (ends(joining, store, key, root)) return joining.take();
   }
 }
 
