@@ -51,6 +51,7 @@ class Watched(dist.Store):
 
 def create(options, pg_options=None):
     if attempt == 0 and rank == 3:
+        options.store.set("hccl/0/3", b"here")  # rank 0 waits for all ranks before it stores the root info
         options.store.wait(["hccl/0"])
         die()
     store = options.store

@@ -42,6 +42,7 @@ class Remembered(dist.Store):
 
 def stale_rank(options):
     """Forks a child of rank 1 that survives. It tries to join after all ranks of the next attempt have joined."""
+    options.store.set("hccl/0/1", b"here")  # rank 0 waits for all ranks before it stores the root info
     options.store.wait(["hccl/0"])
     root_info = options.store.get("hccl/0")
     if os.fork() > 0:
