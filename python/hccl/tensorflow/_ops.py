@@ -103,11 +103,22 @@ def _captured(order: Any, inner: Any) -> Any:
     parts = []
     while isinstance(inner, FuncGraph):
         parts.append(inner)
-        own = isinstance(inner, ControlFlowFuncGraph) or inner.name.startswith("__backward_")
+        own = isinstance(inner, ControlFlowFuncGraph)
+        # The gradient of a function has the function as its outer graph.
+        if inner.name.startswith("__backward_"):
+            own = _is_in_control_flow(inner.outer_graph)
         inner = inner.outer_graph if own else None
     for part in reversed(parts):
         order = part.capture(order)
     return order
+
+
+def _is_in_control_flow(graph: Any) -> bool:
+    while isinstance(graph, FuncGraph):
+        if isinstance(graph, ControlFlowFuncGraph):
+            return True
+        graph = graph.outer_graph
+    return False
 
 
 def _made_order() -> Any:
