@@ -42,6 +42,7 @@ def _invite(
     store: Any, key: str, keys: list[str], end: datetime.datetime, timeout: datetime.timedelta
 ) -> bytes:
     """Waits for all ranks, then stores the root info. On failure stores the reason instead."""
+    _forget(store, key)  # of an attempt that failed
     try:
         if len(keys) > 1:
             _await(store, keys, keys, end, timeout)

@@ -123,7 +123,7 @@ def create(options: Any, pg_options: Any = None) -> Any:
         # default_device_backend_map had a name that torch did not know yet, so torch guessed.
         group._set_default_backend(distributed_c10d.ProcessGroup.BackendType.CUSTOM)
     if not 0 <= options.group_rank < options.group_size:
-        raise ValueError(f"hccl: rank {options.group_rank} is not below {options.group_size}")
+        raise ValueError(f"hccl: rank {options.group_rank} of {options.group_size} ranks")
     ranks = options.global_ranks_in_group  # ranks of the default group; [] for the default group
     store = _own_store(ranks) if ranks else options.store
     whole = _module.backend_of(distributed_c10d._get_default_group()) if ranks else None

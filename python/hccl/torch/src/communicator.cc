@@ -149,6 +149,7 @@ class Meeting {
 
 HcclComm join_as_root(c10d::Store& store, const std::string& key, int size, milliseconds timeout) {
   Meeting meeting(store, key, 0, size, timeout);
+  forget(store, key);  // of an attempt that failed
   try {
     meeting.await_all();
   } catch (const std::exception& error) {
