@@ -71,8 +71,9 @@ HcclResult HcclCommInitLauncher(HcclComm* comm);
  * communicator is rank rankIds[i] of the world. All members call this with the same rankIds and
  * subCommId; subCommRankId is the caller's index in rankIds. A rank that is not a member passes
  * rankIds = NULL and subCommId = 0xFFFFFFFF, and gets *subComm = NULL at once. The name is the
- * config's name, or by default "<world's name>_sub_<subCommId>". HCCL_E_PARA: an argument is
- * invalid, or a living communicator has the name. */
+ * config's name, or by default "<world's name>_sub_<subCommId>". Connections open with the first
+ * operation (hccl_framework.h, HcclCommCreateGroup). HCCL_E_PARA: an argument is invalid, or a
+ * living communicator has the name. */
 HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds,
                                    uint64_t subCommId, uint32_t subCommRankId,
                                    HcclCommConfig* config, HcclComm* subComm);

@@ -249,9 +249,11 @@ HcclResult HcclMemGetInfo(HcclMemInfo* info);
  * before their world.
  *
  * Before its first operation or message the group has no thread, no connection, no descriptor and
- * no shared memory. HcclSend and HcclRecv count as operations. The first operation ends only when
- * all ranks have begun their first operation. Before the first operation HcclCommDescribeAlgorithms
- * returns HCCL_E_AGAIN.
+ * no shared memory; so has every other group, whatever function makes it. The first operation of
+ * any rank (HcclSend and HcclRecv are operations, too) opens the group on all ranks: the other
+ * ranks open it on a thread of the library, and need not call anything. If a rank has destroyed the
+ * group before, its absence concerns only collectives, and messages with this rank. Before the
+ * group is open, HcclCommDescribeAlgorithms returns HCCL_E_AGAIN.
  *
  * HCCL_E_PARA: `world` is a group, or a living communicator has the name. HCCL_E_UNAVAIL: the other
  * ranks have declared this rank dead, so this rank can make no more groups. */

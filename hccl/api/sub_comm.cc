@@ -154,16 +154,16 @@ Status refuse(hccl::core::Communicator& world, const Status& why, const char* fu
 }
 
 Status make(HcclComm handle, hccl::core::Communicator& world, Result<Request> request,
-            const char* function, uint64_t id, std::chrono::milliseconds patience, bool idle,
-            bool own_name, HcclComm* comm) {
+            const char* function, uint64_t id, std::chrono::milliseconds patience, bool own_name,
+            HcclComm* comm) {
   if (!request.ok()) return refuse(world, request.status(), function);
   auto& communicators = State::get().communicators();
   auto& own = request->own;
   const std::string common = own_name ? std::string() : own.name;
   const std::uint64_t instance =
       communicators.next_instance(handle, common, request->ranks) * kNoMember + id;
-  HCCL_ASSIGN_OR_RETURN(auto made, world.group(own.name, request->ranks, instance, &own.config,
-                                               patience, idle, own_name));
+  HCCL_ASSIGN_OR_RETURN(
+      auto made, world.group(own.name, request->ranks, instance, &own.config, patience, own_name));
   *comm = communicators.add(made, std::move(own.about));
   return {};
 }
@@ -175,7 +175,7 @@ HcclResult create_group(const char* function, HcclComm world, uint32_t number, c
     auto request = comm == nullptr ? Result<Request>(hccl::api::null_pointer("comm"))
                                    : check_group(*whole, number, ids, name, milliseconds);
     const Status made = make(world, *whole, std::move(request), function, 0,
-                             std::chrono::milliseconds(milliseconds), true, own_name, comm);
+                             std::chrono::milliseconds(milliseconds), own_name, comm);
     return made.ok() || !whole->membership().control->is_lost()
                ? made
                : Status(Code::kUnavail, made.message());
@@ -202,7 +202,7 @@ HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* r
     auto request = subComm == nullptr
                        ? Result<Request>(hccl::api::null_pointer("subComm"))
                        : check(*world, rankNum, rankIds, subCommId, subCommRankId, config);
-    return make(*comm, *world, std::move(request), kFunction, subCommId, {}, false, false, subComm);
+    return make(*comm, *world, std::move(request), kFunction, subCommId, {}, false, subComm);
   });
 }
 

@@ -9,6 +9,9 @@
 namespace hccl::core {
 namespace {
 
+// If all ranks are present, connections open within this time.
+constexpr std::chrono::seconds kOpensIn{1};
+
 /// Returns the status of the exception that is being handled. The text names this rank if there is
 /// memory for the name.
 Status caught_by(int rank, int world_rank) noexcept {
@@ -55,7 +58,7 @@ Result<std::shared_ptr<Communicator>> Communicator::world(
 
 Result<std::shared_ptr<Communicator>> Communicator::group(
     std::string name, const std::vector<int>& ranks, std::uint64_t instance, const Config* config,
-    std::chrono::nanoseconds patience, bool idle, bool own_name) const {
+    std::chrono::nanoseconds patience, bool own_name) const {
   std::vector<int> world_ranks;
   std::string what =
       "group " + (own_name ? std::string() : name) + " #" + std::to_string(instance) + ":";
@@ -78,7 +81,6 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
   }
   if (patience.count() == 0) patience = its.connect_timeout;
   HCCL_RETURN_IF_ERROR(made->meet(patience));
-  if (!idle) HCCL_RETURN_IF_ERROR(made->operations_.open(Deadline::after(its.connect_timeout)));
   return made;
 }
 
@@ -104,7 +106,7 @@ Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
                           id, its, is_.log, is_.heap, is_.doors, is_.siblings, true},
                          &operations_.selection()));
     made->failure_.listen();
-    made->hear_of_messages();
+    made->hear_summons();
     is_.control->stay();
     return made;
   } catch (...) {  // tell the ranks that wait for this rank
@@ -113,20 +115,19 @@ Result<std::shared_ptr<Communicator>> Communicator::shrink(std::string name,
   }
 }
 
-// Until the communicator is open, only messages with tags can run.
 Status Communicator::meet(std::chrono::nanoseconds patience) try {
   failure_.listen();
   HCCL_RETURN_IF_ERROR(
       opening_.compare_configurations(operations_.selection(), Deadline::after(patience)));
-  hear_of_messages();
+  hear_summons();
   return {};
 } catch (...) {
   return failure_.thrown();
 }
 
-void Communicator::hear_of_messages() {
-  failure_.messages_with([this] { mailbox_->start(); },
-                         [this](const Status& why) { mailbox_->end(why); });
+void Communicator::hear_summons() {
+  failure_.summons_with([this] { operations_.open_aside(); }, [this] { mailbox_->start(); },
+                        [this](const Status& why) { mailbox_->end(why); });
 }
 
 void Communicator::abort(const std::string& reason) {
@@ -153,15 +154,34 @@ Communicator::~Communicator() {
   operations_.abort(std::move(over));
 }
 
-// Ranks that open connections for messages, now or later, must not wait for this rank.
+// Ranks that open connections, now or later, must not wait for this rank.
 void Communicator::end_opening() {
-  is_.control->will_not_come(messages_of(is_.id), is_.ranks);
-  if (!mailbox_->end_opening()) return;
-  is_.control->report(messages_of(is_.id),
-                      Status(Code::kRemote,
-                             is_.name + ": rank " + std::to_string(is_.rank) +
-                                 " ended the communicator while it opened connections for messages",
-                             is_.of_world(is_.rank)));
+  const auto why = [this](const char* what) {
+    return Status(Code::kRemote,
+                  is_.name + ": rank " + std::to_string(is_.rank) +
+                      " ended the communicator while it opened connections for " + what,
+                  is_.of_world(is_.rank));
+  };
+  switch (mailbox_->end_opening(kOpensIn)) {
+    case Opener::State::kClosed:
+      is_.control->will_not_come(messages_of(is_.id), is_.ranks);
+      break;
+    case Opener::State::kOpening:
+      is_.control->report(messages_of(is_.id), why("messages"));
+      break;
+    default:
+      break;
+  }
+  switch (operations_.end_opening(kOpensIn)) {
+    case Opener::State::kClosed:
+      is_.control->will_not_come(operations_of(is_.id), is_.ranks);
+      break;
+    case Opener::State::kOpening:
+      failure_.abort(why("operations"));
+      break;
+    default:
+      break;
+  }
 }
 
 void Communicator::leave() try {

@@ -30,19 +30,19 @@ class Communicator {
   /// ranks make the call, with the same arguments. `instance` distinguishes successive groups of
   /// one name. `config` must agree among the ranks; null means the config of this communicator.
   /// `patience` is the longest wait for ranks that have not made the call; 0 means the config's
-  /// connect_timeout. If `idle`, the group takes no connections and no shared memory before its
-  /// first operation. If `own_name`, each rank may give another name, and `instance` distinguishes
-  /// all such groups of the same ranks.
+  /// connect_timeout. If `own_name`, each rank may give another name, and `instance` distinguishes
+  /// all such groups of the same ranks. The group takes no connections and no shared memory before
+  /// its first operation.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
                                               std::uint64_t instance,
                                               const Config* config = nullptr,
                                               std::chrono::nanoseconds patience = {},
-                                              bool idle = false, bool own_name = false) const;
+                                              bool own_name = false) const;
   /// Makes a communicator of the ranks in `kept` (ranks of this communicator, in its order) that
   /// live and make this call with the same arguments. This communicator may have failed. The call
   /// does not change this communicator. This communicator may be destroyed first, because the new
   /// communicator keeps this rank in the world. `number` distinguishes the calls for this
-  /// communicator. `config`: as in group(). The new communicator is idle, as in group().
+  /// communicator. `config`: as in group().
   Result<std::shared_ptr<Communicator>> shrink(std::string name, const std::vector<int>& kept,
                                                std::uint64_t number, const Config* config) const;
   ~Communicator();
@@ -85,7 +85,7 @@ class Communicator {
   Communicator(Membership is, const Selection* parent);
 
   Status meet(std::chrono::nanoseconds patience);
-  void hear_of_messages();
+  void hear_summons();
   void end_opening();
 
   const Membership is_;

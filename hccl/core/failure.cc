@@ -59,37 +59,45 @@ void Failure::abort(const Status& why) {
   if (raise(why)) is_.control->report(is_.id, why);
 }
 
-void Failure::messages_with(std::function<void()> start, std::function<void(const Status&)> end) {
+void Failure::summons_with(std::function<void()> open, std::function<void()> start_messages,
+                           std::function<void(const Status&)> end_messages) {
   const MutexLock lock(interrupt_mutex_);
-  start_ = std::move(start);
-  end_ = std::move(end);
+  open_ = std::move(open);
+  start_ = std::move(start_messages);
+  end_ = std::move(end_messages);
   if (raised()) end_(reason());
-  if (summoned_) start_();
+  if (summoned_to_operations_) open_();
+  if (summoned_to_messages_) start_();
 }
 
 void Failure::on_summons(const Uuid& scope) {
-  if (scope != messages_) return;
+  if (scope != messages_ && scope != operations_) return;
   const MutexLock lock(interrupt_mutex_);
-  summoned_ = true;
-  if (start_) start_();
+  (scope == messages_ ? summoned_to_messages_ : summoned_to_operations_) = true;
+  const auto& answer = scope == messages_ ? start_ : open_;
+  if (answer) answer();
+}
+
+Status Failure::settle(Status why) {
+  const NotCancelled not_cancelled;
+  if (raised()) return reason();
+  // The culprit is sent as a world rank. The text has rank numbers of this communicator, so the
+  // text names the communicator.
+  const int culprit = why.culprit() >= 0 ? is_.of_world(why.culprit()) : -1;
+  why = Status(why.code(), is_.name + ": " + why.message(), culprit);
+  const bool known_alone = why.code() != Code::kRemote && why.code() != Code::kTimeout;
+  if (!known_alone) {
+    is_.control->report(is_.id, why);
+    await_verdict();
+  }
+  if (flag_.raise(why) && known_alone) is_.control->report(is_.id, why);
+  return reason();
 }
 
 Status Failure::fail(Status why) {
-  const NotCancelled not_cancelled;
-  if (!raised()) {
-    // The culprit is sent as a world rank. The text has rank numbers of this communicator, so the
-    // text names the communicator.
-    const int culprit = why.culprit() >= 0 ? is_.of_world(why.culprit()) : -1;
-    why = Status(why.code(), is_.name + ": " + why.message(), culprit);
-    const bool known_alone = why.code() != Code::kRemote && why.code() != Code::kTimeout;
-    if (!known_alone) {
-      is_.control->report(is_.id, why);
-      await_verdict();
-    }
-    if (flag_.raise(why) && known_alone) is_.control->report(is_.id, why);
-  }
+  why = settle(std::move(why));
   write_record();
-  return reason();
+  return why;
 }
 
 Status Failure::fail(Status why, const Envelope& call) {
@@ -98,11 +106,22 @@ Status Failure::fail(Status why, const Envelope& call) {
   return why.code() == Code::kRemote ? why.with_context(to_string(call)) : why;
 }
 
+Status Failure::known(const Status& why, const Envelope& call) {
+  const int culprit = why.culprit() >= 0 ? is_.of_world(why.culprit()) : -1;
+  abort(Status(why.code(), is_.name + ": " + why.message(), culprit));
+  return fail(why, call);
+}
+
 Status Failure::thrown() noexcept {
+  const Status why = settle_thrown();
+  return guarded([&] { return raised() ? fail(why) : why; });
+}
+
+Status Failure::settle_thrown() noexcept {
   Status why = caught();
   try {
     why = Status(why.code(), "rank " + std::to_string(is_.rank) + ": " + why.message(), is_.rank);
-    return fail(why);
+    return settle(why);
   } catch (...) {
     try {
       abort(why);

@@ -18,7 +18,8 @@ class Failure final : public join::FailureListener {
   static constexpr std::size_t kScopeBytes = 8;
 
   /// `is` must outlive the object.
-  explicit Failure(const Membership& is) : is_(is), messages_(messages_of(is.id)) {}
+  explicit Failure(const Membership& is)
+      : is_(is), messages_(messages_of(is.id)), operations_(operations_of(is.id)) {}
   ~Failure() override { stop_listening(); }
 
   /// From now on receives the failures of other ranks. Deaths that have already happened are
@@ -34,11 +35,12 @@ class Failure final : public join::FailureListener {
   using Interrupt = std::function<void(const Status&, int dead)>;
   void interrupt_with(Interrupt interrupt);
 
-  /// Sets two functions for messages. The first runs when another rank of the communicator summons
-  /// its ranks to open connections for messages, or at once if a summons has come before. The
-  /// second runs when the communicator fails, or when a rank ends the communicator while that rank
-  /// opens connections for messages. The rules for the interrupt hold for both functions.
-  void messages_with(std::function<void()> start, std::function<void(const Status&)> end);
+  /// The first two functions run when another rank of the communicator summons its ranks to open
+  /// connections, for operations or for messages, or at once if a summons has come before. The
+  /// third runs when the communicator fails, or when a rank ends the communicator while that rank
+  /// opens connections for messages. The rules for the interrupt hold for all three functions.
+  void summons_with(std::function<void()> open, std::function<void()> start_messages,
+                    std::function<void(const Status&)> end_messages);
 
   /// Ends the communicator on all its ranks. Any thread may call. Blocks at most until a message to
   /// the root is sent.
@@ -48,18 +50,26 @@ class Failure final : public join::FailureListener {
   bool raised() const { return flag_.raised(); }
   Status reason() const { return flag_.reason(); }
 
+  /// Ends the communicator with this reason, unless the communicator has failed already. Waits for
+  /// the root's verdict if this rank alone cannot know the reason. Returns the first reason. Any
+  /// thread may call.
+  Status settle(Status why);
+  /// As settle(), for the exception that is being handled. If even the report is impossible, only
+  /// this rank fails. Returns the first reason.
+  Status settle_thrown() noexcept;
+
   /// The record of the last operations, which a failure writes to a file.
   FlightRecorder& recorder() { return recorder_; }
 
   // Only the thread that runs the communicator's operations may call the functions below.
 
-  /// Ends the communicator with this reason, unless the communicator has failed already, and writes
-  /// the record. Returns the first reason.
+  /// settle(), then writes the record. Returns the first reason.
   Status fail(Status why);
   /// As fail(why), for an operation; the reason names the operation.
   Status fail(Status why, const Envelope& call);
-  /// As fail(), for the exception that is being handled. If even the report is impossible, only
-  /// this rank fails.
+  /// As fail(why, call), for a failure that needs no verdict.
+  Status known(const Status& why, const Envelope& call);
+  /// As fail(), for the exception that is being handled.
   Status thrown() noexcept;
   /// Refuses a call after the failure. Records the first such call, because the call shows what
   /// this rank's program did next.
@@ -74,15 +84,18 @@ class Failure final : public join::FailureListener {
   void write_record();
 
   const Membership& is_;
-  const Uuid messages_;  // the scope of messages with tags
+  const Uuid messages_;    // the scope of messages with tags
+  const Uuid operations_;  // the scope of the summons to operations
   FlightRecorder recorder_;
   AbortFlag flag_;
   Doorbell verdict_;  // rung when on_failure() has raised the flag
   Mutex interrupt_mutex_{LockLevel::kInterrupt};
   Interrupt interrupt_ HCCL_GUARDED_BY(interrupt_mutex_);
+  std::function<void()> open_ HCCL_GUARDED_BY(interrupt_mutex_);
   std::function<void()> start_ HCCL_GUARDED_BY(interrupt_mutex_);
   std::function<void(const Status&)> end_ HCCL_GUARDED_BY(interrupt_mutex_);
-  bool summoned_ HCCL_GUARDED_BY(interrupt_mutex_) = false;
+  bool summoned_to_operations_ HCCL_GUARDED_BY(interrupt_mutex_) = false;
+  bool summoned_to_messages_ HCCL_GUARDED_BY(interrupt_mutex_) = false;
   bool recorded_ = false;
 };
 

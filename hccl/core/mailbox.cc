@@ -20,8 +20,6 @@ constexpr std::uint64_t kLeastWindow = std::uint64_t{32} << 10;
 constexpr std::uint64_t kMostWindow = std::uint64_t{512} << 10;
 // The most turns of one poll().
 constexpr int kTurns = 64;
-// If all ranks are present, the mesh opens within this time.
-constexpr std::chrono::seconds kOpensIn{1};
 
 std::uint64_t window_among(int size) {
   const auto peers = static_cast<std::uint64_t>(std::max(1, size - 1));
@@ -153,7 +151,7 @@ void Mailbox::start() {
 }
 
 Status Mailbox::open() {
-  HCCL_ASSIGN_OR_RETURN(Opened opened, open_(ended_));
+  HCCL_ASSIGN_OR_RETURN(OpenedMesh opened, open_(ended_));
   // All allocations come first, so that mesh_ is set only when all peers have a record.
   auto sleeper = std::make_unique<MailboxSleeper>(opened.mesh->sleeper(), mutex_);
   std::vector<std::unique_ptr<PeerRecord>> peers;
@@ -237,19 +235,20 @@ void Mailbox::end(const Status& why) {
   if (!running_) poll(lock);
 }
 
-bool Mailbox::end_opening() {
-  if (process_ != ::getpid()) return false;
+Opener::State Mailbox::end_opening(std::chrono::nanoseconds patience) {
+  if (process_ != ::getpid()) return Opener::State::kFailed;
   const auto over = [this] {
     const MutexLock lock(mutex_);
     return !running_ || mesh_ != nullptr || ended_.raised();
   };
-  const Waiter waiter{.deadline = Deadline::after(kOpensIn), .policy = kSleepAtOnce};
+  const Waiter waiter{.deadline = Deadline::after(patience), .policy = kSleepAtOnce};
   static_cast<void>(waiter.until(over, bell_));
   MutexLock lock(mutex_);
-  if (mesh_ != nullptr || ended_.raised()) return false;
+  if (mesh_ != nullptr) return Opener::State::kOpen;
+  if (started_ && ended_.raised()) return Opener::State::kFailed;
   // From now on start() does nothing, and open() fails.
   ended_.raise(Status(Code::kUnavail, name_ + ": this rank has ended the communicator"));
-  return running_;
+  return running_ ? Opener::State::kOpening : Opener::State::kClosed;
 }
 
 void Mailbox::stop() {

@@ -32,6 +32,7 @@
 #include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
 #include "hccl/core/mailbox_sleeper.h"
+#include "hccl/core/opener.h"
 #include "transport/transport.h"
 
 namespace hccl::core {
@@ -59,14 +60,15 @@ class Message final : public Request {
 };
 using MessagePtr = std::shared_ptr<Message>;
 
+struct OpenedMesh {
+  std::unique_ptr<transport::Mesh> mesh;
+  std::map<int, Status> absent;  ///< the ranks that the mesh does not connect, and why
+};
+
 class Mailbox : public std::enable_shared_from_this<Mailbox> {
  public:
-  struct Opened {
-    std::unique_ptr<transport::Mesh> mesh;
-    std::map<int, Status> absent;  ///< the ranks that the mesh does not connect, and why
-  };
   /// Opens the mesh, together with the other ranks. Returns early if the flag is raised.
-  using Open = std::function<Result<Opened>(const AbortFlag&)>;
+  using Open = std::function<Result<OpenedMesh>(const AbortFlag&)>;
   /// The mailbox's thread calls this function if this rank lacks the memory to go on.
   using Broken = std::function<void(const Status&)>;
   /// Returns whether a rank of the communicator has left in good order. The mailbox calls this
@@ -93,9 +95,9 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   /// Fails all present and future messages. Any thread may call. Does not block.
   void end(const Status& why);
   /// As end(), but has no effect once the mesh is open. If the mesh is being opened, first waits up
-  /// to a second for the result. Returns true if this rank was still opening the mesh: then the
-  /// other ranks still wait for this rank.
-  bool end_opening();
+  /// to `patience` for the result. Returns the state before: kClosed if start() was never called,
+  /// kOpening if this rank was still opening the mesh.
+  Opener::State end_opening(std::chrono::nanoseconds patience);
   /// After end(): ends the thread and the mesh.
   void stop() HCCL_UNCHECKED;  // a forked child takes no lock
 

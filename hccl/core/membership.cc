@@ -14,5 +14,6 @@ Uuid identity(const Uuid& parent, std::string_view what) {
 }
 
 Uuid messages_of(const Uuid& communicator) { return identity(communicator, "mailbox exchange 0"); }
+Uuid operations_of(const Uuid& communicator) { return identity(communicator, "summons"); }
 
 }  // namespace hccl::core

@@ -26,6 +26,8 @@ Uuid identity(const Uuid& parent, std::string_view what);
 /// Returns the scope of a communicator's messages with tags. Ranks use the scope as a key to summon
 /// each other when one rank opens connections for these messages.
 Uuid messages_of(const Uuid& communicator);
+/// As messages_of(), for operations.
+Uuid operations_of(const Uuid& communicator);
 
 struct Membership {
   std::shared_ptr<join::World> control;

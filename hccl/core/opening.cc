@@ -31,13 +31,16 @@ Status Opening::compare_configurations(Selection& selection, Deadline deadline) 
 }
 
 Result<std::vector<std::string>> Opening::gather(const std::string& what,
-                                                 const std::vector<int>& ranks,
+                                                 const std::map<int, Status>& absent,
                                                  const std::string& mine, Deadline deadline,
-                                                 const AbortFlag& abort,
-                                                 const std::function<void()>& waits) const {
+                                                 const AbortFlag& abort) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < is_.size(); ++rank) {
+    if (absent.count(rank) == 0) ranks.push_back(is_.of_world(rank));
+  }
   HCCL_ASSIGN_OR_RETURN(
       join::World::Blobs blobs,
-      is_.control->exchange(identity(is_.id, what), mine, deadline, abort, is_.name, ranks, waits));
+      is_.control->exchange(identity(is_.id, what), mine, deadline, abort, is_.name, ranks));
   if (blobs.size() != ranks.size()) {
     return Status(Code::kInternal, "the root sent other parts than those asked for");
   }
@@ -47,12 +50,13 @@ Result<std::vector<std::string>> Opening::gather(const std::string& what,
   return parts;
 }
 
-transport::OpenArgs Opening::arguments(Deadline deadline) const {
+transport::OpenArgs Opening::arguments(Deadline deadline, const AbortFlag& abort) const {
   transport::OpenArgs args;
   args.rank = is_.rank;
   args.size = is_.size();
   args.hosts = is_.placement.hosts;
   args.deadline = deadline;
+  args.abort = &abort;
   args.address = is_.control->hosts()[static_cast<std::size_t>(is_.control->rank())].address;
   args.config = &is_.config;
   args.doors = is_.doors;
@@ -60,19 +64,46 @@ transport::OpenArgs Opening::arguments(Deadline deadline) const {
   return args;
 }
 
-Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
-                                                       std::function<void()> waits) {
-  transport::OpenArgs args = arguments(deadline);
-  args.abort = &failure_.flag();
+Result<std::map<int, Status>> Opening::call_roll(const Uuid& scope,
+                                                 transport::OpenArgs& args) const {
+  is_.control->summon(scope);
+  HCCL_ASSIGN_OR_RETURN(
+      const std::vector<int> here,
+      is_.control->present(scope, is_.ranks, args.deadline, *args.abort, is_.name));
+  std::map<int, Status> absent;
+  for (int rank = 0; rank < is_.size(); ++rank) {
+    if (std::find(here.begin(), here.end(), is_.of_world(rank)) != here.end()) continue;
+    args.hosts[static_cast<std::size_t>(rank)] = transport::OpenArgs::kAbsent;
+    absent[rank] =
+        Status(Code::kRemote,
+               "rank " + std::to_string(rank) +
+                   (is_.control->has_left(is_.of_world(rank)) ? " has left"
+                                                              : " has destroyed this communicator"),
+               rank);
+  }
+  return absent;
+}
+
+Result<OpenedMesh> Opening::mesh(Deadline deadline, bool summons) {
+  OpenedMesh opened;
+  transport::OpenArgs args = arguments(deadline, failure_.flag());
+  if (summons) {
+    HCCL_ASSIGN_OR_RETURN(opened.absent, call_roll(operations_of(is_.id), args));
+  }
   args.key = derive(is_.control->info().secret, "mesh " + std::string(view(is_.id)));
-  args.heap = is_.heap;
-  args.area_bytes = &local::Region::bytes;
-  args.exchange = [this, waits = std::move(waits)](const std::string& mine, Deadline until) {
-    return gather("exchange " + std::to_string(exchanges_++), is_.ranks, mine, until,
-                  failure_.flag(), waits);
+  if (opened.absent.empty()) {
+    args.heap = is_.heap;
+    args.area_bytes = &local::Region::bytes;
+  }
+  args.exchange = [&](const std::string& mine, Deadline until) {
+    return gather("exchange " + std::to_string(exchanges_++), opened.absent, mine, until,
+                  failure_.flag());
   };
   auto mesh = transport::open(is_.config.transport, args);
-  if (mesh.ok()) return mesh;
+  if (mesh.ok()) {
+    opened.mesh = std::move(mesh).value();
+    return opened;
+  }
   // If a process lacks memory or descriptors, the transport has told all ranks, and some ranks may
   // have ended because of that. The error must report the lack, not the end of these ranks.
   const Status& failed = mesh.status();
@@ -95,7 +126,7 @@ Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh,
   const HostMemory* const memory = mesh.host_memory();
   if (is_.placement.even_hosts > 1 && is_.placement.even_hosts < is_.size()) {
     HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> shared,
-                          gather("exchange " + std::to_string(exchanges_++), is_.ranks,
+                          gather("exchange " + std::to_string(exchanges_++), {},
                                  memory == nullptr ? "0" : "1", deadline, failure_.flag()));
     if (std::find(shared.begin(), shared.end(), "0") != shared.end()) return engine;
   } else if (memory == nullptr || memory->ranks.size() != is_.ranks.size()) {
@@ -107,35 +138,21 @@ Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh,
       std::move(waiter), is_.placement.worker_policy);
   if (engine->ranks() > 1) {
     if (Status opened = engine->open(is_.config.cma); !opened.ok())
-      return failure_.fail(std::move(opened));
+      return failure_.settle(std::move(opened));
   }
   return engine;
 }
 
-Result<Mailbox::Opened> Opening::mailbox(const AbortFlag& abort) const {
-  is_.control->summon(messages_of(is_.id));
-  transport::OpenArgs args = arguments(Deadline::after(is_.config.connect_timeout));
-  const auto present =
-      is_.control->present(messages_of(is_.id), is_.ranks, args.deadline, abort, is_.name);
-  if (!present.ok())
-    return present.status().with_context(is_.name + ": opening messages with tags");
-  const std::vector<int>& here = present.value();
-  Mailbox::Opened opened;
-  for (int rank = 0; rank < is_.size(); ++rank) {
-    if (std::find(here.begin(), here.end(), is_.of_world(rank)) != here.end()) continue;
-    args.hosts[static_cast<std::size_t>(rank)] = transport::OpenArgs::kAbsent;
-    opened.absent[rank] =
-        Status(Code::kRemote,
-               "rank " + std::to_string(rank) +
-                   (is_.control->has_left(is_.of_world(rank)) ? " has left"
-                                                              : " has destroyed this communicator"),
-               rank);
-  }
-  args.abort = &abort;
+Result<OpenedMesh> Opening::mailbox(const AbortFlag& abort) const {
+  transport::OpenArgs args = arguments(Deadline::after(is_.config.connect_timeout), abort);
+  auto absent = call_roll(messages_of(is_.id), args);
+  if (!absent.ok()) return absent.status().with_context(is_.name + ": opening messages with tags");
+  OpenedMesh opened{nullptr, std::move(absent).value()};
   args.key = derive(is_.control->info().secret, "mailbox " + std::string(view(is_.id)));
   args.receives_connect = false;  // the mailbox says from whom its program awaits messages
   args.exchange = [&, number = 1](const std::string& mine, Deadline until) mutable {
-    return gather("mailbox exchange " + std::to_string(number++), here, mine, until, abort);
+    return gather("mailbox exchange " + std::to_string(number++), opened.absent, mine, until,
+                  abort);
   };
   auto mesh = transport::open(is_.config.transport, args);
   if (mesh.ok()) {

@@ -17,6 +17,8 @@ constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
 // failure of the communicator. The times include the wait for the root's verdict.
 constexpr std::chrono::seconds kEndAfterDeadline{5};
 constexpr std::chrono::seconds kEndAfterFailure{2};
+// The longest wait for the root's verdict on a rank that had left before the group opened.
+constexpr std::chrono::seconds kVerdictOnAbsent{3};
 
 }  // namespace
 
@@ -55,16 +57,50 @@ WorkQueue::Ticket Operations::submit(const Call& call, bool deferred, std::funct
   return deferred ? queue_.defer(std::move(work)) : queue_.submit(std::move(work));
 }
 
-Status Operations::open(Deadline deadline, const std::function<void()>& waits) try {
-  recorder_.take_memory();
-  HCCL_ASSIGN_OR_RETURN(mesh_, opening_.mesh(deadline, waits));
+Status Operations::open(Deadline deadline) {
+  Status opened;
+  const auto open_world = [&] {
+    try {
+      recorder_.take_memory();
+      opened = open(deadline, false);
+    } catch (...) {
+      opened = failure_.thrown();
+    }
+    return opened.ok() ? Opener::State::kOpen : Opener::State::kFailed;
+  };
+  opener_.open(open_world, Waiter());
+  return opened;
+}
+
+void Operations::open_aside() {
+  opener_.open_aside([this] { return open_group(); });
+}
+
+// Throws nothing. Any failure is reported to all ranks. The next operation of this rank records it.
+Opener::State Operations::open_group() {
+  try {
+    const Status opened = open(limits(false).deadline, true);
+    if (opened.ok()) return absent_.empty() ? Opener::State::kOpen : Opener::State::kPartly;
+    static_cast<void>(failure_.settle(opened));
+  } catch (...) {
+    static_cast<void>(failure_.settle_thrown());
+  }
+  return Opener::State::kFailed;
+}
+
+Status Operations::open(Deadline deadline, bool summons) {
+  HCCL_ASSIGN_OR_RETURN(OpenedMesh opened, opening_.mesh(deadline, summons));
+  absent_ = std::move(opened.absent);
+  mesh_ = std::move(opened.mesh);
   executor_ = std::make_unique<exec::Executor>(
       *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{is_.config.buffer_mb} << 20),
       is_.placement.order);
   Waiter waiter = limits(false);
   waiter.deadline = Deadline::never();
   waiter.timeout = is_.config.exec_timeout;
-  HCCL_ASSIGN_OR_RETURN(local_, opening_.local(*mesh_, std::move(waiter), deadline));
+  if (absent_.empty()) {
+    HCCL_ASSIGN_OR_RETURN(local_, opening_.local(*mesh_, std::move(waiter), deadline));
+  }
   if (local_ != nullptr && local_->ranks() < is_.size())
     two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *local_, is_.placement.even_hosts);
   is_.log->info("communicator {} ({}): rank {} of {}, transport {}{}", is_.name,
@@ -85,18 +121,14 @@ Status Operations::open(Deadline deadline, const std::function<void()>& waits) t
   const Selection::Engines engines{mesh_->name(), *executor_, local_.get(), two_level_.get(),
                                    shared};
   const Status chosen = selection_.open(engines, limits(false));
-  if (!chosen.ok()) return failure_.fail(chosen);
-  open_.store(true, std::memory_order_release);
-  return {};
-} catch (...) {
-  return failure_.thrown();
+  return chosen.ok() ? chosen : failure_.settle(chosen);
 }
 
 Status Operations::execute(const Call& call, bool scaled) try {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   // If the inputs have been multiplied, the operation has already begun, so it goes on.
   if (!scaled && settings_.suspended.load()) return refused_suspended();
-  if (!is_open()) HCCL_RETURN_IF_ERROR(open_for(envelope(call, 1, 0), true));
+  if (!is_open()) HCCL_RETURN_IF_ERROR(open_for_all(envelope(call, sequence_ + 1, 0)));
   if (call.scale.before != 1 && !scaled) return execute_scaled(call);
   if (local_ != nullptr && local_timeout_ != settings_.timeout.load()) {
     local_timeout_ = settings_.timeout.load();
@@ -147,17 +179,39 @@ Status Operations::execute_remotely(const Call& call, std::uint64_t sequence, bo
   return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
 }
 
-// Opens the group at its first operation. If `all`, the call is a collective. While other ranks are
-// late, the root compares this call with their calls, as for a running collective.
-Status Operations::open_for(const Envelope& call, bool all) {
+// Opens the group at its first operation, unless another rank's first operation has opened it.
+Status Operations::open_for(const Envelope& call) {
   const NotCancelled not_cancelled;
-  std::vector<int> others = is_.ranks;
-  others.erase(others.begin() + is_.rank);
-  const auto waits = [&] { is_.control->stalled(is_.id, call.sequence, to_string(call), others); };
-  Status opened = open(limits(false).deadline, all ? waits : std::function<void()>());
-  if (opened.ok()) return opened;
-  recorder_.end(recorder_.begin(call, "not begun"), opened.code());
-  return failure_.fail(opened.with_context(to_string(call)));
+  Waiter waiter = limits(false);
+  waiter.policy = kSleepAtOnce;
+  const auto open_here = [this] {
+    recorder_.take_memory();
+    return open_group();
+  };
+  const Opener::State state = opener_.open(open_here, waiter);
+  if (state == Opener::State::kOpen || state == Opener::State::kPartly) return {};
+  if (!failure_.raised()) {
+    static_cast<void>(failure_.settle(
+        Status(Code::kTimeout, "the communicator is not open: other ranks are late")));
+  }
+  return failure_.refuse(call).with_context(to_string(call));
+}
+
+// As open_for(), for a collective. If ranks are absent, reports the wait for them, as an open group
+// does, so that the root's verdict tells what they have done.
+Status Operations::open_for_all(const Envelope& call) {
+  HCCL_RETURN_IF_ERROR(open_for(call));
+  if (absent_.empty()) return {};
+  const auto describe = [&] {
+    WaitingCall pending{call.sequence, to_string(call), {}};
+    for (const auto& [rank, why] : absent_) pending.late.push_back(rank);
+    return pending;
+  };
+  Waiter waiter = limits(false);
+  waiter.deadline = waiter.deadline.sooner(Deadline::after(kVerdictOnAbsent));
+  Doorbell never;
+  static_cast<void>(waiter.wait([] { return false; }, describe, never));
+  return failure_.known(absent_.begin()->second, call);
 }
 
 // Rounds the products once, here, for every algorithm, so that the bits of strict mode do not
@@ -192,7 +246,11 @@ Status Operations::run_transfers(std::span<exec::Transfer> transfers) try {
   const NotCancelled not_cancelled;
   if (settings_.suspended.load() && !failure_.raised()) return refused_suspended();
   if (!is_open() && !failure_.raised()) {
-    HCCL_RETURN_IF_ERROR(open_for(envelope(transfers.front()), false));
+    HCCL_RETURN_IF_ERROR(open_for(envelope(transfers.front())));
+    for (const exec::Transfer& each : transfers) {
+      if (const auto left = absent_.find(each.peer); left != absent_.end())
+        return failure_.known(left->second, envelope(each));
+    }
   }
   for (exec::Transfer& each : transfers) {
     each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];

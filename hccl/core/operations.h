@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "hccl/base/work_queue.h"
 #include "hccl/core/failure.h"
 #include "hccl/core/membership.h"
+#include "hccl/core/opener.h"
 #include "hccl/core/opening.h"
 #include "hccl/core/run_settings.h"
 #include "hccl/core/selection.h"
@@ -30,11 +32,17 @@ class Operations {
   Operations(const Membership& is, const RunSettings& settings, Opening& opening, Failure& failure,
              const Selection* parent);
 
-  /// Opens the meshes and engines. Collective. `waits` is called while other ranks are late.
-  Status open(Deadline deadline, const std::function<void()>& waits = {});
-  /// Returns whether the meshes and engines are open. An idle group opens them only with its first
-  /// operation. Any thread may call.
-  bool is_open() const { return open_.load(std::memory_order_acquire); }
+  /// Opens the meshes and engines of the world, together with all other ranks. Those of a group
+  /// open with the first operation of any rank.
+  Status open(Deadline deadline);
+  /// Another rank has begun its first operation and needs this rank to open connections. Opens them
+  /// on a thread of their own. Does not block.
+  void open_aside();
+  /// From now on nothing opens. Waits up to `patience` for an opening that has begun. Returns the
+  /// state before, as Opener::close().
+  Opener::State end_opening(std::chrono::nanoseconds patience) { return opener_.close(patience); }
+  /// Returns whether the meshes and engines of all ranks are open. Any thread may call.
+  bool is_open() const { return opener_.state() == Opener::State::kOpen; }
   /// The choices of algorithms, and predicted times. See Selection. Valid once the communicator is
   /// open.
   Selection& selection() { return selection_; }
@@ -77,12 +85,17 @@ class Operations {
 
   /// Ends the running operation and all later operations with this reason.
   void abort(Status why) {
-    if (mesh_) mesh_->abort(std::move(why));
+    const auto state = opener_.state();
+    if (state == Opener::State::kOpen || state == Opener::State::kPartly)
+      mesh_->abort(std::move(why));
   }
 
  private:
   // ---- Running, on the thread whose turn it is in the queue ----
-  Status open_for(const Envelope& call, bool all);
+  Status open(Deadline deadline, bool summons);
+  Opener::State open_group();
+  Status open_for(const Envelope& call);
+  Status open_for_all(const Envelope& call);
   /// `scaled` is true if the inputs have already been multiplied by scale.before.
   Status execute(const Call& call, bool scaled = false);
   Status execute_scaled(Call call);
@@ -106,7 +119,7 @@ class Operations {
   std::chrono::milliseconds local_timeout_;  // the timeout that local_ uses now
 
   // Parts that run operations.
-  std::atomic<bool> open_ = false;  // set by the thread that runs operations
+  std::map<int, Status> absent_;  // ranks that have left before the group opened, and how
   std::unique_ptr<transport::Mesh> mesh_;
   std::unique_ptr<exec::Executor> executor_;
   std::unique_ptr<exec::LocalEngine> local_;   // may be null; see Opening
@@ -125,7 +138,10 @@ class Operations {
   const std::shared_ptr<WorkQueue> requests_ =
       std::make_shared<WorkQueue>("hccl-requests", bound_of_requests());
 
-  WorkQueue queue_{"hccl-operations", bound()};  // declared last, so that its thread ends first
+  // Declared last, so that their threads end first. The parts above belong to the opening thread
+  // until the state is kOpen or kPartly.
+  Opener opener_;
+  WorkQueue queue_{"hccl-operations", bound()};
 };
 
 }  // namespace hccl::core

@@ -162,16 +162,14 @@ void World::finish(const Uuid& key, Result<control::Gathering> result) {
 
 Result<World::Blobs> World::exchange(const Uuid& key, const std::string& mine, Deadline deadline,
                                      const AbortFlag& abort, const std::string& name,
-                                     const std::vector<int>& members,
-                                     const std::function<void()>& waits) {
+                                     const std::vector<int>& members) {
   if (mine.size() > kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
   control::Gathering part;
   part.flags &= ~control::kMakesGroup;
   part.blobs[static_cast<std::uint32_t>(rank_)] = mine;
-  Waiter waiter{.deadline = deadline, .abort = &abort};
-  if (waits) waiter.stalled = [&waits](const WaitingCall&) { waits(); };
-  HCCL_ASSIGN_OR_RETURN(control::Gathering sum,
-                        gather(key, std::move(part), members, name, std::move(waiter)));
+  HCCL_ASSIGN_OR_RETURN(
+      control::Gathering sum,
+      gather(key, std::move(part), members, name, Waiter{.deadline = deadline, .abort = &abort}));
   return std::move(sum.blobs);
 }
 
@@ -318,12 +316,16 @@ void World::summon(const Uuid& scope) {
   node_->say([scope](Relay& relay, control::Time now) { return relay.summon(scope, now); });
 }
 
-void World::will_not_come(const Uuid& messages, const std::vector<int>& members) noexcept {
-  const MutexLock lock(mutex_);
-  try {
-    if (not_coming_.find(messages) == nullptr) not_coming_.put(messages, ranks_of(members, size_));
-  } catch (...) {  // NOLINT(bugprone-empty-catch): waiting ranks meet their deadline
+void World::will_not_come(const Uuid& scope, const std::vector<int>& members) noexcept try {
+  const RankSet all = ranks_of(members, size_);
+  {
+    const MutexLock lock(mutex_);
+    if (not_coming_.find(scope) != nullptr) return;
+    not_coming_.put(scope, all);
+    if (news_.summons.count(scope) == 0) return;
   }
+  say_part(scope, roll_call(), all);
+} catch (...) {  // NOLINT(bugprone-empty-catch): waiting ranks meet their deadline
 }
 
 bool World::is_lost() const {

@@ -66,11 +66,10 @@ class World final : public ControlNode::Owner {
   /// Gathers one blob from each of the world ranks `members` (empty: all). All members pass the
   /// same key; each exchange needs a new key. kTimeout names the absent ranks. If a member has left
   /// or died, or `abort` is raised, the exchange ends early. `name`: of the communicator that is
-  /// opened, for the log. While the rank waits, it calls `waits` every 0.4 s.
+  /// opened, for the log.
   Result<Blobs> exchange(const Uuid& key, const std::string& mine, Deadline deadline,
                          const AbortFlag& abort, const std::string& name = "exchange",
-                         const std::vector<int>& members = {},
-                         const std::function<void()>& waits = {});
+                         const std::vector<int>& members = {});
   /// Waits until each of the members has called present(), has called will_not_come(), has left or
   /// has died. Returns the members that have called present(): the same on all ranks. Key, errors,
   /// `abort` and `name`: as in exchange(), but a member that leaves or dies causes no error.
@@ -112,11 +111,11 @@ class World final : public ControlNode::Owner {
   void refused(const Uuid& scope, std::uint64_t sequence, const std::string& text);
   /// As refused(), for a call that would have made a group.
   void refused_group(const std::string& text) { refused(Uuid{}, 0, text); }
-  /// Tells the listeners of all ranks that this communicator's ranks are needed for messages.
+  /// Tells the listeners of all ranks that the ranks of this communicator are needed.
   void summon(const Uuid& scope);
-  /// From now on, this rank answers each summons to these messages by saying that it will not call
-  /// present(). `members`: as in present().
-  void will_not_come(const Uuid& messages, const std::vector<int>& members) noexcept;
+  /// This rank has not called present() for this scope, and will not. It answers each earlier or
+  /// later summons by saying so. `members`: as in present().
+  void will_not_come(const Uuid& scope, const std::vector<int>& members) noexcept;
 
   /// Whether this rank has lost the control tree.
   bool is_lost() const;

@@ -25,6 +25,7 @@ namespace {
 using core::Mailbox;
 using core::Message;
 using core::MessagePtr;
+using core::OpenedMesh;
 using Clock = std::chrono::steady_clock;
 
 Deadline in_half_a_minute() { return Deadline::after(std::chrono::seconds(30)); }
@@ -107,8 +108,8 @@ class Peer final : public transport::Mesh {
 std::shared_ptr<Mailbox> mailbox(Script& script, Mailbox::HasLeft has_left = {}) {
   return std::make_shared<Mailbox>(
       0, 2, "box",
-      [&script](const AbortFlag&) -> Result<Mailbox::Opened> {
-        return Mailbox::Opened{std::make_unique<Peer>(script), {}};
+      [&script](const AbortFlag&) -> Result<OpenedMesh> {
+        return OpenedMesh{std::make_unique<Peer>(script), {}};
       },
       WaitPolicy{}, make_logger("off", "rank 0"), nullptr, std::move(has_left));
 }
@@ -182,9 +183,9 @@ TEST(MailboxPeer, AVerdictPrecedesThePeerThatLeftBecauseOfIt) {
   };
   const auto box = std::make_shared<Mailbox>(
       0, 2, "box",
-      [&](const AbortFlag& flag) -> Result<Mailbox::Opened> {
+      [&](const AbortFlag& flag) -> Result<OpenedMesh> {
         ended = &flag;
-        return Mailbox::Opened{std::make_unique<Peer>(script), {}};
+        return OpenedMesh{std::make_unique<Peer>(script), {}};
       },
       WaitPolicy{}, make_logger("off", "rank 0"), nullptr, has_left);
   std::byte byte{};

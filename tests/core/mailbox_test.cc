@@ -414,8 +414,8 @@ TEST(Mailbox, MessagesThatWaitForTheirReceivesAreBounded) {
   for (const bool floods : {true, false}) {
     const auto box = std::make_shared<core::Mailbox>(
         0, 2, "flood",
-        [=](const AbortFlag&) -> Result<core::Mailbox::Opened> {
-          return core::Mailbox::Opened{std::make_unique<Rank1>(floods), {}};
+        [=](const AbortFlag&) -> Result<core::OpenedMesh> {
+          return core::OpenedMesh{std::make_unique<Rank1>(floods), {}};
         },
         WaitPolicy{}, make_logger("off", "rank 0"));
     Bytes bytes(20'000);
@@ -444,12 +444,12 @@ TEST(Mailbox, NeverOpensOnceItsRankLeaves) {
   std::atomic<bool> opened{false};
   const auto box = std::make_shared<core::Mailbox>(
       0, 2, "left",
-      [&](const AbortFlag&) -> Result<core::Mailbox::Opened> {
+      [&](const AbortFlag&) -> Result<core::OpenedMesh> {
         opened = true;
         return Status(Code::kUnavail, "too late");
       },
       WaitPolicy{}, make_logger("off", "rank 0"));
-  EXPECT_FALSE(box->end_opening()) << "nobody waits for it";
+  EXPECT_EQ(box->end_opening(std::chrono::seconds(1)), core::Opener::State::kClosed);
   box->start();
   box->stop();
   EXPECT_FALSE(opened);
@@ -488,9 +488,9 @@ TEST(Mailbox, WithoutMemoryAllMessagesFailAndTheOtherRanksAreTold) {
     std::promise<Status> told;
     const auto box = std::make_shared<core::Mailbox>(
         0, 2, "poor",
-        [&](const AbortFlag&) -> Result<core::Mailbox::Opened> {
+        [&](const AbortFlag&) -> Result<core::OpenedMesh> {
           opens.get_future().wait();
-          return core::Mailbox::Opened{std::make_unique<Unaffordable>(sends, looks), {}};
+          return core::OpenedMesh{std::make_unique<Unaffordable>(sends, looks), {}};
         },
         WaitPolicy{}, make_logger("off", "rank 0"),
         [&](const Status& why) { told.set_value(why); });

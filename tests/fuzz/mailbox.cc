@@ -107,9 +107,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   auto ready = posted.get_future();
   const auto box = std::make_shared<core::Mailbox>(
       0, kRanks, "fuzz",
-      [&](const AbortFlag&) -> Result<core::Mailbox::Opened> {
+      [&](const AbortFlag&) -> Result<core::OpenedMesh> {
         ready.wait();
-        return core::Mailbox::Opened{std::make_unique<Script>(input, over), {}};
+        return core::OpenedMesh{std::make_unique<Script>(input, over), {}};
       },
       WaitPolicy{}, make_logger("off", "fuzz"));
   std::vector<std::unique_ptr<std::byte[]>> buffers;
