@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hccl/core/opener.h"
+#include "tests/core/transports.h"
 #include "tests/support/one_message.h"
 #include "tests/support/world.h"
 
@@ -29,7 +30,7 @@ void await(const std::function<bool()>& condition) {
   while (!condition()) std::this_thread::sleep_for(milliseconds(1));
 }
 
-class GroupOpening : public ::testing::TestWithParam<const char*> {
+class GroupOpening : public ::testing::TestWithParam<std::string> {
  protected:
   /// Makes a group of all ranks, in reverse order, and runs the body on each rank.
   void run(
@@ -116,7 +117,10 @@ TEST_P(GroupOpening, GroupsOpenInAnyOrder) {
   });
 }
 
-TEST_P(GroupOpening, RanksThatHaveDestroyedTheGroupConcernOnlyThoseThatNeedThem) {
+// Plugins connect all ranks or none.
+class GroupWithoutRanks : public GroupOpening {};
+
+TEST_P(GroupWithoutRanks, ConcernsOnlyThoseThatNeedThem) {
   for (const bool collective : {false, true}) {
     met_ = 0;
     run([&](Communicator&, std::shared_ptr<Communicator> group) {
@@ -145,7 +149,7 @@ TEST_P(GroupOpening, RanksThatHaveDestroyedTheGroupConcernOnlyThoseThatNeedThem)
 }
 
 // A rank destroys the group while others open it. It may still take part in opening connections.
-TEST_P(GroupOpening, ARankThatLeavesMeanwhileConcernsNoMessagesOfOthers) {
+TEST_P(GroupWithoutRanks, MayLoseThemWhileItOpens) {
   std::minstd_rand random(made_ + 7);
   for (int round = 0; round < 12; ++round) {
     const int victim = 2 + round % 2;
@@ -174,8 +178,10 @@ TEST_P(GroupOpening, AFailureEndsAnOpeningThatWaits) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, GroupOpening, ::testing::Values("auto", "tcp"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Everywhere, GroupOpening, ::testing::ValuesIn(transports()),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Everywhere, GroupWithoutRanks, ::testing::Values("auto", "tcp"),
+                         [](const auto& info) { return info.param; });
 
 using core::Opener;
 
