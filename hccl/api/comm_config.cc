@@ -1,13 +1,10 @@
 #include "hccl/api/comm_config.h"
 
 #include <array>
-#include <charconv>
 #include <cstring>
-#include <set>
 #include <string_view>
-#include <vector>
 
-#include "hccl/base/text.h"
+#include "hccl/base/npu_settings.h"
 #include "hccl/select/algorithms.h"
 
 namespace hccl::api {
@@ -51,59 +48,6 @@ Result<std::string> text(const char (&field)[kSize], const char* name) {
   if (length < kSize) return std::string(field, length);
   return Status(Code::kPara, std::string("config.") + name + " has no end within " +
                                  std::to_string(kSize) + " bytes");
-}
-
-std::string_view trimmed(std::string_view part) {
-  while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
-  while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
-  return part;
-}
-
-std::vector<std::string_view> parts_of(std::string_view all) {
-  std::vector<std::string_view> parts = split_at(all, ',');
-  for (std::string_view& part : parts) part = trimmed(part);
-  return parts;
-}
-
-// Accepts a list of levels such as "L0:0, L1:1, L2:0", with each level at most once.
-bool is_retry_enable(std::string value) {
-  std::erase(value, ' ');
-  if (value.empty()) return true;
-  std::set<std::string_view> seen;
-  for (const std::string_view part : parts_of(value)) {
-    if (part.size() != 4 || part[0] != 'L' || part[1] < '0' || part[1] > '2' || part[2] != ':' ||
-        (part[3] != '0' && part[3] != '1') || !seen.insert(part.substr(0, 2)).second) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// Accepts "MaxCnt:1, HoldTime:5000, IntervalTime:1000": all three parts, in this order. As in HCCL,
-// text after the three parts is ignored.
-bool is_retry_params(std::string_view value) {
-  struct Part {
-    std::string_view name;
-    std::uint32_t low;
-    std::uint32_t high;
-  };
-  constexpr std::array<Part, 3> kParts{
-      {{"MaxCnt:", 1, 10}, {"HoldTime:", 0, 60000}, {"IntervalTime:", 0, 60000}}};
-  if (value.empty()) return true;
-  const auto parts = parts_of(value);
-  if (parts.size() < kParts.size()) return false;
-  for (std::size_t i = 0; i < kParts.size(); ++i) {
-    std::string_view part = parts[i];
-    if (!part.starts_with(kParts[i].name)) return false;
-    part.remove_prefix(kParts[i].name.size());
-    std::uint32_t number = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    const bool ended = end == part.data() + part.size() || i + 1 == kParts.size();
-    if (error != std::errc() || !ended || number < kParts[i].low || number > kParts[i].high) {
-      return false;
-    }
-  }
-  return true;
 }
 
 HcclOpExpansionMode expansion(std::uint32_t mode, const Log& log) {
@@ -175,12 +119,11 @@ Status check_others(const HcclCommConfig& given, std::uint32_t version) {
   if (version >= kRetry) {
     HCCL_ASSIGN_OR_RETURN(const std::string enable, text(given.hcclRetryEnable, "hcclRetryEnable"));
     if (!is_retry_enable(enable)) {
-      return bad("hcclRetryEnable", "\"" + enable + "\"", "as \"L0:0, L1:0, L2:0\"");
+      return bad("hcclRetryEnable", "\"" + enable + "\"", kRetryEnableExpected);
     }
     HCCL_ASSIGN_OR_RETURN(const std::string params, text(given.hcclRetryParams, "hcclRetryParams"));
     if (!is_retry_params(params)) {
-      return bad("hcclRetryParams", "\"" + params + "\"",
-                 "as \"MaxCnt:1, HoldTime:5000, IntervalTime:1000\"");
+      return bad("hcclRetryParams", "\"" + params + "\"", kRetryParamsExpected);
     }
   }
   if (version >= kBufferName) {

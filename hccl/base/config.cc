@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "hccl/base/config_log.h"
+#include "hccl/base/npu_settings.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/text.h"
 
@@ -306,6 +307,7 @@ Result<Config> Config::read(const GetEnv& variables) {
     if (*v != "auto" && *v != "off") return invalid("HCCL_CMA", *v, "auto or off");
     config.cma = *v == "auto";
   }
+  HCCL_RETURN_IF_ERROR(check_npu_settings(get));
   HCCL_RETURN_IF_ERROR(read_network(get, config));
   HCCL_RETURN_IF_ERROR(read_timers(get, config));
   HCCL_ASSIGN_OR_RETURN(config.log_level, read_log(get));

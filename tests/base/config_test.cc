@@ -196,6 +196,21 @@ TEST(Config, SocketInterfaces) {
   refuses("HCCL_SOCKET_FAMILY", {"", "af_inet", "AF_INET4", "IPv4", "AF_UNIX"});
 }
 
+TEST(Config, SettingsOfNpusAreChecked) {
+  good({{"HCCL_RDMA_TC", "132"}, {"HCCL_RDMA_SL", "4"}, {"HCCL_RDMA_TIMEOUT", "20"}});
+  good({{"HCCL_OP_RETRY_ENABLE", "L0:0, L1:0, L2:0"}, {"HCCL_OP_RETRY_PARAMS", ""}});
+  good({{"HCCL_OP_RETRY_ENABLE", ""},
+        {"HCCL_OP_RETRY_PARAMS", "MaxCnt:1,HoldTime:5,IntervalTime:9"}});
+  good({{"HCCL_OP_EXPANSION_MODE", "AIV"}});  // the modes depend on the NPU
+  refuses("HCCL_RDMA_TC", {"", "131", "256", "x"});
+  refuses("HCCL_RDMA_SL", {"", "8", "-1"});
+  refuses("HCCL_RDMA_TIMEOUT", {"4", "25"});
+  refuses("HCCL_RDMA_RETRY_CNT", {"0", "8"});
+  refuses("HCCL_RDMA_QPS_PER_CONNECTION", {"0", "33"});
+  refuses("HCCL_OP_RETRY_ENABLE", {"1", "L3:1", "L1:1,L1:1", "L1:2"});
+  refuses("HCCL_OP_RETRY_PARAMS", {"MaxCnt:11,HoldTime:5,IntervalTime:9", "MaxCnt:1"});
+}
+
 TEST(Config, Ports) {
   EXPECT_EQ(good({{"HCCL_IF_BASE_PORT", "1024"}}).base_port, 1024);
   EXPECT_EQ(good({{"HCCL_IF_BASE_PORT", "65520"}}).base_port, 65520);
