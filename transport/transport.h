@@ -154,6 +154,9 @@ struct OpenArgs {
   /// for a second or two opens its link. False: only sends and expect() open links, for a mesh on
   /// which receives wait for all peers at all times.
   bool receives_connect = true;
+  /// Whether shm touches the memory for messages now, so that the first messages cause no page
+  /// faults; false for a mesh of which the ranks may use only a part.
+  bool touch_rings = true;
   /// This process's device heap, which the host's other ranks will share; may be null.
   std::shared_ptr<memory::Heap> heap;
   /// Bytes of HostMemory::area for a host with this many ranks; the same function on all ranks.

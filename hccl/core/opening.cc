@@ -61,6 +61,7 @@ transport::OpenArgs Opening::arguments(Deadline deadline, const AbortFlag& abort
   args.config = &is_.config;
   args.doors = is_.doors;
   args.siblings = is_.siblings;
+  args.touch_rings = false;
   return args;
 }
 
@@ -87,6 +88,7 @@ Result<std::map<int, Status>> Opening::call_roll(const Uuid& scope,
 Result<OpenedMesh> Opening::mesh(Deadline deadline, bool summons) {
   OpenedMesh opened;
   transport::OpenArgs args = arguments(deadline, failure_.flag());
+  args.touch_rings = !summons;
   if (summons) {
     HCCL_ASSIGN_OR_RETURN(opened.absent, call_roll(operations_of(is_.id), args));
   }

@@ -232,9 +232,9 @@ Status serve_all(const std::vector<Fd>& guests, const std::vector<int>& members,
 Result<std::shared_ptr<Segment>> lead(const OpenArgs& args, const std::vector<int>& members,
                                       int wake, const Meeting& meeting, const Uuid& id,
                                       Deadline deadline) {
-  HCCL_ASSIGN_OR_RETURN(
-      std::shared_ptr<Segment> segment,
-      Segment::create(static_cast<int>(members.size()), area_bytes(args, members.size())));
+  HCCL_ASSIGN_OR_RETURN(std::shared_ptr<Segment> segment,
+                        Segment::create(static_cast<int>(members.size()),
+                                        area_bytes(args, members.size()), args.touch_rings));
   segment->wake_fds[0] = Fd(::fcntl(wake, F_DUPFD_CLOEXEC, 0));
   if (!segment->wake_fds[0].valid()) return syscall_failure("F_DUPFD");
   if (args.heap != nullptr) {
@@ -289,7 +289,7 @@ Result<std::shared_ptr<Segment>> follow(const OpenArgs& args, const std::vector<
                         recv_fds(socket.get(), 1 + members.size() + heaps, deadline));
   HCCL_ASSIGN_OR_RETURN(std::shared_ptr<Segment> segment,
                         Segment::attach(std::move(fds[0]), static_cast<int>(members.size()),
-                                        area_bytes(args, members.size())));
+                                        area_bytes(args, members.size()), args.touch_rings));
   auto next = fds.begin() + 1;
   for (Fd& wake_fd : segment->wake_fds) wake_fd = std::move(*next++);
   for (std::size_t place = 0; place < members.size(); ++place) {

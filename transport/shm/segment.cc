@@ -36,13 +36,14 @@ Status failure(const char* what) {
   return Status(code, std::string("shared memory: ") + what + ": " + error_text(errno));
 }
 
-Result<std::byte*> map(int memfd, std::uint64_t size) {
+Result<std::byte*> map(int memfd, const Layout& layout, bool touch_rings) {
+  const std::uint64_t size = layout.total;
   void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
   if (base == MAP_FAILED) return failure("mmap");
   ::madvise(base, size, MADV_DONTFORK);  // a forked child is no rank of this mesh
-  // Touches the pages now, so that the first operations cause no page faults. With many ranks the
-  // pages stay untouched, because most rings may never be used.
-  if (size <= kPopulated) fault_in(base, size);
+  // Touches pages now, so that the first messages cause no page faults. With many ranks the pages
+  // stay untouched, because most rings may never be used. The user of the area touches its pages.
+  if (size <= kPopulated) fault_in(base, touch_rings ? layout.area_at : layout.rings_at);
   return static_cast<std::byte*>(base);
 }
 
@@ -64,7 +65,8 @@ Layout Layout::of(int ranks, std::size_t area_bytes) {
   return layout;
 }
 
-Result<std::shared_ptr<Segment>> Segment::create(int ranks, std::size_t area_bytes) {
+Result<std::shared_ptr<Segment>> Segment::create(int ranks, std::size_t area_bytes,
+                                                 bool touch_rings) {
   const Layout layout = Layout::of(ranks, area_bytes);
   HCCL_RETURN_IF_ERROR(
       room_for(layout.total <= kPopulated ? layout.total : area_bytes, "shared memory"));
@@ -76,7 +78,7 @@ Result<std::shared_ptr<Segment>> Segment::create(int ranks, std::size_t area_byt
       return failure("ftruncate");
   }
   if (::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0) return failure("sealing");
-  HCCL_ASSIGN_OR_RETURN(std::byte * base, map(memfd.get(), layout.total));
+  HCCL_ASSIGN_OR_RETURN(std::byte * base, map(memfd.get(), layout, touch_rings));
   std::shared_ptr<Segment> segment(new Segment(std::move(memfd), ranks, layout, base));
   new (base) Header{kMagic, static_cast<std::uint64_t>(ranks), layout.total};
   for (int r = 0; r < ranks; ++r) new (&segment->state(r)) RankState();
@@ -84,7 +86,8 @@ Result<std::shared_ptr<Segment>> Segment::create(int ranks, std::size_t area_byt
   return segment;
 }
 
-Result<std::shared_ptr<Segment>> Segment::attach(Fd memfd, int ranks, std::size_t area_bytes) {
+Result<std::shared_ptr<Segment>> Segment::attach(Fd memfd, int ranks, std::size_t area_bytes,
+                                                 bool touch_rings) {
   const Layout layout = Layout::of(ranks, area_bytes);
   struct stat about{};
   if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
@@ -98,7 +101,7 @@ Result<std::shared_ptr<Segment>> Segment::attach(Fd memfd, int ranks, std::size_
   if (seals < 0 || (seals & kSeals) != kSeals) {
     return Status(Code::kTcpConnect, "shared memory: the segment is not sealed");
   }
-  HCCL_ASSIGN_OR_RETURN(std::byte * base, map(memfd.get(), layout.total));
+  HCCL_ASSIGN_OR_RETURN(std::byte * base, map(memfd.get(), layout, touch_rings));
   std::shared_ptr<Segment> segment(new Segment(std::move(memfd), ranks, layout, base));
   Header header;
   std::memcpy(&header, base, sizeof header);

@@ -42,10 +42,13 @@ struct Layout {
 /// mapped data.
 class Segment {
  public:
-  /// Creates, seals and maps a memfd for this many ranks. Fails with kSyscall or kOom.
-  static Result<std::shared_ptr<Segment>> create(int ranks, std::size_t area_bytes = 0);
+  /// Creates, seals and maps a memfd for this many ranks. Fails with kSyscall or kOom. If
+  /// `touch_rings`, few ranks touch the pages of all rings now.
+  static Result<std::shared_ptr<Segment>> create(int ranks, std::size_t area_bytes = 0,
+                                                 bool touch_rings = true);
   /// Maps another process's memfd after checking its size and seals.
-  static Result<std::shared_ptr<Segment>> attach(Fd memfd, int ranks, std::size_t area_bytes = 0);
+  static Result<std::shared_ptr<Segment>> attach(Fd memfd, int ranks, std::size_t area_bytes = 0,
+                                                 bool touch_rings = true);
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
   ~Segment();
