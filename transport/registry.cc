@@ -26,6 +26,10 @@ constexpr std::array kBackends{
 
 std::span<const Backend> backends() { return kBackends; }
 
+bool is_plugin(std::string_view name) {
+  return !name.empty() && name != "auto" && name != "shm" && name != "tcp";
+}
+
 Result<std::unique_ptr<Mesh>> open(std::string_view name, const OpenArgs& args) {
   if (name.empty() || name == "auto") return open_routed(args);
   std::string known = "auto";

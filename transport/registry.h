@@ -17,6 +17,10 @@ struct Backend {
 /// Every backend that HCCL_TRANSPORT may name, besides "auto".
 std::span<const Backend> backends();
 
+/// Whether a plugin provides this transport. A plugin connects all ranks or none, and may demand
+/// that all ranks open their meshes in one order.
+bool is_plugin(std::string_view name);
+
 /// Opens a mesh over the named transport. "auto" (or "") uses shm between ranks of one host and tcp
 /// between hosts. Fails with kNotSupport and the reason if the name is unknown or its plugin cannot
 /// be loaded.

@@ -46,8 +46,9 @@ void* Communicators::add(const Object& communicator, About about) {
 void Communicators::enter(const void* handle, Entry entry) {
   const MutexLock lock(mutex_);
   // Registers the exit handler once for each transport. The transport has already registered its
-  // handler, so this handler runs first.
-  if (transports_.insert(std::string(entry.communicator.lock()->operations().transport())).second) {
+  // handler, so this handler runs first. A group that is not open has no name of a transport.
+  const std::string transport(entry.communicator.lock()->operations().transport());
+  if (!transport.empty() && transports_.insert(transport).second) {
     static_cast<void>(std::atexit(State::say_end));
   }
   entry.made = ++made_;

@@ -1,5 +1,5 @@
 // News, which reach all nodes of the control tree: the nodes and ranks that died or left, the
-// verdicts, and the communicators whose ranks are summoned to open connections for messages. News
+// verdicts, and the communicators whose ranks are summoned to open connections. News
 // only grow. Nodes merge news in any order, and pass additions to their neighbours.
 #pragma once
 

@@ -75,7 +75,7 @@ class Relay {
   /// has destroyed its communicator.
   Step refused(std::uint32_t rank, const Uuid& scope, std::uint64_t number, std::string text,
                Time now);
-  /// Tells all nodes that this communicator's ranks must open connections for messages.
+  /// Tells all nodes that this communicator's ranks must open connections.
   Step summon(const Uuid& scope, Time now);
   /// The process leaves, with all its ranks. First the process waits up to kTogether for processes
   /// below it that leave, too, which would otherwise need new parents. state() is kOver once the

@@ -5,6 +5,7 @@
 
 #include "hccl/base/caught.h"
 #include "transport/doors.h"
+#include "transport/registry.h"
 
 namespace hccl::core {
 namespace {
@@ -81,6 +82,10 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
   }
   if (patience.count() == 0) patience = its.connect_timeout;
   HCCL_RETURN_IF_ERROR(made->meet(patience));
+  // Below MPI_THREAD_MULTIPLE all ranks must open their communicators in one order.
+  if (transport::is_plugin(its.transport)) {
+    HCCL_RETURN_IF_ERROR(made->operations_.open(Deadline::after(its.connect_timeout)));
+  }
   return made;
 }
 
@@ -126,7 +131,14 @@ Status Communicator::meet(std::chrono::nanoseconds patience) try {
 }
 
 void Communicator::hear_summons() {
-  failure_.summons_with([this] { operations_.open_aside(); }, [this] { mailbox_->start(); },
+  failure_.summons_with([this] { operations_.open_aside(); },
+                        [this] {
+                          try {
+                            mailbox_->start();
+                          } catch (...) {
+                            static_cast<void>(failure_.settle_thrown());
+                          }
+                        },
                         [this](const Status& why) { mailbox_->end(why); });
 }
 

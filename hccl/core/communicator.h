@@ -32,7 +32,7 @@ class Communicator {
   /// `patience` is the longest wait for ranks that have not made the call; 0 means the config's
   /// connect_timeout. If `own_name`, each rank may give another name, and `instance` distinguishes
   /// all such groups of the same ranks. The group takes no connections and no shared memory before
-  /// its first operation.
+  /// its first operation, unless a plugin connects the ranks.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
                                               std::uint64_t instance,
                                               const Config* config = nullptr,

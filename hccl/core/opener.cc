@@ -1,22 +1,26 @@
 #include "hccl/core/opener.h"
 
+#include "hccl/base/thread.h"
+
 namespace hccl::core {
+
+Opener::~Opener() {
+  if (aside_in_ != ::getpid()) return;  // a forked child does not have the thread
+  const Waiter waiter{.policy = kSleepAtOnce};
+  static_cast<void>(waiter.until([this] { return state() != State::kOpening; }, *bell_));
+}
 
 bool Opener::begin() {
   State closed = State::kClosed;
   return state_.compare_exchange_strong(closed, State::kOpening, std::memory_order_acq_rel);
 }
 
-void Opener::end(State state) {
-  state_.store(state, std::memory_order_release);
-  bell_.ring();
-}
-
 Opener::State Opener::open(const Open& open, const Waiter& waiter) {
   if (begin()) {
-    end(open());
+    state_.store(open(), std::memory_order_release);
+    bell_->ring();
   } else {
-    static_cast<void>(waiter.until([this] { return state() != State::kOpening; }, bell_));
+    static_cast<void>(waiter.until([this] { return state() != State::kOpening; }, *bell_));
   }
   return state();
 }
@@ -24,9 +28,14 @@ Opener::State Opener::open(const Open& open, const Waiter& waiter) {
 void Opener::open_aside(Open open) {
   if (!begin()) return;
   try {
-    thread_ = Thread("hccl-opening", [this, open = std::move(open)] { end(open()); });
+    aside_in_ = ::getpid();
+    Thread("hccl-opening", [this, bell = bell_, open = std::move(open)] {
+      state_.store(open(), std::memory_order_release);
+      bell->ring();
+    }).detach();
   } catch (...) {
-    end(State::kFailed);
+    state_.store(State::kFailed, std::memory_order_release);
+    bell_->ring();
     throw;
   }
 }
@@ -37,7 +46,7 @@ Opener::State Opener::close(std::chrono::nanoseconds patience) {
     return before;
   }
   const Waiter waiter{.deadline = Deadline::after(patience), .policy = kSleepAtOnce};
-  static_cast<void>(waiter.until([this] { return state() != State::kOpening; }, bell_));
+  static_cast<void>(waiter.until([this] { return state() != State::kOpening; }, *bell_));
   return state();
 }
 

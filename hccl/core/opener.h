@@ -1,11 +1,14 @@
 // Opens something once: on the thread that needs it first, or on a thread of its own.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <memory>
 
 #include "hccl/base/doorbell.h"
-#include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
 
 namespace hccl::core {
@@ -16,6 +19,12 @@ class Opener {
   /// Runs at most once. Returns kOpen, kPartly (open, but without some ranks) or kFailed.
   using Open = std::function<State()>;
 
+  Opener() = default;
+  /// Waits for the end of an opening on a thread of its own.
+  ~Opener();
+  Opener(const Opener&) = delete;
+  Opener& operator=(const Opener&) = delete;
+
   /// Any thread may call.
   State state() const { return state_.load(std::memory_order_acquire); }
 
@@ -25,17 +34,17 @@ class Opener {
   /// std::system_error: no thread can be started; the state is kFailed.
   void open_aside(Open open);
   /// From now on nothing opens. Waits up to `patience` for an opening that has begun. Returns the
-  /// state before; kOpening: the opening still runs, and the caller must end it. The destructor
-  /// waits for its end.
+  /// state before; kOpening: the opening still runs, and the caller must end it.
   State close(std::chrono::nanoseconds patience);
 
  private:
   bool begin();
-  void end(State state);
 
   std::atomic<State> state_{State::kClosed};
-  Doorbell bell_;  // rung at the end of the opening
-  Thread thread_;  // declared last, so that its thread ends first
+  // Rung at the end of the opening. The opening thread rings it last, when this object may have
+  // gone: it is not joined, because a joinable thread keeps its stack until the group is destroyed.
+  const std::shared_ptr<Doorbell> bell_ = std::make_shared<Doorbell>();
+  pid_t aside_in_ = 0;  // the process that opens on a thread of its own
 };
 
 }  // namespace hccl::core

@@ -67,6 +67,7 @@ transport::OpenArgs Opening::arguments(Deadline deadline, const AbortFlag& abort
 
 Result<std::map<int, Status>> Opening::call_roll(const Uuid& scope,
                                                  transport::OpenArgs& args) const {
+  if (is_.size() == 1) return std::map<int, Status>();
   is_.control->summon(scope);
   HCCL_ASSIGN_OR_RETURN(
       const std::vector<int> here,

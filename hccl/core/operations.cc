@@ -7,6 +7,7 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/kernels/folding.h"
+#include "transport/registry.h"
 
 namespace hccl::core {
 namespace {
@@ -73,7 +74,12 @@ Status Operations::open(Deadline deadline) {
 }
 
 void Operations::open_aside() {
-  opener_.open_aside([this] { return open_group(); });
+  if (transport::is_plugin(is_.config.transport)) return;
+  try {
+    opener_.open_aside([this] { return open_group(); });
+  } catch (...) {
+    static_cast<void>(failure_.settle_thrown());
+  }
 }
 
 // Throws nothing. Any failure is reported to all ranks. The next operation of this rank records it.
@@ -183,6 +189,9 @@ Status Operations::execute_remotely(const Call& call, std::uint64_t sequence, bo
 Status Operations::open_for(const Envelope& call) {
   const NotCancelled not_cancelled;
   Waiter waiter = limits(false);
+  // An opening on its own thread began earlier, but its error may come a little after its deadline.
+  const auto timeout = settings_.timeout.load();
+  if (timeout.count() != 0) waiter.deadline = Deadline::after(timeout + kEndAfterDeadline);
   waiter.policy = kSleepAtOnce;
   const auto open_here = [this] {
     recorder_.take_memory();

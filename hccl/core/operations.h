@@ -32,11 +32,11 @@ class Operations {
   Operations(const Membership& is, const RunSettings& settings, Opening& opening, Failure& failure,
              const Selection* parent);
 
-  /// Opens the meshes and engines of the world, together with all other ranks. Those of a group
-  /// open with the first operation of any rank.
+  /// Opens the meshes and engines, together with all other ranks. Those of a group open with the
+  /// first operation of any rank, unless a plugin connects the ranks.
   Status open(Deadline deadline);
   /// Another rank has begun its first operation and needs this rank to open connections. Opens them
-  /// on a thread of their own. Does not block.
+  /// on a thread of their own. Does not block, and throws nothing.
   void open_aside();
   /// From now on nothing opens. Waits up to `patience` for an opening that has begun. Returns the
   /// state before, as Opener::close().
@@ -91,9 +91,11 @@ class Operations {
   }
 
  private:
-  // ---- Running, on the thread whose turn it is in the queue ----
+  // ---- Opening, on one thread ----
   Status open(Deadline deadline, bool summons);
   Opener::State open_group();
+
+  // ---- Running, on the thread whose turn it is in the queue ----
   Status open_for(const Envelope& call);
   Status open_for_all(const Envelope& call);
   /// `scaled` is true if the inputs have already been multiplied by scale.before.
@@ -138,8 +140,8 @@ class Operations {
   const std::shared_ptr<WorkQueue> requests_ =
       std::make_shared<WorkQueue>("hccl-requests", bound_of_requests());
 
-  // Declared last, so that their threads end first. The parts above belong to the opening thread
-  // until the state is kOpen or kPartly.
+  // Declared last, so that their threads end first. The opening thread owns the parts above until
+  // the state is kOpen or kPartly.
   Opener opener_;
   WorkQueue queue_{"hccl-operations", bound()};
 };

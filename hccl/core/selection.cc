@@ -72,7 +72,7 @@ Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap,
 Selection::Selection(const Membership& is, const Selection* parent) : is_(is) {
   if (parent == nullptr) return;
   known_ = parent->known_;
-  measured_ = parent->measured_;
+  inherited_ = parent->is_.is_world() ? parent->measured_ : parent->inherited_;
 }
 
 Status Selection::accept(std::string_view offer) {
@@ -127,7 +127,7 @@ void Selection::set_local(exec::LocalEngine& engine, const select::LocalCosts& c
   local_ = std::move(made);
 }
 
-// Groups use their parent's costs, because other ranks may compute while a group is made. A parent
+// Groups use their world's costs, because other ranks may compute while a group opens. A world
 // without shared memory has no costs.
 Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
                                                   const select::CostKey& key) {
@@ -135,10 +135,10 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
   const local::Topology& topology = engine.topology();
   const select::CostEntry* const entry = engines.two_level == nullptr ? known_->find(key) : nullptr;
   if (entry != nullptr && entry->local) return *entry->local;
-  if (measured_) {
-    const bool far = measured_->costs.far();
+  if (inherited_) {
+    const bool far = inherited_->costs.far();
     return select::fit(select::local_preset(topology, far),
-                       select::local_preset(measured_->topology, far), measured_->costs.curves);
+                       select::local_preset(inherited_->topology, far), inherited_->costs.curves);
   }
   // If many ranks share a core, a probe takes long and measures only how the kernel schedules the
   // ranks.

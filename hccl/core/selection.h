@@ -27,7 +27,7 @@ namespace hccl::core {
 class Selection {
  public:
   /// `is` must outlive the object. `parent`: the selection of the communicator from which this
-  /// group was made, or null. A group uses its parent's costs.
+  /// group was made, or null. A group uses the costs of its world.
   Selection(const Membership& is, const Selection* parent);
 
   // ---- opening ----
@@ -102,7 +102,10 @@ class Selection {
     local::Topology topology;
     select::LocalCosts costs;
   };
-  std::optional<Local> measured_;  // costs of these ranks, or of the parent's ranks
+  std::optional<Local> measured_;  // costs of these ranks
+  // The costs that the parent's ranks have measured. They do not depend on when the parent opens,
+  // so all ranks of a group have the same.
+  std::optional<Local> inherited_;
   using Selector = std::shared_ptr<const select::LocalSelector>;
   Selector local() const {
     const MutexLock lock(mutex_);

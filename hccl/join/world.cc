@@ -87,10 +87,7 @@ void World::failed(const Status& why) {
 
 void World::over() {
   const MutexLock lock(mutex_);
-  if (leaving_) {
-    dead_ = Status(Code::kUnavail, "this rank has left");
-    return bell_.ring();
-  }
+  if (leaving_) return lose(Status(Code::kUnavail, "this rank has left"));
   lose(Status(Code::kRemote, "the other ranks have not heard from rank " + std::to_string(rank_) +
                                  " for so long that they take it for dead (HCCL_PEER_TIMEOUT)"));
 }
@@ -167,9 +164,8 @@ Result<World::Blobs> World::exchange(const Uuid& key, const std::string& mine, D
   control::Gathering part;
   part.flags &= ~control::kMakesGroup;
   part.blobs[static_cast<std::uint32_t>(rank_)] = mine;
-  HCCL_ASSIGN_OR_RETURN(
-      control::Gathering sum,
-      gather(key, std::move(part), members, name, Waiter{.deadline = deadline, .abort = &abort}));
+  HCCL_ASSIGN_OR_RETURN(control::Gathering sum,
+                        gather(key, std::move(part), members, name, deadline, &abort));
   return std::move(sum.blobs);
 }
 
@@ -178,9 +174,8 @@ Result<std::vector<int>> World::present(const Uuid& key, const std::vector<int>&
                                         const std::string& name) {
   control::Gathering part = roll_call();
   part.blobs[static_cast<std::uint32_t>(rank_)] = "here";
-  HCCL_ASSIGN_OR_RETURN(
-      const control::Gathering sum,
-      gather(key, std::move(part), members, name, Waiter{.deadline = deadline, .abort = &abort}));
+  HCCL_ASSIGN_OR_RETURN(const control::Gathering sum,
+                        gather(key, std::move(part), members, name, deadline, &abort));
   std::vector<int> here;
   for (const int member : members) {
     if (sum.blobs.count(static_cast<std::uint32_t>(member)) != 0) here.push_back(member);
@@ -198,8 +193,7 @@ Result<World::Agreed> World::agree(const Uuid& key, const std::vector<int>& memb
   if (offer.size() > kBlobCap) return Status(Code::kInternal, "an offer of too many bytes");
   control::Gathering part;
   if (!offer.empty()) part.blobs[static_cast<std::uint32_t>(rank_)] = offer;
-  return agree(key, std::move(part), members, configuration, name,
-               Waiter{.deadline = deadline, .abort = &abort});
+  return agree(key, std::move(part), members, configuration, name, deadline, &abort);
 }
 
 Result<World::Agreed> World::survivors(const Uuid& key, const std::vector<int>& members,
@@ -207,20 +201,20 @@ Result<World::Agreed> World::survivors(const Uuid& key, const std::vector<int>& 
                                        const std::string& name) {
   control::Gathering part;
   part.flags &= ~control::kAwaitsAll;
-  return agree(key, std::move(part), members, configuration, name, Waiter{.deadline = deadline});
+  return agree(key, std::move(part), members, configuration, name, deadline, nullptr);
 }
 
 Result<World::Agreed> World::agree(const Uuid& key, control::Gathering part,
                                    const std::vector<int>& members,
                                    const std::string& configuration, const std::string& name,
-                                   Waiter waiter) {
+                                   Deadline deadline, const AbortFlag* abort) {
   if (configuration.size() > control::kAgreementCap) {
     return Status(Code::kPara, "the configuration is too long: " + configuration);
   }
   const auto rank = static_cast<std::uint32_t>(rank_);
   part.agreement.add({rank, configuration});
   HCCL_ASSIGN_OR_RETURN(control::Gathering sum,
-                        gather(key, std::move(part), members, name, std::move(waiter)));
+                        gather(key, std::move(part), members, name, deadline, abort));
   if (const auto& [first, other] = sum.agreement; other) {
     const auto& its = first->second != configuration ? *first : *other;
     return Status(Code::kPara, "the configurations differ: rank " + std::to_string(rank_) +
@@ -237,7 +231,7 @@ Result<World::Agreed> World::agree(const Uuid& key, control::Gathering part,
 
 Result<control::Gathering> World::gather(const Uuid& key, control::Gathering part,
                                          const std::vector<int>& members, const std::string& name,
-                                         Waiter waiter) {
+                                         Deadline deadline, const AbortFlag* abort) {
   auto pending = std::make_shared<Pending>();
   pending->name = name;
   {
@@ -245,22 +239,23 @@ Result<control::Gathering> World::gather(const Uuid& key, control::Gathering par
     if (dead_) return *dead_;
     pending_[key] = pending;
   }
-  const auto left = part.patience = waiter.deadline.left();
+  const auto left = part.patience = deadline.left();
   say_part(key, std::move(part), ranks_of(members, size_));
   const auto ready = [&] {
     const MutexLock lock(mutex_);
     return pending->done;
   };
   // At the deadline the root's answer names the absent ranks: wait a little longer.
-  waiter.deadline =
-      left > std::chrono::hours(24) ? Deadline::never() : Deadline::after(left + kGrace);
-  waiter.policy = kSleepAtOnce;
-  const Status waited = waiter.wait(ready, [] { return WaitingCall(); }, bell_);
+  const Waiter waiter{.deadline = left > std::chrono::hours(24) ? Deadline::never()
+                                                                : Deadline::after(left + kGrace),
+                      .abort = abort,
+                      .policy = kSleepAtOnce};
+  const bool answered = waiter.until(ready, bell_) == Waited::kReady;
   const MutexLock lock(mutex_);
   // A failure after the answer may be a consequence of the answer.
-  if (!waited.ok() && !pending->done) {
+  if (!answered && !pending->done) {
     pending_.erase(key);
-    if (waiter.abort != nullptr && waiter.abort->raised()) return waiter.abort->reason();
+    if (abort != nullptr && abort->raised()) return abort->reason();
     return Status(Code::kTimeout, "the root does not answer");
   }
   return std::move(pending->result);

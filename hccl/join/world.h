@@ -160,9 +160,10 @@ class World final : public ControlNode::Owner {
   void finish(const Uuid& key, Result<control::Gathering> result) HCCL_REQUIRES(mutex_);
   Result<control::Gathering> gather(const Uuid& key, control::Gathering part,
                                     const std::vector<int>& members, const std::string& name,
-                                    Waiter waiter);
+                                    Deadline deadline, const AbortFlag* abort);
   Result<Agreed> agree(const Uuid& key, control::Gathering part, const std::vector<int>& members,
-                       const std::string& configuration, const std::string& name, Waiter waiter);
+                       const std::string& configuration, const std::string& name, Deadline deadline,
+                       const AbortFlag* abort);
 
   const std::shared_ptr<Node> node_;
   std::shared_ptr<Fd> claim_;
@@ -177,8 +178,8 @@ class World final : public ControlNode::Owner {
   std::shared_ptr<const control::Roster> roster_ HCCL_GUARDED_BY(mutex_);
   std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
   std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
-  // By scope: the members.
-  Recent<Uuid, control::RankSet> not_coming_ HCCL_GUARDED_BY(mutex_){control::kScopesCap};
+  // By scope: the members. A communicator has two scopes.
+  Recent<Uuid, control::RankSet> not_coming_ HCCL_GUARDED_BY(mutex_){2 * control::kScopesCap};
   bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
   control::News news_ HCCL_GUARDED_BY(mutex_);          // all news so far
   std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // why this rank has lost the control tree

@@ -87,7 +87,7 @@ Status sum_ranks(Communicator& c) {
 
 TEST_P(GroupOpening, AMessageNeedsNoCallOfOtherRanks) {
   run([&](Communicator&, const std::shared_ptr<Communicator>& group) {
-    EXPECT_FALSE(group->operations().is_open());
+    EXPECT_EQ(group->operations().is_open(), transport::is_plugin(GetParam()));
     int mine = group->rank();
     if (mine < 2) {
       good(swap_with(*group, 1 - mine, &mine));
@@ -117,10 +117,27 @@ TEST_P(GroupOpening, GroupsOpenInAnyOrder) {
   });
 }
 
-// Plugins connect all ranks or none.
-class GroupWithoutRanks : public GroupOpening {};
+// With a plugin, groups open at once and need all ranks.
+class OpeningAside : public GroupOpening {};
 
-TEST_P(GroupWithoutRanks, ConcernsOnlyThoseThatNeedThem) {
+// Ranks make a group of a communicator that opens at the same time.
+TEST_P(OpeningAside, GroupsOfACommunicatorThatOpens) {
+  for (std::uint64_t round = 0; round < 10; ++round) {
+    world_.run([&](Communicator& world) {
+      auto smaller = world.shrink("smaller", {0, 1, 2, 3}, round, nullptr);
+      ASSERT_TRUE(smaller.ok()) << smaller.status().message();
+      int mine = world.rank();
+      if (mine < 2) good(swap_with(**smaller, 1 - mine, &mine));
+      const auto group = (*smaller)->group("group", {3, 2, 1, 0}, 0);
+      ASSERT_TRUE(group.ok()) << group.status().message();
+      good(sum_ranks(**group));
+      group.value()->leave();
+      (*smaller)->leave();
+    });
+  }
+}
+
+TEST_P(OpeningAside, RanksThatHaveLeftConcernOnlyThoseThatNeedThem) {
   for (const bool collective : {false, true}) {
     met_ = 0;
     run([&](Communicator&, std::shared_ptr<Communicator> group) {
@@ -149,7 +166,7 @@ TEST_P(GroupWithoutRanks, ConcernsOnlyThoseThatNeedThem) {
 }
 
 // A rank destroys the group while others open it. It may still take part in opening connections.
-TEST_P(GroupWithoutRanks, MayLoseThemWhileItOpens) {
+TEST_P(OpeningAside, RanksMayLeaveMeanwhile) {
   std::minstd_rand random(made_ + 7);
   for (int round = 0; round < 12; ++round) {
     const int victim = 2 + round % 2;
@@ -180,7 +197,7 @@ TEST_P(GroupOpening, AFailureEndsAnOpeningThatWaits) {
 
 INSTANTIATE_TEST_SUITE_P(Everywhere, GroupOpening, ::testing::ValuesIn(transports()),
                          [](const auto& info) { return info.param; });
-INSTANTIATE_TEST_SUITE_P(Everywhere, GroupWithoutRanks, ::testing::Values("auto", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Everywhere, OpeningAside, ::testing::Values("auto", "tcp"),
                          [](const auto& info) { return info.param; });
 
 using core::Opener;
