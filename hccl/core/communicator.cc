@@ -10,8 +10,10 @@
 namespace hccl::core {
 namespace {
 
-// If all ranks are present, connections open within this time.
-constexpr std::chrono::seconds kOpensIn{1};
+// If all ranks are present, connections open within this time, also if many ranks share few cores.
+std::chrono::milliseconds opens_in(int ranks) {
+  return std::chrono::seconds(1) + ranks * std::chrono::milliseconds(20);
+}
 
 /// Returns the status of the exception that is being handled. The text names this rank if there is
 /// memory for the name.
@@ -174,7 +176,7 @@ void Communicator::end_opening() {
                       " ended the communicator while it opened connections for " + what,
                   is_.of_world(is_.rank));
   };
-  switch (mailbox_->end_opening(kOpensIn)) {
+  switch (mailbox_->end_opening(opens_in(size()))) {
     case Opener::State::kClosed:
       is_.control->will_not_come(messages_of(is_.id), is_.ranks);
       break;
@@ -184,7 +186,7 @@ void Communicator::end_opening() {
     default:
       break;
   }
-  switch (operations_.end_opening(kOpensIn)) {
+  switch (operations_.end_opening(opens_in(size()))) {
     case Opener::State::kClosed:
       is_.control->will_not_come(operations_of(is_.id), is_.ranks);
       break;
