@@ -37,7 +37,8 @@ Status minimum(core::Communicator& communicator, std::span<double> values);
 
 /// Returns the costs of allreduces of some sizes up to about `bytes`, the same on all ranks. The
 /// costs come from the communicator's cost table. If that table was not measured, the ranks time
-/// allreduces now, for at most about 50 ms. Fails with kOom if memory is missing.
+/// allreduces now, for at most about 50 ms. The communicator must be open, which holds after its
+/// first collective. Fails with kOom if memory is missing.
 Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator, std::uint64_t bytes);
 
 /// Sends rank 0's decision, without its `why`, to all ranks. Fails with kPara if the decision does

@@ -22,7 +22,7 @@ namespace {
 using core::Communicator;
 using std::chrono::milliseconds;
 
-constexpr int kSize = 4;
+constexpr int kMembers = 4;
 
 void good(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
 
@@ -55,7 +55,7 @@ class GroupOpening : public ::testing::TestWithParam<std::string> {
     await([&] { return met_ >= count; });
   }
 
-  World world_{kSize, config()};
+  World world_{kMembers, config()};
   std::uint64_t made_ = 0;
   std::atomic<int> met_ = 0;
 };
@@ -92,7 +92,7 @@ TEST_P(GroupOpening, AMessageNeedsNoCallOfOtherRanks) {
     if (mine < 2) {
       good(swap_with(*group, 1 - mine, &mine));
     }
-    meet(kSize);  // the other ranks make their first call only now
+    meet(kMembers);  // the other ranks make their first call only now
     good(sum_ranks(*group));
     good(swap_with(*group, mine ^ 1, &mine));
   });
@@ -111,7 +111,7 @@ TEST_P(GroupOpening, GroupsOpenInAnyOrder) {
     int mine = world.rank();
     if (mine > 1) std::reverse(groups.begin(), groups.end());
     for (const auto& each : groups) good(swap_with(*each, mine ^ 1, &mine));
-    meet(kSize);
+    meet(kMembers);
     if (mine > 1) std::reverse(groups.begin(), groups.end());
     for (const auto& each : groups) good(sum_ranks(*each));
   });
@@ -146,11 +146,11 @@ TEST_P(OpeningAside, RanksThatHaveLeftConcernOnlyThoseThatNeedThem) {
         group->leave();
         group.reset();
       }
-      meet(kSize);
+      meet(kMembers);
       if (mine > 1) return;
       good(swap_with(*group, 1 - mine, &mine));
       good(swap_with(*group, 1 - mine, &mine));
-      meet(kSize + 2);
+      meet(kMembers + 2);
       const Status failed = collective || mine == 1
                                 ? sum_ranks(*group)
                                 : send_one(*group, 3, &mine, 1, DataType::kInt32);
