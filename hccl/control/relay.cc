@@ -47,6 +47,7 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   if (slept > kAwake) judges_at_ = now + kSoon;
   const auto late = neighbours_.ran(next_, now);
   for (Untold& each : untold_) each.since += late;
+  for (auto& [node, since] : missing_since_) since += late;
   const Line* parent = neighbours_.find(parent_);
   if (parent != nullptr && slept > neighbours_.beats() + kAwake) {  // a beat is due, which the
                                                                     // parent acknowledges
@@ -141,6 +142,10 @@ Relay::Step Relay::failed(std::uint32_t node, bool gone, Time now) {
       seek_at_ = std::min<Time>(seek_at_, now_ + kAskSoon);
       return;
     }
+    // A stopped process does not answer, but lives. The root dials missing nodes again and again.
+    const auto missing = missing_since_.find(node);
+    if (missing == missing_since_.end()) return;
+    if (now_ - missing->second < neighbours_.peer_timeout()) return;
     static_cast<void>(hear_up(Kind::kSilent, encode(node)));
   });
 }

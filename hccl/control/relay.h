@@ -172,6 +172,7 @@ class Relay {
   void go_if_told();
   void go();
   RankSet missing() const;
+  void note_missing();
   RankSet nodes_in_doubt() const;
   RankSet ranks_in_doubt() const;
   RankSet ranks_of(const RankSet& nodes) const;
@@ -215,7 +216,8 @@ class Relay {
   bool held_ = false;
   Time held_until_{}, census_at_ = Time::max();
   Time parts_by_{};  // until then, parts of nodes that changed parents may be on their way
-  std::map<std::uint32_t, Time> suspects_;  // silent nodes, and when each counts as dead
+  std::map<std::uint32_t, Time> missing_since_;  // see missing()
+  std::map<std::uint32_t, Time> suspects_;       // silent nodes, and when each counts as dead
 };
 
 }  // namespace hccl::control

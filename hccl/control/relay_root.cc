@@ -47,6 +47,7 @@ void Relay::step_down() {
   }
   verdicts_.reset();
   suspects_.clear();
+  missing_since_.clear();
   held_ = false;
   become_orphan();
   tell_ranks();
@@ -55,6 +56,12 @@ void Relay::step_down() {
 RankSet Relay::missing() const {
   const auto nodes = static_cast<std::uint32_t>(roster_->nodes.size());
   return RankSet::range(0, nodes) - tree_.gone() - below();
+}
+
+void Relay::note_missing() {
+  const RankSet all = missing();
+  std::erase_if(missing_since_, [&](const auto& each) { return !all.contains(each.first); });
+  for (const std::uint32_t node : all.ranks()) missing_since_.try_emplace(node, now_);
 }
 
 // Nodes below this node that have left a frame without an acknowledgement for too long.
@@ -91,6 +98,7 @@ void Relay::rule() {
     parts_by_ = now_ + kTurnUp;
     learn({}, verdicts_->release(), kNoLine);
   }
+  note_missing();
   const RankSet here = below();
   std::erase_if(suspects_, [&](const auto& each) {
     return here.contains(each.first) || !tree_.lives(each.first);

@@ -288,7 +288,9 @@ class World {
   }
   void dial(std::uint32_t from, std::uint32_t to) {
     schedule(latency(), [this, from, to] {
-      const bool lost = is_cut(from, to), fails = lost || !runs(to);
+      // A stopped process does not prove who it is, so the dial ends after its time limit.
+      const bool lost = is_cut(from, to) || (runs(to) && processes_[to].stopped);
+      const bool fails = lost || !runs(to);
       const LineId id = fails ? 0 : connect(from, to);
       const nanoseconds back = lost ? nanoseconds(seconds(1)) : latency();
       if (!fails) lines_.at(id).last[0] = now_ + back;
