@@ -252,9 +252,10 @@ HcclResult HcclMemGetInfo(HcclMemInfo* info);
  * no shared memory; this holds for all groups, whatever function makes them. The first operation of
  * any rank (HcclSend and HcclRecv are operations, too) opens the group on all ranks: the other
  * ranks open it on a thread of the library, and need not call anything. If a rank has destroyed the
- * group before, its absence concerns only collectives, and messages with this rank. Before the
- * group is open, HcclCommDescribeAlgorithms returns HCCL_E_AGAIN. With the transport of a plugin,
- * such as mpi, groups open at once.
+ * group before, messages between other ranks still run; collectives fail, and so do messages with
+ * that rank, and an operation that fails ends the group (hccl.h). Before the group is open,
+ * HcclCommDescribeAlgorithms returns HCCL_E_AGAIN. With the transport of a plugin, such as mpi,
+ * groups open at once.
  *
  * HCCL_E_PARA: `world` is a group, or a living communicator has the name. HCCL_E_UNAVAIL: the other
  * ranks have declared this rank dead, so this rank can make no more groups. */

@@ -47,7 +47,7 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   if (slept > kAwake) judges_at_ = now + kSoon;
   const auto late = neighbours_.ran(next_, now);
   for (Untold& each : untold_) each.since += late;
-  for (auto& [node, since] : missing_since_) since += late;
+  for (auto& [node, its] : absent_) its.since += late;
   const Line* parent = neighbours_.find(parent_);
   if (parent != nullptr && slept > neighbours_.beats() + kAwake) {  // a beat is due, which the
                                                                     // parent acknowledges
@@ -120,6 +120,7 @@ void Relay::dial(std::uint32_t node, Why why, std::uint32_t skipped) {
 Relay::Step Relay::opened(LineId id, std::uint32_t node, Time now) {
   return step(now, [&] {
     const auto known = dials_.extract(node);
+    absent_.erase(node);  // it lives: note_absent() begins to count again
     const auto [why, skipped] = known.empty() ? Dial{Why::kProbe, kNodesCap} : known.mapped();
     if (why == Why::kAsk && state_ == State::kOrphan) {
       neighbours_.add(id, Role::kAsked, node, now).told = now;
@@ -143,10 +144,7 @@ Relay::Step Relay::failed(std::uint32_t node, bool gone, Time now) {
       return;
     }
     // A stopped process does not answer, but lives. The root dials missing nodes again and again.
-    const auto missing = missing_since_.find(node);
-    if (missing == missing_since_.end()) return;
-    if (now_ - missing->second < neighbours_.peer_timeout()) return;
-    static_cast<void>(hear_up(Kind::kSilent, encode(node)));
+    if (const auto its = absent_.find(node); its != absent_.end()) its->second.unanswered = true;
   });
 }
 
@@ -189,7 +187,10 @@ void Relay::watch() {
       say_below();  // first, because the root does not suspect a node that is still in the tree
       if (mine) static_cast<void>(hear_up(Kind::kSilent, node));
     } else if (judges && unheeded && line->role == Role::kParent) {
-      if (line->node == tree_.root().node) tree_.pass_over();
+      if (line->node == tree_.root().node) {
+        tree_.pass_over();
+        absent_[line->node] = {line->heard};
+      }
       say_bye(id);
     } else if (judges && unheeded && line->role == Role::kChild && !line->skipped) {
       line->skipped = true;
@@ -216,6 +217,7 @@ void Relay::offer_below(const Line& child) {
 void Relay::obey(const Root& root, LineId from) {
   if (!tree_.heard(root)) return;
   if (state_ == State::kRoot) step_down();
+  absent_.clear();
   seek_at_ = now_;
   give_up_at_ = Time::max();
   spread({}, {}, from);

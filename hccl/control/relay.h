@@ -172,7 +172,7 @@ class Relay {
   void go_if_told();
   void go();
   RankSet missing() const;
-  void note_missing();
+  void note_absent();
   RankSet nodes_in_doubt() const;
   RankSet ranks_in_doubt() const;
   RankSet ranks_of(const RankSet& nodes) const;
@@ -216,8 +216,12 @@ class Relay {
   bool held_ = false;
   Time held_until_{}, census_at_ = Time::max();
   Time parts_by_{};  // until then, parts of nodes that changed parents may be on their way
-  std::map<std::uint32_t, Time> missing_since_;  // see missing()
-  std::map<std::uint32_t, Time> suspects_;       // silent nodes, and when each counts as dead
+  struct Absent {
+    Time since{};             // when the last sign of life came
+    bool unanswered = false;  // the last dial had no answer
+  };
+  std::map<std::uint32_t, Absent> absent_;  // at the root: missing nodes
+  std::map<std::uint32_t, Time> suspects_;  // silent nodes, and when each counts as dead
 };
 
 }  // namespace hccl::control

@@ -47,7 +47,6 @@ void Relay::step_down() {
   }
   verdicts_.reset();
   suspects_.clear();
-  missing_since_.clear();
   held_ = false;
   become_orphan();
   tell_ranks();
@@ -58,10 +57,16 @@ RankSet Relay::missing() const {
   return RankSet::range(0, nodes) - tree_.gone() - below();
 }
 
-void Relay::note_missing() {
+// A missing node that answers no dial is silent after the peer timeout.
+void Relay::note_absent() {
   const RankSet all = missing();
-  std::erase_if(missing_since_, [&](const auto& each) { return !all.contains(each.first); });
-  for (const std::uint32_t node : all.ranks()) missing_since_.try_emplace(node, now_);
+  std::erase_if(absent_, [&](const auto& each) { return !all.contains(each.first); });
+  for (const std::uint32_t node : all.ranks()) {
+    const Absent& its = absent_.try_emplace(node, Absent{now_}).first->second;
+    if (its.unanswered && now_ >= its.since + neighbours_.peer_timeout()) {
+      suspects_.try_emplace(node, now_);
+    }
+  }
 }
 
 // Nodes below this node that have left a frame without an acknowledgement for too long.
@@ -98,7 +103,7 @@ void Relay::rule() {
     parts_by_ = now_ + kTurnUp;
     learn({}, verdicts_->release(), kNoLine);
   }
-  note_missing();
+  note_absent();
   const RankSet here = below();
   std::erase_if(suspects_, [&](const auto& each) {
     return here.contains(each.first) || !tree_.lives(each.first);

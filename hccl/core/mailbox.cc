@@ -237,6 +237,15 @@ void Mailbox::end(const Status& why) {
 
 Opener::State Mailbox::end_opening(std::chrono::nanoseconds patience) {
   if (process_ != ::getpid()) return Opener::State::kFailed;
+  // From then on start() does nothing, and open() fails.
+  const Status over_now(Code::kUnavail, name_ + ": this rank has ended the communicator");
+  {
+    const MutexLock lock(mutex_);
+    if (!started_) {
+      ended_.raise(over_now);
+      return Opener::State::kClosed;
+    }
+  }
   const auto over = [this] {
     const MutexLock lock(mutex_);
     return !running_ || mesh_ != nullptr || ended_.raised();
@@ -245,10 +254,9 @@ Opener::State Mailbox::end_opening(std::chrono::nanoseconds patience) {
   static_cast<void>(waiter.until(over, bell_));
   MutexLock lock(mutex_);
   if (mesh_ != nullptr) return Opener::State::kOpen;
-  if (started_ && ended_.raised()) return Opener::State::kFailed;
-  // From now on start() does nothing, and open() fails.
-  ended_.raise(Status(Code::kUnavail, name_ + ": this rank has ended the communicator"));
-  return running_ ? Opener::State::kOpening : Opener::State::kClosed;
+  if (!running_ || ended_.raised()) return Opener::State::kFailed;
+  ended_.raise(over_now);
+  return Opener::State::kOpening;
 }
 
 void Mailbox::stop() {

@@ -225,6 +225,27 @@ TEST_P(Failure, StoppedRankIsNamedAtThePeerTimeout) {
   }
 }
 
+// The other ranks wait in an operation, and the successor of a stopped root takes its place.
+TEST_P(Failure, ARankThatIsStoppedForLessThanThePeerTimeoutGoesOn) {
+  for (const int stopped : {0, 2}) {
+    SCOPED_TRACE("stopped " + std::to_string(stopped));
+    Folder folder;
+    Processes processes;
+    const Config config = config_for(GetParam(), folder.path());
+    Board& board = processes.board();
+    ASSERT_TRUE(start_all(processes, config)) << board.first[0].message();
+    processes.kill(stopped, SIGSTOP);
+    std::this_thread::sleep_for(seconds(4));
+    const std::uint64_t before = board.progress[1];
+    processes.kill(stopped, SIGCONT);
+    EXPECT_TRUE(eventually([&] { return board.progress[1] > before + 8 || board.first[1].known; }));
+    for (int r = 0; r < kSize; ++r) {
+      const Outcome& first = board.first[static_cast<std::size_t>(r)];
+      EXPECT_FALSE(first.known) << first.message();
+    }
+  }
+}
+
 TEST_P(Failure, ExitWithoutDestroyIsNamedToo) {
   for (const int victim : {0, 2}) {
     SCOPED_TRACE("victim " + std::to_string(victim));
