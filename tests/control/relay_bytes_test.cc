@@ -25,7 +25,7 @@ class WrongRelayBytes : public World {
       schedule(milliseconds(3000 + 100 * node), [this, node] { says(node); });
     }
     schedule(seconds(1), [this] { stop(1, seconds(1)); });
-    schedule(milliseconds(1980), [this] { stop(5, milliseconds(200 + random_.below(300))); });
+    schedule(milliseconds(1900), [this] { stop(5, milliseconds(100 + random_.below(300))); });
     schedule(seconds(2), [this] { die(0); });
     schedule(seconds(4), [this] { die(2); });
     schedule(seconds(5), [this] { leave(6); });
