@@ -172,6 +172,7 @@ class Relay {
   void go_if_told();
   void go();
   RankSet missing() const;
+  void suspect(std::uint32_t silent);
   void note_absent();
   RankSet nodes_in_doubt() const;
   RankSet ranks_in_doubt() const;

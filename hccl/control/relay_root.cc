@@ -57,6 +57,17 @@ RankSet Relay::missing() const {
   return RankSet::range(0, nodes) - tree_.gone() - below();
 }
 
+// What has silenced a node may have silenced the nodes below it at the same time, so these are
+// silent as soon as they do not answer.
+void Relay::suspect(std::uint32_t silent) {
+  suspects_.try_emplace(silent, now_ + neighbours_.beats());
+  for (const std::uint32_t node : missing().ranks()) {
+    const auto above = roster_->ancestors(node);
+    if (std::ranges::find(above, silent) == above.end()) continue;
+    absent_[node].since = now_ - neighbours_.peer_timeout();
+  }
+}
+
 // A missing node that answers no dial is silent after the peer timeout.
 void Relay::note_absent() {
   const RankSet all = missing();

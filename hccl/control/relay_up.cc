@@ -126,7 +126,7 @@ void Relay::decide(Kind kind, const Up& up) {
   if (kind == Kind::kRankLeft) learn({}, {{}, {}, {}, {}, {}, {up.number}}, kNoLine);
   if (kind == Kind::kRankDied) learn({}, verdicts_->died({up.number}), kNoLine);
   if (kind == Kind::kLeave) learn({}, {{}, {up.number}, {}}, kNoLine);
-  if (kind == Kind::kSilent) suspects_.try_emplace(up.number, now_ + neighbours_.beats());
+  if (kind == Kind::kSilent) suspect(up.number);
 }
 
 }  // namespace hccl::control
