@@ -57,8 +57,8 @@ RankSet Relay::missing() const {
   return RankSet::range(0, nodes) - tree_.gone() - below();
 }
 
-// What has silenced a node may have silenced the nodes below it at the same time, so these are
-// silent as soon as they do not answer.
+// A cut of the network silences a node and the nodes below it at the same time. So the nodes below
+// are silent as soon as they do not answer.
 void Relay::suspect(std::uint32_t silent) {
   suspects_.try_emplace(silent, now_ + neighbours_.beats());
   for (const std::uint32_t node : missing().ranks()) {

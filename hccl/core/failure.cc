@@ -78,13 +78,17 @@ void Failure::on_summons(const Uuid& scope) {
   if (answer) answer();
 }
 
+// The culprit is sent as a world rank. The text has rank numbers of this communicator, so the text
+// names the communicator.
+Status Failure::named(const Status& why) const {
+  const int culprit = why.culprit() >= 0 ? is_.of_world(why.culprit()) : -1;
+  return {why.code(), is_.name + ": " + why.message(), culprit};
+}
+
 Status Failure::settle(Status why) {
   const NotCancelled not_cancelled;
   if (raised()) return reason();
-  // The culprit is sent as a world rank. The text has rank numbers of this communicator, so the
-  // text names the communicator.
-  const int culprit = why.culprit() >= 0 ? is_.of_world(why.culprit()) : -1;
-  why = Status(why.code(), is_.name + ": " + why.message(), culprit);
+  why = named(why);
   const bool known_alone = why.code() != Code::kRemote && why.code() != Code::kTimeout;
   if (!known_alone) {
     is_.control->report(is_.id, why);
@@ -107,8 +111,7 @@ Status Failure::fail(Status why, const Envelope& call) {
 }
 
 Status Failure::known(const Status& why, const Envelope& call) {
-  const int culprit = why.culprit() >= 0 ? is_.of_world(why.culprit()) : -1;
-  abort(Status(why.code(), is_.name + ": " + why.message(), culprit));
+  abort(named(why));
   return fail(why, call);
 }
 

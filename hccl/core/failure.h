@@ -79,6 +79,7 @@ class Failure final : public join::FailureListener {
   void on_summons(const Uuid& scope) override;
 
  private:
+  Status named(const Status& why) const;
   bool raise(const Status& why, int dead = Status::kNobody);
   void await_verdict();
   void write_record();
