@@ -72,10 +72,14 @@ class Neighbours {
   static constexpr std::size_t kHeadBytes = 13;        ///< bytes of a frame's head
   static constexpr std::uint32_t kEpochCap = 1 << 30;  ///< no tree has so many roots
   static constexpr std::chrono::milliseconds kSkip{300}, kAckIn{50};
+  /// The root waits for one beat after a silence, because the last frame may have come just before
+  /// or a whole beat before the fault. Shorter than a second, because users are promised the error
+  /// within a second after the peer timeout.
+  static constexpr std::chrono::milliseconds kBeats{750};
 
   explicit Neighbours(std::chrono::nanoseconds peer_timeout)
       : peer_timeout_(peer_timeout),
-        beats_(std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), peer_timeout / 4)) {}
+        beats_(std::min<std::chrono::nanoseconds>(kBeats, peer_timeout / 4)) {}
   std::chrono::nanoseconds peer_timeout() const { return peer_timeout_; }
   /// The time between two beats on a line.
   std::chrono::nanoseconds beats() const { return beats_; }
