@@ -202,7 +202,8 @@ void abort_it(HcclComm comm) {
 
 }  // namespace
 
-int main() {
+// With an argument: only what succeeds, as a program without failures.
+int main(int argc, char**) {
   HcclComm world = nullptr;
   if (HcclCommInitLauncher(&world) != HCCL_SUCCESS) {
     std::fprintf(stderr, "joining: %s\n", HcclGetLastErrorText());
@@ -212,7 +213,7 @@ int main() {
   ok(HcclGetRankSize(world, &size), "HcclGetRankSize");
   exchange(world);
   gather(world);
-  for (const uint64_t id : {1, 2, 3}) {
+  for (uint64_t id = 1; id <= (argc > 1 ? 1 : 3); ++id) {
     const HcclComm sub = all_ranks_again(world, id);
     if (sub == nullptr) return 1;
     if (id == 1) exchange(sub);
