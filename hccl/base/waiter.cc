@@ -5,7 +5,7 @@ namespace hccl {
 Status timed_out(const WaitingCall& pending) {
   std::string late;
   for (const int rank : pending.late) {
-    late += (late.empty() ? "; no call has come from rank " : ", ") + std::to_string(rank);
+    late += (late.empty() ? "; no matching call has come from rank " : ", ") + std::to_string(rank);
   }
   return Status(Code::kTimeout, "EI0002: " + pending.call + " did not end in time" + late);
 }

@@ -33,7 +33,7 @@ TEST(Waiter, TellsOfAStallAndNamesTheLate) {
   const Status status = waiter.wait([] { return false; }, pending, bell);
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_EQ(status.message(),
-            "EI0002: an allreduce did not end in time; no call has come from rank 1, 3");
+            "EI0002: an allreduce did not end in time; no matching call has come from rank 1, 3");
   EXPECT_GE(told, 2);
 }
 
