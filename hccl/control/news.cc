@@ -51,7 +51,8 @@ News News::merge(const News& more) {
 RankSet News::dead_ranks() const {
   std::vector<std::uint32_t> ranks;
   for (const auto& [key, verdict] : verdicts) {
-    if (key.first == kEverything) ranks.push_back(static_cast<std::uint32_t>(key.second));
+    if (key.first != kEverything) break;  // kEverything is the lowest scope
+    ranks.push_back(static_cast<std::uint32_t>(key.second));
   }
   return RankSet(std::move(ranks));
 }

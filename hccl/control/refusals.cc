@@ -33,12 +33,14 @@ void set(std::map<std::int64_t, RankSet>& numbers, std::int64_t number, const Ra
 }
 
 // The ranks that have refused fewer calls for groups than refusal.rank since both last made a group
-// together (refusal.met).
-RankSet fewer(const Refusal& refusal, const RankSet& ranks,
-              const std::map<std::uint32_t, RankSet>& refused) {
+// together (refusal.met). `refused`: other ranks, by the number of calls that they have refused.
+RankSet fewer(const Refusal& refusal, const std::map<std::int64_t, RankSet>& refused) {
+  const std::int64_t least =
+      refusal.met.empty() ? 0 : std::min<std::int64_t>(0, refusal.met.begin()->first);
   RankSet all;
-  for (const auto& [times, those] : split(ranks - RankSet{refusal.rank}, refused)) {
-    for (const auto& [past, its] : split(those, refusal.met)) {
+  for (const auto& [times, ranks] : refused) {
+    if (refusal.times - times - least <= 0) break;  // as for all higher numbers
+    for (const auto& [past, its] : split(ranks, refusal.met)) {
       if (refusal.times - times - past > 0) all |= its;
     }
   }
@@ -107,12 +109,14 @@ void Refusals::forget(const News& news) {
 }
 
 std::map<std::uint32_t, RankSet> Refusals::numbers(const RankSet& ranks) const {
-  std::map<std::uint32_t, RankSet> numbers;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> found;
   for (const auto& [key, known] : all_) {
     if (key.first != kEverything) break;  // kEverything is the lowest scope
     const std::uint32_t times = known.refusal.times;
-    if (times != 0 && ranks.contains(key.second)) numbers[times] |= {key.second};
+    if (times != 0 && ranks.contains(key.second)) found[times].push_back(key.second);
   }
+  std::map<std::uint32_t, RankSet> numbers;
+  for (auto& [times, its] : found) numbers.emplace(times, RankSet(std::move(its)));
   return numbers;
 }
 
@@ -136,7 +140,8 @@ std::vector<Refusal> Refusals::over(const Gatherings::Answer& answer, const Rank
     } else if (rank != culprit) {
       if (number(culprit, sum.refused) - times + past > 0) set(met, past - 1, {culprit});
     } else {
-      for (const auto& [its, ranks] : split(fewer(refusal, named, sum.refused), refusal.met)) {
+      const auto others = split(named - RankSet{rank}, sum.refused);
+      for (const auto& [its, ranks] : split(fewer(refusal, others), refusal.met)) {
         set(met, its + 1, ranks);
       }
     }
@@ -152,13 +157,17 @@ std::optional<Status> Refusals::find(const Gathering& sum, Time until, const Ran
   const bool none = all_.empty() || all_.begin()->first.first != kEverything;
   if (none || (sum.flags & kMakesGroup) == 0) return std::nullopt;
   const RankSet awaited = sum.awaits_all() ? sum.awaited() : sum.awaited() - gone;
+  std::map<std::int64_t, RankSet> refused;  // by the arrived ranks
   for (const auto& [key, known] : all_) {
     if (key.first != kEverything) break;
     const Refusal& refusal = known.refusal;
     if (!awaited.contains(refusal.rank) || known.at > until) continue;
-    auto refused = sum.refused;  // also the calls refused since the ranks sent their parts
-    for (const auto& [times, ranks] : numbers(sum.arrived)) refused[times] |= ranks;
-    const RankSet witnesses = fewer(refusal, sum.arrived, refused);
+    if (refused.empty()) {
+      auto all = sum.refused;  // also the calls refused since the ranks sent their parts
+      for (const auto& [times, ranks] : numbers(sum.arrived)) all[times] |= ranks;
+      refused = split(sum.arrived, all);
+    }
+    const RankSet witnesses = fewer(refusal, refused);
     if (witnesses.empty()) continue;
     const std::string rank = "rank " + std::to_string(refusal.rank);
     return Status(Code::kPara,

@@ -2,6 +2,7 @@
 // report and wait. A seed decides everything, so a seed that fails can be replayed:
 //   control_simulation_test --seeds 100000    more worlds
 //   control_simulation_test --seed 17         one world, with every event
+//   control_simulation_test --nodes 1024      as many nodes in each world
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,6 +15,7 @@ namespace {
 
 std::uint64_t g_seeds = testing::kSanitized ? 40 : 500;
 std::optional<std::uint64_t> g_seed;
+std::uint32_t g_nodes = 0;  // of each world; 0: the seed chooses
 
 constexpr seconds kActions{6};  // nothing happens after this time
 constexpr std::uint32_t kGroups = 3;
@@ -36,7 +38,8 @@ class Simulation : public Oracle {
  public:
   Simulation(std::uint64_t seed, bool trace, Counts& counts) : Oracle(seed, trace, counts) {
     kind_ = static_cast<int>(seed % (kCut + 1));
-    make_roster(1 + random_.below(random_.percent(15) ? 64 : 12));
+    const std::uint32_t nodes = 1 + random_.below(random_.percent(15) ? 64 : 12);
+    make_roster(g_nodes != 0 ? g_nodes : nodes);
     for (std::uint32_t node = 0; node < lives_.size(); ++node) heard_[node] = {};
     repair_ = 2 * reach() + allowed(true);
     may_miss_leaves_ = kind_ == kMixed;
@@ -279,6 +282,7 @@ int main(int argc, char** argv) {
     const std::string option = argv[i];
     const std::uint64_t value = std::strtoull(argv[i + 1], nullptr, 10);
     if (option == "--seeds") hccl::control::g_seeds = value;
+    if (option == "--nodes") hccl::control::g_nodes = static_cast<std::uint32_t>(value);
     if (option == "--seed") hccl::control::g_seed = value;
   }
   return RUN_ALL_TESTS();
