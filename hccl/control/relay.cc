@@ -43,7 +43,7 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
   if (state_ == State::kOver) return {};
   now_ = now;
   const auto slept = now - std::exchange(ran_, now);
-  const bool stopped = slept > kStopped;
+  if (slept >= neighbours_.peer_timeout()) stop_ = {now, slept};
   if (slept > kAwake) judges_at_ = now + kSoon;
   const auto late = neighbours_.ran(next_, now);
   for (Untold& each : untold_) each.since += late;
@@ -53,7 +53,7 @@ Relay::Step Relay::step(Time now, const std::function<void()>& event) {
                                                                     // parent acknowledges
     proof_ = parent->sent() + 1;
   }
-  if (stopped && state_ == State::kRoot) {
+  if (slept > kStopped && state_ == State::kRoot) {
     held_ = true;
     verdicts_->hold();
     held_until_ = now + kGrace;

@@ -174,6 +174,7 @@ class Relay {
   RankSet missing() const;
   void suspect(std::uint32_t silent);
   void note_absent();
+  std::string end_after_stop() const;
   RankSet nodes_in_doubt() const;
   RankSet ranks_in_doubt() const;
   RankSet ranks_of(const RankSet& nodes) const;
@@ -196,6 +197,11 @@ class Relay {
   Time seek_at_{}, give_up_at_ = Time::max();  // only for an orphan
   Time learned_{};                             // when this node last got news
   Time silenced_{};                            // when a node was last declared silent
+  struct Stop {
+    Time end{};
+    std::chrono::nanoseconds length{};
+  };
+  Stop stop_;  // this node's last stop that was not shorter than the peer timeout
   struct Untold {
     Time since;
     News news;

@@ -8,8 +8,9 @@ namespace hccl::control {
 namespace {
 
 constexpr std::chrono::seconds kOfferAgain{1};
-constexpr std::size_t kOffers = 32;  // the most offers in one turn
-constexpr std::size_t kMany = 8;     // if more ranks are late, one rank of each host logs them
+constexpr std::chrono::seconds kAfterStop{5};  // ends that become known within this time
+constexpr std::size_t kOffers = 32;            // the most offers in one turn
+constexpr std::size_t kMany = 8;  // if more ranks are late, one rank of each host logs them
 
 }  // namespace
 
@@ -80,6 +81,19 @@ void Relay::note_absent() {
   }
 }
 
+// If this process was stopped for too long, the others have gone on without it, and may have ended
+// before it runs again. Then it is the culprit, not they. Empty: it was not stopped.
+std::string Relay::end_after_stop() const {
+  const RankSet& own = roster_->nodes[node_].ranks;
+  if (own.empty() || stop_.length.count() == 0 || now_ > stop_.end + kAfterStop) return {};
+  const auto seconds = [](auto time) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count());
+  };
+  return " died or was cut off, after rank " + std::to_string(own.lowest()) + " had not run for " +
+         seconds(stop_.length) + " s (HCCL_PEER_TIMEOUT is " + seconds(neighbours_.peer_timeout()) +
+         " s)";
+}
+
 // Nodes below this node that have left a frame without an acknowledgement for too long.
 RankSet Relay::nodes_in_doubt() const {
   RankSet all;
@@ -128,7 +142,7 @@ void Relay::rule() {
   const RankSet ended = tree_.gone() - news_.dead - news_.left;
   if (!(ended | silent).empty()) {
     News news{ended | silent, {}, {}, {}, silent - ended};
-    news.merge(verdicts_->died(ranks_of(ended)));
+    news.merge(verdicts_->died(ranks_of(ended), end_after_stop()));
     const auto timeout =
         std::chrono::duration_cast<std::chrono::seconds>(neighbours_.peer_timeout());
     news.merge(verdicts_->died(ranks_of(silent),

@@ -83,6 +83,8 @@ class SmallTree : public Oracle {
     const auto& all = heard_.at(node).failures;
     return all.empty() ? "" : all.begin()->second.second.message();
   }
+  /// The last verdict on a death that the node's rank got.
+  std::string death(std::uint32_t node) const { return deaths_.at(node); }
   /// The nodes that ended, as far as `node` knows.
   std::set<std::uint32_t> gone(std::uint32_t node) const {
     std::set<std::uint32_t> all;
@@ -113,6 +115,9 @@ class SmallTree : public Oracle {
   void hear(std::uint32_t node, const News& news) override {
     Oracle::hear(node, news);
     if (news.summons.count(Uuid{5}) != 0) summoned_.insert(node);
+    for (const auto& [key, verdict] : news.verdicts) {
+      if (key.first == kEverything) deaths_[node] = verdict.why.message();
+    }
   }
   void hear(std::uint32_t node, const Gatherings::Late& late) override {
     Oracle::hear(node, late);
@@ -128,6 +133,7 @@ class SmallTree : public Oracle {
 
   RankSet loggers_, late_, absent_;
   std::multiset<std::uint32_t> summoned_;
+  std::map<std::uint32_t, std::string> deaths_;
 };
 
 /// Node 1 is stopped, so nodes 5 and 6 get news that nodes 3 and 4 lack. Then nodes 0, 1 and 2 die.
@@ -187,6 +193,17 @@ TEST(Relay, TimeInWhichNoNodeRanIsNobodysSilence) {
   }
   tree.until(seconds(25));
   for (std::uint32_t node = 0; node < 7; ++node) EXPECT_TRUE(tree.gone(node).empty());
+}
+
+// The others have given it up, and have ended before it runs again.
+TEST(Relay, ANodeThatWasStoppedForTooLongSaysSoOfTheOthersEnds) {
+  SmallTree tree(2, 1);
+  tree.stops(0, seconds(3), kPeerTimeout + seconds(6));
+  tree.dies(1, seconds(12));
+  tree.until(seconds(20));
+  EXPECT_EQ(tree.death(0),
+            "rank 1 (10.0.0.1 pid 101) died or was cut off, after rank 0 had not run for 12 s "
+            "(HCCL_PEER_TIMEOUT is 6 s)");
 }
 
 // The starved node runs only for moments, and acknowledges the frames that have come.
