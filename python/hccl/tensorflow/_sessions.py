@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import Any, Callable, Sequence
 
 import tensorflow as tf
@@ -50,29 +51,44 @@ def reducing(optimizer: Any, reduce: Callable[[list, list], list], place: Any) -
     not called, as in `fit` or with a tf.GradientTape. place: as for _optimizers.reducing. Returns
     the same optimizer."""
     compute, apply = optimizer.compute_gradients, optimizer.apply_gradients
-    computed: set[Any] = set()  # variables whose gradients are reduced but not yet applied
+    # By graph: the variables whose gradients compute_gradients has reduced. In a graph, several
+    # operations may apply the same gradients. In eager code, one apply_gradients may.
+    computed: Any = weakref.WeakKeyDictionary()
+
+    def graphs() -> list[Any]:
+        return [optimizer] if tf.executing_eagerly() else _graphs_around()
+
+    def is_computed(variable: Any) -> bool:
+        return any(variable.ref() in computed.get(graph, ()) for graph in graphs())
 
     @functools.wraps(compute)
     def compute_gradients(*args: Any, **kwargs: Any) -> list:
         pairs = compute(*args, **kwargs)
         variables = [variable for _, variable in pairs]
         gradients = reduce([gradient for gradient, _ in pairs], _names.of(variables))
-        computed.update(variable.ref() for variable in variables)
+        computed.setdefault(graphs()[0], set()).update(variable.ref() for variable in variables)
         return list(zip(gradients, variables))
 
     @functools.wraps(apply)
     def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
         gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
-        chosen = [
-            v.ref() not in computed and not _reductions.is_reduced(g, place) for g, v in pairs
-        ]
-        computed.difference_update(variable.ref() for variable in variables)
+        chosen = [not is_computed(v) and not _reductions.is_reduced(g, place) for g, v in pairs]
+        if tf.executing_eagerly():
+            computed.get(optimizer, set()).difference_update(v.ref() for v in variables)
         reduced = _reductions.reduce_those(reduce, chosen, gradients, _names.of(variables))
         return apply(list(zip(reduced, variables)), *args, **kwargs)
 
     optimizer.compute_gradients, optimizer.apply_gradients = compute_gradients, apply_gradients
     return optimizer
+
+
+def _graphs_around() -> list[Any]:
+    """Returns the graph that is being built, then the graphs around it."""
+    graphs = [tf.compat.v1.get_default_graph()]
+    while getattr(graphs[-1], "outer_graph", None) is not None:
+        graphs.append(graphs[-1].outer_graph)
+    return graphs
 
 
 def broadcast_global_variables(root_rank: int) -> Any:

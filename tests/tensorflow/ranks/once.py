@@ -59,6 +59,27 @@ def computed_and_changed(variable):
     return step
 
 
+def applied_in_two_branches():
+    """In a graph of TensorFlow 1: gradients that are computed once, and applied with or without clipping."""
+    for v2_control_flow, clip in ((v2, clip) for v2 in (False, True) for clip in (False, True)):
+        with tf.Graph().as_default():
+            (tf.compat.v1.enable_control_flow_v2 if v2_control_flow else tf.compat.v1.disable_control_flow_v2)()
+            variable = tf.compat.v1.get_variable("variable", initializer=[0.0, 0.0], use_resource=True)
+            optimizer = hvd.DistributedOptimizer(v1.GradientDescentOptimizer(1.0), hvd.Sum)
+            pairs = optimizer.compute_gradients(tf.reduce_sum(variable) * (RANK + 1.0))
+            clipped = [(gradient / 3, variable) for gradient, variable in pairs]
+            step = tf.cond(
+                tf.constant(clip),
+                lambda: optimizer.apply_gradients(clipped),  # noqa: B023
+                lambda: optimizer.apply_gradients(pairs),  # noqa: B023
+            )
+            with tf.compat.v1.Session() as session:
+                session.run(tf.compat.v1.global_variables_initializer())
+                session.run(step)
+                np.testing.assert_allclose(session.run(variable), [-1.0 if clip else -3.0] * 2)
+    tf.compat.v1.enable_control_flow_v2()
+
+
 def ranks_of_other_sets():
     """A reduction over other ranks does not count: the optimizer reduces again."""
     only, variable = hvd.add_process_set([RANK for RANK in range(2)]), tf.Variable(0.0)
@@ -86,6 +107,7 @@ for function in (False, True):
     moved(tape_alone, -3, function)
     moved(computed_and_changed, -6, function)
 ranks_of_other_sets()
+applied_in_two_branches()
 summed = tf.Variable(tf.zeros([2]))
 step = tape_and_optimizer(tf.keras.optimizers.SGD, backward_passes_per_step=2)(summed)
 for _ in range(2):
