@@ -190,19 +190,19 @@ def by_type(values: Sequence[Any], reduce: Callable[[list[int]], Sequence[Any]])
 
 
 def all_reduce(
-    tensor: Any, reduction: str = "sum", group: str = hccl.WORLD, postscale: float = 1.0,
+    tensor: Any, reduction: str = "sum", group: str = hccl.WORLD, divisor: int = 1,
     names: Sequence[str] = (),
 ) -> tf.Tensor:
-    """postscale multiplies the result, and is only for sums of floats. names: the tensor's name."""
+    """divisor divides the result, and is only for sums of floats. names: the tensor's name."""
     return _called(
-        "all_reduce", tensor=tensor, reduction=reduction, postscale=postscale, group=group,
+        "all_reduce", tensor=tensor, reduction=reduction, divisor=divisor, group=group,
         **_names.attributes(names),
     )
 
 
 def grouped_all_reduce(
     tensors: Sequence[Any], reduction: str = "sum", group: str = hccl.WORLD,
-    postscale: float = 1.0, names: Sequence[str] = (),
+    divisor: int = 1, names: Sequence[str] = (),
 ) -> list[tf.Tensor]:
     """Reduces tensors of any types at once, with one op for each type. names: for errors."""
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
@@ -212,7 +212,7 @@ def grouped_all_reduce(
         floats = tensors[own[0]].dtype in FLOATS
         return _called(
             "grouped_all_reduce", tensors=[tensors[i] for i in own], reduction=reduction,
-            postscale=postscale if floats else 1.0, group=group,
+            divisor=divisor if floats else 1, group=group,
             **_names.attributes([names[i] for i in own]),
         )
 
@@ -335,22 +335,20 @@ def receive(shape: Any, dtype: Any, tag: int, src: int, group: str = hccl.WORLD)
 
 @tf.RegisterGradient("HcclAllReduce")
 def _all_reduce_gradient(op: Any, gradient: Any) -> Any:
-    scale = float(op.get_attr("postscale"))
-    group = op.get_attr("group").decode()
-    return all_reduce(gradient, "sum", group, scale, _names.of_gradient(op)), None
+    divisor, group = op.get_attr("divisor"), op.get_attr("group").decode()
+    return all_reduce(gradient, "sum", group, divisor, _names.of_gradient(op)), None
 
 
 @tf.RegisterGradient("HcclGroupedAllReduce")
 def _grouped_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
-    scale = float(op.get_attr("postscale"))
-    group = op.get_attr("group").decode()
-    return [*grouped_all_reduce(gradients, "sum", group, scale, _names.of_gradient(op)), None]
+    divisor, group = op.get_attr("divisor"), op.get_attr("group").decode()
+    return [*grouped_all_reduce(gradients, "sum", group, divisor, _names.of_gradient(op)), None]
 
 
 @tf.RegisterGradient("HcclFusedAllReduce")
 def _fused_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
-    scale = 1 / _manage.get_rank_size() if op.get_attr("average") else 1.0
-    reduced = grouped_all_reduce(gradients, "sum", hccl.WORLD, scale, _names.of_gradient(op))
+    divisor = _manage.get_rank_size() if op.get_attr("average") else 1
+    reduced = grouped_all_reduce(gradients, "sum", hccl.WORLD, divisor, _names.of_gradient(op))
     return [*reduced, *[None] * (len(gradients) + 1)]
 
 

@@ -31,15 +31,15 @@ def reduce_list(
     ranks = _world.ranks(group)
     mean = reduction == "mean"
     op = "sum" if mean else reduction
-    scale = 1 / ranks if mean else 1.0
+    divisor = ranks if mean else 1
     called = [str(i) for i in there] if not names else [names[i] for i in there]
     if _fusion.wanted(values, reduction, group):
         reduced = _fusion.reduce(values, mean, called)
     elif len(values) == 1:
         floats = values[0].dtype in _ops.FLOATS
-        reduced = [_ops.all_reduce(values[0], op, group, scale if floats else 1.0, called)]
+        reduced = [_ops.all_reduce(values[0], op, group, divisor if floats else 1, called)]
     else:
-        reduced = _ops.grouped_all_reduce(values, op, group, scale, called)
+        reduced = _ops.grouped_all_reduce(values, op, group, divisor, called)
     results = list(tensors)
     for i, tensor in zip(there, reduced):
         if mean and tensor.dtype not in _ops.FLOATS:

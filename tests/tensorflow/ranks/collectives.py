@@ -40,6 +40,8 @@ def reductions():
             np.testing.assert_array_equal(got.numpy().astype("float64"), want)
     mean = np.mean(all_of(), axis=0)
     np.testing.assert_allclose(both_ways(hvd.allreduce, of(RANK)), mean, rtol=1e-6)
+    exact = both_ways(hvd.allreduce, of(RANK, dtype="float64"))  # a third is not exact in fp32
+    np.testing.assert_allclose(exact, mean, rtol=1e-15)
     whole = hvd.allreduce(of(RANK, dtype="int32"))
     assert whole.dtype == tf.float64
     np.testing.assert_allclose(whole, mean)

@@ -61,14 +61,14 @@ absl::Status any_vector(InferenceContext* c) {
 
 }  // namespace
 
-// postscale: the factor of a sum of floats.
+// divisor: divides a sum of floats. It is an integer, because attributes have no type double.
 HCCL_TF_COLLECTIVE("HcclAllReduce")
     .Input("tensor: T")
     .Input("order: resource")
     .Output("reduced: T")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
-    .Attr("postscale: float = 1.0")
+    .Attr("divisor: int >= 1 = 1")
     .SetShapeFn(UnchangedShape);
 
 HCCL_TF_COLLECTIVE("HcclGroupedAllReduce")
@@ -78,7 +78,7 @@ HCCL_TF_COLLECTIVE("HcclGroupedAllReduce")
     .Attr("N: int >= 1")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
-    .Attr("postscale: float = 1.0")
+    .Attr("divisor: int >= 1 = 1")
     .SetShapeFn(same_shapes);
 
 // Passes a gradient of a list to the library as soon as it is ready. Only HcclFusedAllReduce uses

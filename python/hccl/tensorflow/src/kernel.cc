@@ -163,9 +163,9 @@ Reducing::Reducing(OpKernelConstruction* construction) : Kernel(construction) {
 }
 
 Scaling::Scaling(OpKernelConstruction* construction) : Reducing(construction) {
-  float after = 1;
-  OP_REQUIRES_OK(construction, construction->GetAttr("postscale", &after));
-  scale_.after = after;
+  std::int64_t divisor = 1;
+  OP_REQUIRES_OK(construction, construction->GetAttr("divisor", &divisor));
+  scale_.after = 1 / static_cast<double>(divisor);
 }
 
 Status Scaling::all_reduce(void* in, void* out, std::uint64_t count, HcclDataType type,
