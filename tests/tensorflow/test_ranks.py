@@ -23,6 +23,11 @@ def test_retracing_on_one_rank_and_gradients(size):
     on_ranks(size, RANKS / "plain.py")
 
 
+@pytest.mark.parametrize("size", [2, 3])
+def test_gradients_of_gradients(size):
+    assert all("all well" in output for output in on_ranks(size, RANKS / "second_order.py"))
+
+
 def test_sparse_gradients_stay_sparse():
     assert all("all well" in output for output in on_ranks(2, RANKS / "sparse.py"))
 

@@ -66,7 +66,7 @@ def allgather(
     backward gives each rank the mean of all ranks' gradients of its rows."""
     group = _horovod.group_of(process_set, group)
     names = _names.of_program(name)
-    return _reductions.gathered(tf.convert_to_tensor(tensor), group, names, mean=True)
+    return _reductions.gathered(_with_rows(tensor, "allgather"), group, names, mean=True)
 
 
 @_ops.in_sequence()
@@ -78,6 +78,13 @@ def grouped_allgather(
     return [allgather(t, own, *options, **keywords) for t, own in zip(tensors, names)]
 
 
+def _with_rows(tensor: Any, call: str) -> tf.Tensor:
+    tensor = tf.convert_to_tensor(tensor)
+    if tensor.shape.rank == 0:
+        raise ValueError(f"hccl: {call}: a scalar has no rows: use tf.reshape(tensor, [1])")
+    return tensor
+
+
 def broadcast(
     tensor: Any, root_rank: int, name: Optional[str] = None, ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
@@ -87,19 +94,7 @@ def broadcast(
     ranks' gradients, and the other ranks zeros."""
     names = _names.of_program(name)
     group, root = _horovod.group_of(process_set, group), _horovod.root_of(process_set, root_rank)
-
-    def to_root(gradient: Any) -> Any:
-        total = _ops.reduce(gradient, "sum", root, group, _names.of_gradients(names))
-        if _manage.get_rank_id(group) == root:
-            return total / _world.ranks(group)
-        with tf.control_dependencies([total]):  # the root waits for this rank
-            return tf.zeros_like(gradient)
-
-    return _reductions.with_gradient(
-        lambda own: _ops.broadcast([own], root, group, names)[0],
-        to_root,
-        tf.convert_to_tensor(tensor),
-    )
+    return _reductions.broadcast(tf.convert_to_tensor(tensor), root, group, names, mean=True)
 
 
 def broadcast_variables(
@@ -127,7 +122,7 @@ def alltoall(
     numbers of rows. InvalidArgumentError: the tensor has fewer rows than the sum of splits or,
     without splits, its rows cannot be divided evenly."""
     group, names = _horovod.group_of(process_set, group), _names.of_program(name)
-    tensor, ranks = tf.convert_to_tensor(tensor), _world.ranks(group)
+    tensor, ranks = _with_rows(tensor, "alltoall"), _world.ranks(group)
     rows, rank = tf.shape(tensor, out_type=tf.int64)[0], _manage.get_rank_id(group)
     if splits is None:
         own = tf.repeat(rows // ranks, ranks)
@@ -140,20 +135,22 @@ def alltoall(
         own = tf.reshape(tf.cast(given, tf.int64), [ranks])
         text = "hccl: alltoall: the sum of splits is above the number of rows"
         fits = tf.debugging.assert_less_equal(tf.reduce_sum(own), rows, text)
+    row = tf.shape(tensor, out_type=tf.int64)[1:]
+    # Rows of [2, 3] and [3, 2] have as many elements, so ranks compare a digest of the shape, too.
+    digest = tf.reduce_sum(row * tf.range(1, tf.size(row, tf.int64) + 1) * 1000003 + row)
     with tf.control_dependencies([] if fits is None else [fits]):
-        splits_of_all = _ops.all_gather(own, ranks, group, names)
-    matrix = tf.reshape(splits_of_all, [ranks, ranks])
-    row = tf.reduce_prod(tf.shape(tensor, out_type=tf.int64)[1:])
-    flat = _reductions.with_gradient(
-        lambda sent: _ops.all_to_all_v_c(sent, matrix * row, rank, group, names),
-        lambda gradient: _ops.all_to_all_v_c(
-            gradient, tf.transpose(matrix) * row, rank, group, _names.of_gradients(names)
-        ),
-        tf.reshape(tensor[: tf.reduce_sum(own)], [-1]),
-    )
+        all_said = _ops.all_gather(tf.concat([own, [digest]], 0), ranks, group, names)
+    said = tf.reshape(all_said, [ranks, ranks + 1])
+    text = "hccl: alltoall: the ranks' tensors differ in a dimension after the first"
+    same = tf.debugging.assert_equal(said[:, ranks], digest, text)
+    with tf.control_dependencies([] if same is None else [same]):
+        matrix = tf.identity(said[:, :ranks])
+    sent = tf.reshape(tensor[: tf.reduce_sum(own)], [-1])
+    flat = _reductions.all_to_all(sent, matrix * tf.reduce_prod(row), rank, group, names)
     received = matrix[:, rank]
-    shape = tf.concat([[tf.reduce_sum(received)], tf.shape(tensor, out_type=tf.int64)[1:]], 0)
-    result = tf.ensure_shape(tf.reshape(flat, shape), [None, *tensor.shape[1:]])
+    result = tf.reshape(flat, tf.concat([[tf.reduce_sum(received)], row], 0))
+    if tensor.shape.rank is not None:
+        result = tf.ensure_shape(result, [None, *tensor.shape[1:]])
     return result if splits is None else (result, tf.cast(received, tf.int32))
 
 
@@ -170,22 +167,19 @@ def reducescatter(
     group, reduction = _horovod.group_of(process_set, group), _horovod.reduction(op)
     ranks, rank, names = _world.ranks(group), _manage.get_rank_id(group), _names.of_program(name)
     packed, context = compression.compress(
-        _reductions.scaled(tf.convert_to_tensor(tensor), prescale_factor)
+        _reductions.scaled(_with_rows(tensor, "reducescatter"), prescale_factor)
     )
     rows = tf.shape(packed)[0]
     least, more = rows // ranks, rows % ranks  # the first `more` ranks get one row more
     most = -(-rows // ranks)
     row = tf.shape(packed)[1:]
     rest = tf.reshape(packed[more * most :], tf.concat([[ranks - more, least], row], 0))
-    rest = tf.pad(rest, [[0, 0], [0, most - least]] + [[0, 0]] * (packed.shape.rank - 1))
-    rest = tf.reshape(rest, tf.concat([[(ranks - more) * most], row], 0))
+    padding = tf.concat([[[0, 0], [0, most - least]], tf.zeros([tf.size(row), 2], tf.int32)], 0)
+    rest = tf.reshape(tf.pad(rest, padding), tf.concat([[(ranks - more) * most], row], 0))
+    blocks = tf.concat([packed[: more * most], rest], 0)
     summed = "sum" if reduction == "mean" else reduction
-    part = _reductions.with_gradient(
-        lambda own: _ops.reduce_scatter(own, summed, ranks, group, names),
-        lambda gradient: _ops.all_gather(gradient, ranks, group, _names.of_gradients(names))
-        * ranks,
-        tf.concat([packed[: more * most], rest], 0),
-    )[: least + tf.cast(rank < more, tf.int32)]
+    part = _reductions.reduce_scatter(blocks, summed, ranks, group, names, factor=ranks)
+    part = part[: least + tf.cast(rank < more, tf.int32)]
     if reduction == "mean":
         part = tf.divide(part, tf.cast(ranks, part.dtype))
     return _reductions.scaled(compression.decompress(part, context), postscale_factor)

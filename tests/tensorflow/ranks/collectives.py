@@ -98,6 +98,14 @@ def all_to_all():
     np.testing.assert_array_equal(both_ways(lambda d: _ops.all_to_all_v_c(d, counts, RANK), data), want)
 
 
+def any_rank():
+    """A tf.function may know no shape, not even the number of dimensions."""
+    for call in (hvd.allreduce, hvd.allgather, hvd.alltoall, hvd.reducescatter, lambda t: hvd.broadcast(t, 0)):
+        for shape in ((2 * SIZE,), (2 * SIZE, 3), (SIZE, 2, 3)):
+            traced = tf.function(call, input_signature=[tf.TensorSpec(None, tf.float32)])
+            np.testing.assert_allclose(traced(of(RANK, shape)), call(of(RANK, shape)), rtol=1e-6)
+
+
 def messages():
     if RANK == 0:
         for peer in range(1, SIZE):
@@ -134,6 +142,19 @@ def refusals():
             assert text in str(e), e
         else:
             raise AssertionError(f"not refused: {text}")
+    for call in (hvd.allgather, hvd.alltoall, hvd.reducescatter):
+        try:
+            call(1.0)
+        except ValueError as error:
+            assert "a scalar has no rows" in str(error), error
+        else:
+            raise AssertionError("a scalar is not refused")
+    try:
+        hvd.alltoall(of(RANK, (SIZE, 2, 3) if RANK == 0 else (SIZE, 3, 2)))
+    except tf.errors.InvalidArgumentError as error:
+        assert "the ranks' tensors differ in a dimension" in str(error), error
+    else:
+        raise AssertionError("rows of other shapes were exchanged")
     lengths = [2, 3, 4 + RANK, 5]
     try:
         hvd.reduce_list([tf.zeros([n]) for n in lengths], "sum", names=list("abcd"))
@@ -143,6 +164,6 @@ def refusals():
         raise AssertionError("lists that differ were reduced")
 
 
-for test in (reductions, lists, moves, all_to_all, messages, gradients, refusals):
+for test in (reductions, lists, moves, all_to_all, any_rank, messages, gradients, refusals):
     test()
 print("all well")
