@@ -253,6 +253,24 @@ def gradients():
         same(x.grad, want([part.numpy() for part in hvd.allgather(weight).chunk(SIZE)]))
 
 
+def gradients_of_gradients():
+    """A penalty on the gradient. A mean of the ranks' gradients halves what one rank's rows add to it."""
+    own, mean = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).double() + RANK, torch.tensor([[1.5, 2.5], [3.5, 4.5]]).double()
+    cases = [
+        (hvd.allreduce, 3 * mean**2 + 36 * mean**3),
+        (hvd.allgather, 3 * own**2 + 18 * own**3),
+        (lambda x: hvd.broadcast(x, 1), (3 * own**2 + 18 * own**3) * RANK),
+        (hvd.alltoall, 3 * own**2 + 36 * own**3),
+        (hvd.reducescatter, 3 * mean**2 + 36 * mean**3),
+    ]
+    for function, want in cases:
+        x = own.clone().requires_grad_()
+        loss = (function(x) ** 3).sum()
+        (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+        (loss + (gradient**2).sum()).backward()
+        same(x.grad, want, 1e-12)
+
+
 def process_sets():
     only = hvd.add_process_set([1])
     both = hvd.add_process_set(hvd.ProcessSet([0, 1]))
@@ -307,8 +325,8 @@ def elastic():
     same(weights(own), committed[0], 0)
 
 
-CHECKS = (names, collectives, gradients, training, loops, two_types, mistakes, sparse, optimizer_state, batch_norm)
-for check in (*CHECKS, process_sets, elastic):
+CHECKS = (names, collectives, gradients, gradients_of_gradients, training, loops, two_types, mistakes, sparse)
+for check in (*CHECKS, optimizer_state, batch_norm, process_sets, elastic):
     check()
 assert hvd.join() == 1
 print("all well")

@@ -68,6 +68,8 @@ def _scaled(tensor: Tensor, factor: float) -> Tensor:
 
 
 class _Differentiable(torch.autograd.Function):
+    """backward: differentiable, too, so that there are gradients of gradients."""
+
     @staticmethod
     def forward(ctx: Any, forward: Callable, backward: Callable, tensor: Tensor) -> Any:
         ctx.own = backward
@@ -125,7 +127,7 @@ def allreduce(
     packed, context = compression.compress(tensor)
     reduced = _Differentiable.apply(
         lambda own: allreduce_async(own, None, None, kind, *scales).wait(),
-        lambda g: allreduce_async(g, None, None, of_gradient, *scales).wait(),
+        lambda g: allreduce(g, None, None, Compression.none, of_gradient, *scales),
         packed,
     )
     return compression.decompress(reduced, context)
@@ -192,7 +194,7 @@ def allgather(
 
     def own_rows(gradient: Tensor) -> Tensor:
         start = sum(comm.allgather(torch.tensor([rows])).tolist()[: comm.rank])
-        mean = allreduce_async(gradient, op=Average, process_set=process_set).wait()
+        mean = allreduce(gradient, op=Average, process_set=process_set)
         return mean[start : start + rows].reshape(tensor.shape)
 
     return _Differentiable.apply(
@@ -234,8 +236,8 @@ def broadcast(
     comm, root = communicator(process_set), _horovod.root_of(process_set, root_rank)
 
     def to_root(gradient: Tensor) -> Tensor:
-        mean = allreduce_async(gradient, op=Average, process_set=process_set).wait()
-        return mean if comm.rank == root else torch.zeros_like(mean)
+        mean = allreduce(gradient, op=Average, process_set=process_set)
+        return mean.masked_fill(torch.tensor(comm.rank != root), 0)
 
     return _Differentiable.apply(
         lambda own: broadcast_async(own, root_rank, None, process_set).wait(), to_root, tensor
@@ -294,8 +296,7 @@ def alltoall(
         return got[0]
 
     rows = _Differentiable.apply(
-        forward, lambda g: alltoall_async(g, counts[0], None, process_set).wait()[0],
-        tensor[: int(sent.sum())],
+        forward, lambda g: alltoall(g, counts[0], None, process_set)[0], tensor[: int(sent.sum())],
     )
     return rows if splits is None else (rows, counts[0])
 
@@ -335,7 +336,7 @@ def reducescatter(
     options = (op, process_set, prescale_factor, postscale_factor)
     part = _Differentiable.apply(
         lambda own: reducescatter_async(own, None, *options).wait(),
-        lambda g: allgather_async(g, None, process_set).wait() * ranks,
+        lambda g: allgather(g, None, process_set) * ranks,
         packed,
     )
     return compression.decompress(part, context)
