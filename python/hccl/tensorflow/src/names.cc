@@ -1,5 +1,6 @@
 #include "names.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -121,9 +122,15 @@ Status Names::compare_once(HcclComm comm) const {
   const Status gathered = to_status(HcclAllGather(own.data(), all.data(), count * sizeof(Told),
                                                   HCCL_DATA_TYPE_INT8, comm, nullptr));
   if (!gathered.ok()) {
+    constexpr std::size_t kMost = 8;
+    std::string list;
+    for (std::size_t i = 0; i < std::min(count, kMost); ++i)
+      list += (i == 0 ? "\"" : ", \"") + names_[i] + "\"";
+    if (count > kMost) list += " and " + std::to_string(count - kMost) + " more";
     return Status(gathered.code(), std::string(gathered.message()) +
-                                       " (before the first call of \"" + names_[0] +
-                                       "\", to compare its name)");
+                                       " (before the first call, ranks compare the names of its " +
+                                       "tensors; here " + std::to_string(count) + ": " + list +
+                                       ")");
   }
   for (std::size_t i = 0; i < count * ranks; ++i) {
     const Told &first = all[i % count], &other = all[i];
