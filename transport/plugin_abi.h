@@ -56,6 +56,9 @@ struct hccl_plugin_open_args {
   /** The value of an HCCL_* setting ("HCCL_OFI_PROVIDER"); "" if not set, NULL if no setting has
    *  that name. */
   const char* (*setting)(void* context, const char* name);
+  /** 1: receives wait for all peers at all times, so abort() ends the mesh also in good order.
+   *  Members from here on exist if struct_size says so. */
+  int32_t ends_by_abort;
 };
 
 /** The results of send() and recv(). */

@@ -128,6 +128,7 @@ inline OpenArgs plugin_open_args(const hccl_plugin_open_args& c, Config& config)
   std::copy(c.key, c.key + args.key.size(), args.key.begin());
   args.address = c.address;
   args.config = &config;
+  args.receives_connect = c.struct_size < sizeof c || c.ends_by_abort == 0;
   args.exchange = [&c](std::string mine, Deadline) -> Result<std::vector<std::string>> {
     std::vector<hccl_plugin_blob> all(static_cast<std::size_t>(c.size));
     if (const auto code = c.exchange(c.context, mine.data(), mine.size(), all.data()); code != 0) {

@@ -42,6 +42,7 @@ class OpenContext {
     c.context = this;
     c.exchange = &OpenContext::exchange;
     c.setting = &OpenContext::setting;
+    c.ends_by_abort = args_.receives_connect ? 0 : 1;
     return c;
   }
   /// Success, or the failure of an exchange.

@@ -27,13 +27,14 @@ namespace hccl::transport::mpi {
 
 class MpiMesh final : public Mesh {
  public:
-  MpiMesh(Process& process, std::shared_ptr<Group> group, RankMap rank_map, int rank, int size)
+  MpiMesh(Process& process, std::shared_ptr<Group> group, RankMap rank_map, const OpenArgs& args)
       : process_(process),
         group_(std::move(group)),
         rank_map_(std::move(rank_map)),
-        rank_(rank),
-        size_(size),
-        peers_(static_cast<std::size_t>(size)) {}
+        rank_(args.rank),
+        size_(args.size),
+        ends_by_abort_(!args.receives_connect),
+        peers_(static_cast<std::size_t>(size_)) {}
   ~MpiMesh() override;
 
   std::string_view name() const override { return "mpi"; }
@@ -87,6 +88,7 @@ class MpiMesh final : public Mesh {
   const RankMap rank_map_;
   const int rank_;
   const int size_;
+  const bool ends_by_abort_;  ///< see plugin_abi.h
   AbortFlag aborted_;
   bool winding_up_ = false;
   Deadline wound_up_ = Deadline::never();

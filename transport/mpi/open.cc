@@ -86,8 +86,7 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
     group = (*process)->borrow(reader.get<std::uint64_t>());
     if (*group == nullptr) return Status(Code::kInternal, "a rank of this process lent nothing");
   }
-  return std::unique_ptr<Mesh>(
-      new MpiMesh(**process, *group, std::move(rank_map), args.rank, args.size));
+  return std::unique_ptr<Mesh>(new MpiMesh(**process, *group, std::move(rank_map), args));
 }
 
 }  // namespace hccl::transport::mpi
