@@ -174,7 +174,7 @@ class Relay {
   RankSet missing() const;
   void suspect(std::uint32_t silent);
   void note_absent();
-  std::string end_after_stop() const;
+  std::string after_stop() const;
   RankSet nodes_in_doubt() const;
   RankSet ranks_in_doubt() const;
   RankSet ranks_of(const RankSet& nodes) const;

@@ -81,15 +81,15 @@ void Relay::note_absent() {
   }
 }
 
-// If this process was stopped for too long, the others have gone on without it, and may have ended
-// before it runs again. Then it is the culprit, not they. Empty: it was not stopped.
-std::string Relay::end_after_stop() const {
+// If this process was stopped for too long, the others may have gone on without it, and have ended
+// before it runs again. The text of a rank's end then says so. Empty: it was not stopped.
+std::string Relay::after_stop() const {
   const RankSet& own = roster_->nodes[node_].ranks;
   if (own.empty() || stop_.length.count() == 0 || now_ > stop_.end + kAfterStop) return {};
   const auto seconds = [](auto time) {
     return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count());
   };
-  return " died or was cut off, after rank " + std::to_string(own.lowest()) + " had not run for " +
+  return ", after rank " + std::to_string(own.lowest()) + " had not run for " +
          seconds(stop_.length) + " s (HCCL_PEER_TIMEOUT is " + seconds(neighbours_.peer_timeout()) +
          " s)";
 }
@@ -142,7 +142,7 @@ void Relay::rule() {
   const RankSet ended = tree_.gone() - news_.dead - news_.left;
   if (!(ended | silent).empty()) {
     News news{ended | silent, {}, {}, {}, silent - ended};
-    news.merge(verdicts_->died(ranks_of(ended), end_after_stop()));
+    news.merge(verdicts_->died(ranks_of(ended), {}, after_stop()));
     const auto timeout =
         std::chrono::duration_cast<std::chrono::seconds>(neighbours_.peer_timeout());
     news.merge(verdicts_->died(ranks_of(silent),

@@ -68,11 +68,11 @@ void Verdicts::left(const RankSet& ranks, Time now) {
   absent_ |= ranks;
 }
 
-News Verdicts::died(const RankSet& ranks, const std::string& how) {
+News Verdicts::died(const RankSet& ranks, const std::string& how, const std::string& more) {
   News news;
   for (const std::uint32_t rank : (ranks - absent_).ranks()) {
     const std::string end = ends_.count(rank) != 0 ? how_it_left(rank) : " died or was cut off";
-    news.merge(tell(kEverything, {Code::kRemote, name_of(rank) + (how.empty() ? end : how),
+    news.merge(tell(kEverything, {Code::kRemote, name_of(rank) + (how.empty() ? end : how) + more,
                                   static_cast<int>(rank)}));
   }
   absent_ |= ranks;

@@ -38,8 +38,9 @@ class Verdicts {
   void ends(std::uint32_t rank, std::string last, Time now);
   /// Ranks have shut down cleanly.
   void left(const RankSet& ranks, Time now);
-  /// Ranks have died. `how`: the circumstances if known, such as " was cut off".
-  News died(const RankSet& ranks, const std::string& how = {});
+  /// Ranks have died. `how`: the circumstances if known, such as " was cut off". `more` is added to
+  /// each text.
+  News died(const RankSet& ranks, const std::string& how = {}, const std::string& more = {});
   /// Returns the error of a gathering that waits for a rank which has left, or nothing if the
   /// gathering waits for no such rank.
   std::optional<Status> vain(const Gatherings::Open& gathering, Time now) const;

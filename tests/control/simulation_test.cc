@@ -61,7 +61,7 @@ class Simulation : public Oracle {
  private:
   /// The time that the tree may need after a fault. Acknowledgements come within 50 ms, orphans ask
   /// again after 100 ms, and a stopped node is abandoned 300 ms after the next frame to it, which
-  /// may be a beat 1 s later; a stopped root takes 1 s more.
+  /// may be a beat later; a stopped root takes 1 s more.
   nanoseconds allowed(bool root_stops) const {
     if (kind_ == kCalm || kind_ == kShortStops) return milliseconds(80);
     if (kind_ == kSuspended) return milliseconds(1500);
