@@ -136,8 +136,10 @@ def alltoall(
         text = "hccl: alltoall: the sum of splits is above the number of rows"
         fits = tf.debugging.assert_less_equal(tf.reduce_sum(own), rows, text)
     row = tf.shape(tensor, out_type=tf.int64)[1:]
-    # Rows of [2, 3] and [3, 2] have as many elements, so ranks compare a digest of the shape, too.
-    digest = tf.reduce_sum(row * tf.range(1, tf.size(row, tf.int64) + 1) * 1000003 + row)
+    # Rows of [2, 3] and [3, 2] have as many elements, so ranks compare a digest of the shape, too:
+    # the value of a polynomial, modulo 2**64.
+    powers = tf.math.cumprod(tf.fill([tf.size(row) + 1], tf.constant(1000003, tf.int64)))
+    digest = tf.reduce_sum(tf.concat([row, [1]], 0) * powers)
     with tf.control_dependencies([] if fits is None else [fits]):
         all_said = _ops.all_gather(tf.concat([own, [digest]], 0), ranks, group, names)
     said = tf.reshape(all_said, [ranks, ranks + 1])

@@ -102,7 +102,8 @@ def padded_to(rows: Any, tensor: tf.Tensor) -> tf.Tensor:
 
 
 def with_gradient(collective: Any, gradient: Any, tensor: Any) -> Any:
-    return tf.custom_gradient(lambda own: (collective(own), gradient))(tensor)
+    dense = tf.convert_to_tensor(tensor)  # a gradient may be IndexedSlices
+    return tf.custom_gradient(lambda own: (collective(own), gradient))(dense)
 
 
 def all_gather(tensor: Any, ranks: int, group: str, names: Sequence[str], mean: bool) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import weakref
 from typing import Any, Callable, Sequence
 
 import tensorflow as tf
@@ -51,31 +50,29 @@ def reducing(optimizer: Any, reduce: Callable[[list, list], list], place: Any) -
     not called, as in `fit` or with a tf.GradientTape. place: as for _optimizers.reducing. Returns
     the same optimizer."""
     compute, apply = optimizer.compute_gradients, optimizer.apply_gradients
-    # By graph: the variables whose gradients compute_gradients has reduced. In a graph, several
-    # operations may apply the same gradients. In eager code, one apply_gradients may.
-    computed: Any = weakref.WeakKeyDictionary()
-
-    def graphs() -> list[Any]:
-        return [optimizer] if tf.executing_eagerly() else _graphs_around()
-
-    def is_computed(variable: Any) -> bool:
-        return any(variable.ref() in computed.get(graph, ()) for graph in graphs())
+    computed: set[Any] = set()  # variables whose gradients are reduced but not yet applied
 
     @functools.wraps(compute)
     def compute_gradients(*args: Any, **kwargs: Any) -> list:
         pairs = compute(*args, **kwargs)
         variables = [variable for _, variable in pairs]
         gradients = reduce([gradient for gradient, _ in pairs], _names.of(variables))
-        computed.setdefault(graphs()[0], set()).update(variable.ref() for variable in variables)
+        computed.update(variable.ref() for variable in variables)
+        _mark(gradients, place)
         return list(zip(gradients, variables))
 
     @functools.wraps(apply)
     def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
         gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
-        chosen = [not is_computed(v) and not _reductions.is_reduced(g, place) for g, v in pairs]
-        if tf.executing_eagerly():
-            computed.get(optimizer, set()).difference_update(v.ref() for v in variables)
+        others: set = set()
+        chosen = [
+            v.ref() not in computed
+            and not _reductions.is_reduced(g, place)
+            and not _comes_from_marked(g, place, others)
+            for g, v in pairs
+        ]
+        computed.difference_update(variable.ref() for variable in variables)
         reduced = _reductions.reduce_those(reduce, chosen, gradients, _names.of(variables))
         return apply(list(zip(reduced, variables)), *args, **kwargs)
 
@@ -83,12 +80,46 @@ def reducing(optimizer: Any, reduce: Callable[[list, list], list], place: Any) -
     return optimizer
 
 
-def _graphs_around() -> list[Any]:
-    """Returns the graph that is being built, then the graphs around it."""
-    graphs = [tf.compat.v1.get_default_graph()]
-    while getattr(graphs[-1], "outer_graph", None) is not None:
-        graphs.append(graphs[-1].outer_graph)
-    return graphs
+# In a graph, several operations may apply the same gradients, for example with and without clipping
+# in the branches of a tf.cond. So a graph keeps the names of the tensors that are reduced.
+
+
+def _values(gradient: Any) -> Any:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _mark(gradients: Sequence[Any], place: Any) -> None:
+    for tensor in map(_values, gradients):
+        if tf.is_symbolic_tensor(tensor):
+            if not hasattr(tensor.graph, "_hccl_reduced"):
+                tensor.graph._hccl_reduced = {}
+            tensor.graph._hccl_reduced.setdefault(place, set()).add(tensor.name)
+
+
+def _comes_from_marked(gradient: Any, place: Any, others: set) -> bool:
+    """Returns whether a tensor of a graph is computed from a tensor that _mark() has marked.
+    others: tensors that are not; this call adds to them."""
+    tensor = _values(gradient)
+    graph = getattr(tensor, "graph", None) if tf.is_symbolic_tensor(tensor) else None
+    while graph is not None and not hasattr(graph, "_hccl_reduced"):
+        graph = getattr(graph, "outer_graph", None)
+    if graph is None:
+        return False
+    todo, seen = [tensor], set()
+    while todo:
+        tensor = todo.pop()
+        key = tf.is_symbolic_tensor(tensor) and (tensor.graph, tensor.name)
+        if not key or key in seen or key in others:
+            continue
+        seen.add(key)
+        if tensor.name in getattr(tensor.graph, "_hccl_reduced", {}).get(place, ()):
+            return True
+        todo += tensor.op.inputs
+        if tensor.op.type == "Placeholder":  # in a function, it may stand for a tensor outside
+            captures = getattr(tensor.graph, "captures", ())
+            todo += [outside for outside, own in captures if own.name == tensor.name]
+    others |= seen
+    return False
 
 
 def broadcast_global_variables(root_rank: int) -> Any:

@@ -149,12 +149,13 @@ def refusals():
             assert "a scalar has no rows" in str(error), error
         else:
             raise AssertionError("a scalar is not refused")
-    try:
-        hvd.alltoall(of(RANK, (SIZE, 2, 3) if RANK == 0 else (SIZE, 3, 2)))
-    except tf.errors.InvalidArgumentError as error:
-        assert "the ranks' tensors differ in a dimension" in str(error), error
-    else:
-        raise AssertionError("rows of other shapes were exchanged")
+    for one, other in (((2, 3), (3, 2)), ((1, 3, 2), (2, 1, 3)), ((6,), (6, 1))):
+        try:
+            hvd.alltoall(of(RANK, (SIZE, *(one if RANK == 0 else other))))
+        except tf.errors.InvalidArgumentError as error:
+            assert "the ranks' tensors differ in a dimension" in str(error), error
+        else:
+            raise AssertionError("rows of other shapes were exchanged")
     lengths = [2, 3, 4 + RANK, 5]
     try:
         hvd.reduce_list([tf.zeros([n]) for n in lengths], "sum", names=list("abcd"))

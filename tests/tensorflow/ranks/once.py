@@ -1,5 +1,7 @@
 """Each gradient is reduced exactly once, whoever computes it: on two ranks the gradients are 1 and 2."""
 
+import itertools
+
 import hccl.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
@@ -59,25 +61,38 @@ def computed_and_changed(variable):
     return step
 
 
-def applied_in_two_branches():
-    """In a graph of TensorFlow 1: gradients that are computed once, and applied with or without clipping."""
-    for v2_control_flow, clip in ((v2, clip) for v2 in (False, True) for clip in (False, True)):
+def in_graphs_of_tensorflow_1():
+    """Gradients that are computed once and applied in two branches, or in a branch and applied after it; and gradients
+    of two losses, of which the second ones are not from compute_gradients."""
+    v2 = tf.compat.v1.enable_control_flow_v2, tf.compat.v1.disable_control_flow_v2
+    for how, clip, control_flow in itertools.product(("apply", "compute", "two"), (False, True), reversed(v2)):
         with tf.Graph().as_default():
-            (tf.compat.v1.enable_control_flow_v2 if v2_control_flow else tf.compat.v1.disable_control_flow_v2)()
+            control_flow()
             variable = tf.compat.v1.get_variable("variable", initializer=[0.0, 0.0], use_resource=True)
-            optimizer = hvd.DistributedOptimizer(v1.GradientDescentOptimizer(1.0), hvd.Sum)
-            pairs = optimizer.compute_gradients(tf.reduce_sum(variable) * (RANK + 1.0))
-            clipped = [(gradient / 3, variable) for gradient, variable in pairs]
-            step = tf.cond(
-                tf.constant(clip),
-                lambda: optimizer.apply_gradients(clipped),  # noqa: B023
-                lambda: optimizer.apply_gradients(pairs),  # noqa: B023
-            )
+            optimizer, flag = hvd.DistributedOptimizer(v1.GradientDescentOptimizer(1.0), hvd.Sum), tf.constant(clip)
+            loss = tf.reduce_sum(variable) * (RANK + 1.0)
+
+            def computed(share):
+                return optimizer.compute_gradients(loss)[0][0] * share  # noqa: B023
+
+            def applied(gradient):
+                return optimizer.apply_gradients([(gradient, variable)])  # noqa: B023
+
+            if how == "apply":
+                whole = computed(1.0)
+                step = tf.cond(flag, lambda: applied(whole / 3.0), lambda: applied(whole * 1.0))  # noqa: B023
+            elif how == "compute":
+                step = applied(tf.cond(flag, lambda: computed(1 / 3), lambda: computed(1.0)))  # noqa: B023
+            else:
+                first = optimizer.minimize(loss)
+                with tf.control_dependencies([first]):
+                    step = applied(tf.gradients(loss * 2.0, variable)[0] * (1 / 3 if clip else 1.0))
             with tf.compat.v1.Session() as session:
                 session.run(tf.compat.v1.global_variables_initializer())
                 session.run(step)
-                np.testing.assert_allclose(session.run(variable), [-1.0 if clip else -3.0] * 2)
-    tf.compat.v1.enable_control_flow_v2()
+                want = {"apply": 0.0, "compute": 0.0, "two": -3.0}[how] - (6 if how == "two" else 3) * (1 / 3 if clip else 1)
+                np.testing.assert_allclose(session.run(variable), [want] * 2, rtol=1e-6, err_msg=f"{how} {clip}")
+    v2[0]()
 
 
 def ranks_of_other_sets():
@@ -107,7 +122,7 @@ for function in (False, True):
     moved(tape_alone, -3, function)
     moved(computed_and_changed, -6, function)
 ranks_of_other_sets()
-applied_in_two_branches()
+in_graphs_of_tensorflow_1()
 summed = tf.Variable(tf.zeros([2]))
 step = tape_and_optimizer(tf.keras.optimizers.SGD, backward_passes_per_step=2)(summed)
 for _ in range(2):

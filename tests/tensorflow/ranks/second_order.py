@@ -48,6 +48,19 @@ for call, (collective, want) in WANT.items():
     for run in (penalty, tf.function(penalty)):
         np.testing.assert_allclose(run(collective, tensor), want, rtol=1e-12, err_msg=call)
 
+
+def of_rows(table):
+    """A gather's gradient is sparse."""
+    with tf.GradientTape() as tape:
+        tape.watch(table)
+        loss = tf.reduce_sum(tf.gather(hvd.broadcast(table, 0), [0, 0, 1]) ** 3)
+    return tf.convert_to_tensor(tape.gradient(loss, table))
+
+
+for run in (of_rows, tf.function(of_rows)):
+    want = 3 * of(0) ** 2 * np.eye(SIZE)[[0, 0, 1]].sum(0)[:, None] if RANK == 0 else 0 * of(0)
+    np.testing.assert_allclose(run(tf.constant(of(RANK))), want)
+
 with tf.Graph().as_default():  # TensorFlow 1
     tensor = tf.constant(of(RANK))
     losses = [tf.reduce_sum(collective(tensor) ** 3) for collective, _ in WANT.values()]
