@@ -7,6 +7,7 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -26,6 +27,7 @@ constexpr int kSize = 3;
 constexpr int kLoser = 1;
 constexpr std::size_t kCount = 300'000;  // elements of a rank's block
 
+// For all threads of the process, because a group may open on a thread of the library.
 bool refuse_copies() {
   const auto number = static_cast<std::uint32_t>(offsetof(seccomp_data, nr));
   std::array filter = {
@@ -37,7 +39,7 @@ bool refuse_copies() {
   };
   const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+         ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }
 
 /// An operation on private memory; returns false if it succeeds with wrong values.
