@@ -65,17 +65,18 @@ void Relay::suspect(std::uint32_t silent) {
   for (const std::uint32_t node : missing().ranks()) {
     const auto above = roster_->ancestors(node);
     if (std::ranges::find(above, silent) == above.end()) continue;
-    absent_[node].since = now_ - neighbours_.peer_timeout();
+    absent_[node].since = now_ - neighbours_.peer_timeout() - neighbours_.beats();
   }
 }
 
-// A missing node that answers no dial is silent after the peer timeout.
+// A missing node that answers no dial is silent a beat after the peer timeout, because its last
+// frame may have come a whole beat before it was stopped.
 void Relay::note_absent() {
   const RankSet all = missing();
   std::erase_if(absent_, [&](const auto& each) { return !all.contains(each.first); });
   for (const std::uint32_t node : all.ranks()) {
     const Absent& its = absent_.try_emplace(node, Absent{now_}).first->second;
-    if (its.unanswered && now_ >= its.since + neighbours_.peer_timeout()) {
+    if (its.unanswered && now_ >= its.since + neighbours_.peer_timeout() + neighbours_.beats()) {
       suspects_.try_emplace(node, now_);
     }
   }
