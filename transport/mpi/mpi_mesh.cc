@@ -268,10 +268,10 @@ bool MpiMesh::wind_up() {
   if (!winding_up_) {
     winding_up_ = true;
     wound_up_ = Deadline::after(kLetGo);
+    test_active();  // first, so that finished requests keep their results
     // A mesh of messages with tags always ends by an abort. If its communicator has failed, the
     // mesh of the communicator's collectives notes that.
     if (!ends_by_abort_ || !active_.empty()) process_.note_failure();
-    test_active();  // first, so that finished requests keep their results
     for (std::size_t i = active_.size(); i-- > 0;) {
       if (!active_[i].is_send) continue;
       MPI_Request_free(&in_mpi_[i]);
