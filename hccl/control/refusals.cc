@@ -35,11 +35,8 @@ void set(std::map<std::int64_t, RankSet>& numbers, std::int64_t number, const Ra
 // The ranks that have refused fewer calls for groups than refusal.rank since both last made a group
 // together (refusal.met). `refused`: other ranks, by the number of calls that they have refused.
 RankSet fewer(const Refusal& refusal, const std::map<std::int64_t, RankSet>& refused) {
-  const std::int64_t least =
-      refusal.met.empty() ? 0 : std::min<std::int64_t>(0, refusal.met.begin()->first);
   RankSet all;
   for (const auto& [times, ranks] : refused) {
-    if (refusal.times - times - least <= 0) break;  // as for all higher numbers
     for (const auto& [past, its] : split(ranks, refusal.met)) {
       if (refusal.times - times - past > 0) all |= its;
     }
