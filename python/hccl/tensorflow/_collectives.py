@@ -17,7 +17,7 @@ from hccl.manage import api as _manage
 
 from hccl import _horovod, _world
 from hccl._horovod import ProcessSet, global_process_set
-from hccl.tensorflow import _names, _ops, _reductions
+from hccl.tensorflow import _differentiable, _names, _ops, _reductions
 from hccl.tensorflow._compression import Compression
 
 
@@ -94,7 +94,7 @@ def broadcast(
     ranks' gradients, and the other ranks zeros."""
     names = _names.of_program(name)
     group, root = _horovod.group_of(process_set, group), _horovod.root_of(process_set, root_rank)
-    return _reductions.broadcast(tf.convert_to_tensor(tensor), root, group, names, mean=True)
+    return _differentiable.broadcast(tf.convert_to_tensor(tensor), root, group, names, mean=True)
 
 
 def broadcast_variables(
@@ -148,7 +148,7 @@ def alltoall(
     with tf.control_dependencies([] if same is None else [same]):
         matrix = tf.identity(said[:, :ranks])
     sent = tf.reshape(tensor[: tf.reduce_sum(own)], [-1])
-    flat = _reductions.all_to_all(sent, matrix * tf.reduce_prod(row), rank, group, names)
+    flat = _differentiable.all_to_all(sent, matrix * tf.reduce_prod(row), rank, group, names)
     received = matrix[:, rank]
     result = tf.reshape(flat, tf.concat([[tf.reduce_sum(received)], row], 0))
     if tensor.shape.rank is not None:
@@ -180,7 +180,7 @@ def reducescatter(
     rest = tf.reshape(tf.pad(rest, padding), tf.concat([[(ranks - more) * most], row], 0))
     blocks = tf.concat([packed[: more * most], rest], 0)
     summed = "sum" if reduction == "mean" else reduction
-    part = _reductions.reduce_scatter(blocks, summed, ranks, group, names, factor=ranks)
+    part = _differentiable.reduce_scatter(blocks, summed, ranks, group, names, horovod=True)
     part = part[: least + tf.cast(rank < more, tf.int32)]
     if reduction == "mean":
         part = tf.divide(part, tf.cast(ranks, part.dtype))

@@ -6,11 +6,10 @@ from typing import Any, Callable, Sequence
 
 import hccl
 import tensorflow as tf
-from hccl.manage import api as _manage
 
 from hccl import _horovod, _world
 from hccl._horovod import ProcessSet, global_process_set
-from hccl.tensorflow import _fusion, _names, _ops
+from hccl.tensorflow import _differentiable, _fusion, _ops
 from hccl.tensorflow._compression import Compression
 
 
@@ -85,82 +84,10 @@ def gathered(
     rows = tf.shape(tensor, out_type=tf.int64)[:1]
     counts = _ops.all_gather(rows, ranks, group, names)
     most = tf.reduce_max(counts)
-    padded = all_gather(padded_to(most, tensor), ranks, group, names, mean)
+    padding = tf.concat([[[0, most - rows[0]]], tf.zeros([tf.rank(tensor) - 1, 2], tf.int64)], 0)
+    padded = _differentiable.all_gather(tf.pad(tensor, padding), ranks, group, names, mean)
     parts = tf.reshape(padded, tf.concat([[ranks, -1], tf.shape(tensor)[1:]], 0))
     return tf.boolean_mask(parts, tf.sequence_mask(counts, most))
-
-
-def padded_to(rows: Any, tensor: tf.Tensor) -> tf.Tensor:
-    """Appends rows of zeros."""
-    more = tf.cast(rows, tf.int64) - tf.shape(tensor, out_type=tf.int64)[0]
-    return tf.pad(tensor, tf.concat([[[0, more]], tf.zeros([tf.rank(tensor) - 1, 2], tf.int64)], 0))
-
-
-# Collectives with gradients, because the ops, as Ascend's hccl_ops, have none. Each gradient is
-# again one of these functions, so that there are gradients of gradients. `mean`: backward divides
-# by the number of ranks.
-
-
-def with_gradient(collective: Any, gradient: Any, tensor: Any) -> Any:
-    dense = tf.convert_to_tensor(tensor)  # a gradient may be IndexedSlices
-    return tf.custom_gradient(lambda own: (collective(own), gradient))(dense)
-
-
-def all_gather(tensor: Any, ranks: int, group: str, names: Sequence[str], mean: bool) -> Any:
-    backward = _names.of_gradients(names)
-    return with_gradient(
-        lambda own: _ops.all_gather(own, ranks, group, names),
-        lambda gradient: reduce_scatter(gradient, "sum", ranks, group, backward)
-        / (ranks if mean else 1),
-        tensor,
-    )
-
-
-def reduce_scatter(
-    tensor: Any, reduction: str, ranks: int, group: str, names: Sequence[str], factor: float = 1
-) -> Any:
-    """factor: backward multiplies by it."""
-    backward = _names.of_gradients(names)
-    return with_gradient(
-        lambda own: _ops.reduce_scatter(own, reduction, ranks, group, names),
-        lambda gradient: all_gather(gradient, ranks, group, backward, factor != 1) * factor,
-        tensor,
-    )
-
-
-def broadcast(tensor: Any, root: int, group: str, names: Sequence[str], mean: bool) -> Any:
-    ranks, backward = _world.ranks(group), _names.of_gradients(names)
-    return with_gradient(
-        lambda own: _ops.broadcast([own], root, group, names)[0],
-        lambda gradient: _reduce(gradient, root, group, backward) / (ranks if mean else 1),
-        tensor,
-    )
-
-
-def _reduce(tensor: Any, root: int, group: str, names: Sequence[str]) -> Any:
-    """Returns the sum on the root, and zeros on the other ranks."""
-
-    def reduced(own: Any) -> Any:
-        total = _ops.reduce(own, "sum", root, group, names)
-        if _manage.get_rank_id(group) == root:
-            return total
-        with tf.control_dependencies([total]):  # the root waits for this rank
-            return tf.zeros_like(own)
-
-    backward = _names.of_gradients(names)
-    return with_gradient(
-        reduced, lambda gradient: broadcast(gradient, root, group, backward, False), tensor
-    )
-
-
-def all_to_all(tensor: Any, counts: Any, rank: int, group: str, names: Sequence[str]) -> Any:
-    """counts[i][j]: the number of elements that rank i sends to rank j."""
-    backward = _names.of_gradients(names)
-    return with_gradient(
-        lambda own: _ops.all_to_all_v_c(own, counts, rank, group, names),
-        lambda gradient: all_to_all(gradient, tf.transpose(counts), rank, group, backward),
-        tensor,
-    )
 
 
 def reduce_packed(

@@ -108,8 +108,10 @@ def _comes_from_marked(gradient: Any, place: Any, others: set) -> bool:
     todo, seen = [tensor], set()
     while todo:
         tensor = todo.pop()
-        key = tf.is_symbolic_tensor(tensor) and (tensor.graph, tensor.name)
-        if not key or key in seen or key in others:
+        if not tf.is_symbolic_tensor(tensor):  # a captured eager tensor
+            continue
+        key = tensor.graph, tensor.name
+        if key in seen or key in others:
             continue
         seen.add(key)
         if tensor.name in getattr(tensor.graph, "_hccl_reduced", {}).get(place, ()):
