@@ -26,7 +26,7 @@ from hccl._horovod import (
     no, rank, remove_process_set, shutdown, size,
 )
 from hccl.tensorflow import _callbacks as callbacks
-from hccl.tensorflow import _names, _optimizers, _reductions, _sessions
+from hccl.tensorflow import _names, _ops, _optimizers, _reductions, _sessions
 from hccl.tensorflow._callbacks import (
     BroadcastGlobalVariablesCallback, LearningRateScheduleCallback, LearningRateWarmupCallback,
     MetricAverageCallback,
@@ -77,15 +77,23 @@ cross_size = _horovod.absent("cross_size", _PLACES)
 is_homogeneous = _horovod.absent("is_homogeneous", _PLACES)
 
 
-def join() -> int:
-    """Returns 0 in a world of one rank; otherwise raises NotImplementedError."""
-    if size() > 1:
-        raise NotImplementedError(
-            "hccl: join() is not supported: ranks do not negotiate, so a joined rank would not know "
-            "the shapes of the collectives to which it contributes zeros. Give all ranks the same "
-            "number of batches: dataset.take(int(hvd.allreduce(batches, hvd.Min)))"
-        )
-    return 0
+_STEPS = (
+    "join() needs the same number of steps on all ranks: "
+    "dataset.take(int(hvd.allreduce(batches, hvd.Min)))"
+)
+
+
+def join() -> Any:
+    """Waits until all ranks have called join(), each after the same number of steps, and returns
+    the number of the last rank; in a graph, a tensor of it. If some rank still trains, all ranks
+    get an InvalidArgumentError that names both calls. Ranks do not negotiate, so a joined rank
+    cannot contribute zeros to the collectives of a rank with more batches."""
+    names = _names.of_program("hvd.join")
+    try:
+        last = _ops.all_reduce(tf.constant(size() - 1), "max", names=names)
+    except tf.errors.InvalidArgumentError as error:
+        raise tf.errors.InvalidArgumentError(None, None, f"{error.message}. {_STEPS}") from error
+    return int(last) if tf.executing_eagerly() else last
 
 
 def DistributedOptimizer(  # noqa: N802  a class in Horovod

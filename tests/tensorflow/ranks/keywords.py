@@ -253,7 +253,6 @@ def keywords():
     refused("backward_passes_per_step", lambda: hvd.DistributedOptimizer(session(0.1), backward_passes_per_step=2))
     refused("average", lambda: hvd.allreduce(one, op=hvd.Sum, average=True))
     refused("comm", lambda: hvd.init(comm=[0]))
-    refused("join", hvd.join)
     for name in ("cross_rank", "cross_size", "is_homogeneous"):
         refused(f"{name} is not there", getattr(hvd, name))
     for rows, splits in ((3, None), (1, [1, 1])):
@@ -265,8 +264,22 @@ def keywords():
             raise AssertionError("alltoall")
 
 
+def joins():
+    """With equal numbers of steps join() is a barrier; otherwise all ranks get an error."""
+    assert hvd.join() == SIZE - 1 and int(tf.function(hvd.join)()) == SIZE - 1
+    try:
+        for _ in range(3 + RANK):
+            hvd.allreduce(tf.ones([3]), name="loss")
+        hvd.join()
+    except tf.errors.InvalidArgumentError as error:
+        expected = ['named "loss"'] if RANK == 1 else ["hvd.join", "the same number of steps on all ranks"]
+        assert all(each in str(error) for each in expected), error
+    else:
+        raise AssertionError("join() after different numbers of steps")
+
+
 checks = (learning_rates, accumulation, compression, collectives, gradients_of_collectives)
-for check in (*checks, sessions, metrics, keywords):
+for check in (*checks, sessions, metrics, keywords, joins):  # joins() ends the group
     check()
 hvd.shutdown()
 print("all well")
