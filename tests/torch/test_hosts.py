@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from conftest import HERE, TIMEOUT
 
 sys.path.insert(0, str(HERE.parent / "support"))
@@ -61,6 +62,14 @@ def secret_file(folder):
 def test_places_of_ranks_on_two_hosts(tmp_path):
     output = torchrun_on_two_hosts("places.py", "1", "0", HCCL_JOB_SECRET_FILE=secret_file(tmp_path))
     assert sorted(re.findall("said: (.*)", output)) == ["0 (0, 2, True, 1)", "1 (1, 2, True, 1)"], output
+
+
+@pytest.mark.parametrize("ranks, roundings", [(1, "1"), (2, "2")])
+def test_sums_of_16_bits_over_hosts(tmp_path, ranks, roundings):
+    """One rank on each host: rounded once; two: inside the host and between hosts."""
+    secret = secret_file(tmp_path)
+    output = torchrun_on_two_hosts("halves.py", str(ranks), "0", ROUNDINGS=roundings, HCCL_JOB_SECRET_FILE=secret)
+    assert output.count("is within the bound") == 2 * ranks, output
 
 
 def test_a_process_left_over_on_another_host(tmp_path):
