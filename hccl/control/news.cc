@@ -57,10 +57,11 @@ RankSet News::dead_ranks() const {
   return RankSet(std::move(ranks));
 }
 
-std::vector<Verdict> News::in_order() const {
-  std::vector<Verdict> all;
-  for (const auto& [key, verdict] : verdicts) all.push_back(verdict);
-  std::ranges::stable_sort(all, [](const auto& a, const auto& b) { return a.is_older(b); });
+std::vector<const Verdict*> News::in_order() const {
+  std::vector<const Verdict*> all;
+  all.reserve(verdicts.size());
+  for (const auto& [key, verdict] : verdicts) all.push_back(&verdict);
+  std::ranges::stable_sort(all, [](const auto* a, const auto* b) { return a->is_older(*b); });
   return all;
 }
 

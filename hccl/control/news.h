@@ -55,8 +55,8 @@ struct News {
   bool merge(const Verdict& verdict);
   /// The ranks that have died according to the verdicts.
   RankSet dead_ranks() const;
-  /// The verdicts in the order of the decisions.
-  std::vector<Verdict> in_order() const;
+  /// The verdicts in the order of the decisions. Valid while the news do not change.
+  std::vector<const Verdict*> in_order() const;
   bool empty() const {
     return dead.empty() && left.empty() && verdicts.empty() && summons.empty() && silent.empty() &&
            left_ranks.empty();

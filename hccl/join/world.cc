@@ -111,9 +111,9 @@ void World::heard(const control::News& news) {
       for (FailureListener* each : listeners_) each->on_summons(scope);
       if (const auto* members = not_coming_.find(scope)) in_vain.emplace_back(scope, *members);
     }
-    for (const control::Verdict& verdict : news.in_order()) {
-      for (FailureListener* each : listeners_) each->on_failure(verdict.scope, verdict.why);
-      finish(verdict.scope, verdict.why);
+    for (const control::Verdict* verdict : news.in_order()) {
+      for (FailureListener* each : listeners_) each->on_failure(verdict->scope, verdict->why);
+      finish(verdict->scope, verdict->why);
     }
     RankSet left = news.left_ranks;  // after the verdicts, which take precedence
     for (const std::uint32_t node : news.left.ranks()) left |= roster_->nodes[node].ranks;
@@ -335,7 +335,7 @@ bool World::has_left(int rank) const {
 void World::add(FailureListener* listener) {
   const MutexLock lock(mutex_);
   listeners_.insert(listener);
-  for (const auto& each : news_.in_order()) listener->on_failure(each.scope, each.why);
+  for (const auto* each : news_.in_order()) listener->on_failure(each->scope, each->why);
   for (const Uuid& scope : news_.summons) listener->on_summons(scope);
   if (dead_) listener->on_failure(Uuid{}, *dead_);
 }

@@ -175,7 +175,7 @@ TEST(News, InTheOrderOfTheDecisions) {
   news.merge(Verdict{{2}, 1, {Code::kRemote, "second", 1}, 7});
   news.merge(Verdict{{3}, 1, {Code::kRemote, "first", 1}, 3});
   std::vector<std::string> texts;
-  for (const Verdict& each : news.in_order()) texts.push_back(each.why.message());
+  for (const Verdict* each : news.in_order()) texts.push_back(each->why.message());
   EXPECT_EQ(texts, (std::vector<std::string>{"first", "second", "third"}));
 }
 
