@@ -59,7 +59,7 @@ bool Relay::hear(LineId id, Line& line, Kind kind, std::string_view body) {
   if (kind == Kind::kWelcome) return hear_welcome(id, line, in);
   if (kind == Kind::kRefused && id != parent_) return hear_known(id, in) && (close(id), true);
   if (kind == Kind::kNews) return !kin || hear_known(id, in);
-  if (kind == Kind::kAnswer) return !kin || hear_answer(id, in);
+  if (kind == Kind::kAnswer) return (!kin && line.role != Role::kAsked) || hear_answer(id, in);
   if (kind == Kind::kAwaited) return id != parent_ || hear_awaited(in);
   if (!child) return true;
   if (kind == Kind::kPart) return hear_part(id, in);
@@ -99,6 +99,10 @@ bool Relay::hear_adopt(LineId id, Line& line, ByteReader& in) {
   // Everything that this node knows. Later frames on the line have only additions.
   const std::string known = encode(tree_.gone(), news_);
   if (state_ == State::kOver || news_.dead.contains(node) || !tree_.adopts(node_, node)) {
+    // The other nodes that had this node's answers may be dead.
+    if (news_.left.contains(node_)) {
+      for (const auto* each : gatherings_.last()) say_answer(id, *each);
+    }
     send(id, Kind::kRefused, known);
     return true;
   }

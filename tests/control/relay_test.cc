@@ -310,6 +310,21 @@ TEST(Relay, ARootThatLeavesTellsANodeThatStays) {
   }
 }
 
+// Rank 0 has the answer and leaves. The nodes that were to pass the answer on die.
+TEST(Relay, ANodeThatLeavesTellsItsAnswers) {
+  for (int after = 500; after <= 3500; after += 250) {
+    SmallTree tree(4, 1);
+    tree.gathers({3}, milliseconds(3000));
+    tree.gathers({0}, milliseconds(3100));
+    tree.leaves(0, milliseconds(3101));
+    for (const std::uint32_t node : {1U, 2U}) {
+      tree.dies(node, milliseconds(3100) + microseconds(after));
+    }
+    tree.ends();
+    EXPECT_EQ(tree.whole(), 2U) << "the nodes died " << after << " us after the answer";
+  }
+}
+
 // Rank 1 has the answer, and has called again. Node 1 dies before rank 2 runs again, so rank 1's
 // second call fails. Rank 2 then gets an error for the first gathering.
 TEST(Relay, AnAnswerThatDiesWithANodeIsAnErrorForTheOthers) {
