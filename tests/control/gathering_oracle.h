@@ -366,9 +366,9 @@ class GatheringOracle : public World {
       const bool quiet = std::ranges::none_of(
           faults_, [&](nanoseconds when) { return when >= due && when <= now_; });
       const Life life = life_of(each);
-      // Nodes on a cut side try one root after another, which takes up to this long.
+      // Nodes on the side without the root try one root after another, which takes up to this long.
       const bool seeks =
-          severed_.count(node) != 0 && now_ < severed_at_ + seconds(lives_.size() + 1);
+          severed_at_ <= now_ && now_ < severed_at_ + seconds(lives_.size() + 1);
       require(!came || !quiet || seeks || apart(node, its) || life.was_absent(nanoseconds(0), now_),
               "rank " + std::to_string(each) + " came, and is said to be absent");
       const bool blamed = lenient && answer.why.culprit() == static_cast<int>(each);
