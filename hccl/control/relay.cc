@@ -36,7 +36,7 @@ Relay::Relay(std::shared_ptr<const Roster> roster, std::uint32_t node,
       ran_(now) {
   if (node != 0) return;
   state_ = State::kRoot;
-  verdicts_.emplace(roster_, tree_.root().epoch);
+  verdicts_.emplace(roster_, tree_.root().epoch, neighbours_.peer_timeout());
 }
 
 Relay::Step Relay::step(Time now, const std::function<void()>& event) {

@@ -21,7 +21,7 @@ void Relay::become_root() {
   });
   parent_ = kNoLine;
   for (const LineId id : others) say_bye(id);
-  verdicts_.emplace(roster_, tree_.root().epoch);
+  verdicts_.emplace(roster_, tree_.root().epoch, neighbours_.peer_timeout());
   static_cast<void>(verdicts_->heard(news_));
   verdicts_->left(ranks_of(news_.left) | news_.left_ranks, now_);
   verdicts_->hold();

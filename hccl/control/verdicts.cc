@@ -110,6 +110,7 @@ News Verdicts::waits(const Wait& wait, Time now) {
   }
   auto why = refused_one(wait);
   if (!why) why = gone_one(wait);
+  if (!why) why = circle(wait, now);
   if (!why) return {};
   waits_.forget(wait.scope);
   refusals_.erase(wait.scope);
@@ -188,6 +189,17 @@ std::optional<Status> Verdicts::gone_one(const Wait& wait) const {
     }
   }
   return std::nullopt;
+}
+
+// Returns an error if the ranks wait for each other in different calls. The calls for which they
+// wait may have come meanwhile, so all must have waited for the peer timeout.
+std::optional<Status> Verdicts::circle(const Wait& wait, Time now) const {
+  const auto text = waits_.circle(wait.scope, wait.number, now, peer_timeout_);
+  if (!text) return std::nullopt;
+  return Status(
+      Code::kPara,
+      "EI0005: the ranks' calls differ, so they wait for each other: " + *text + " (world ranks)",
+      Status::kNobody);
 }
 
 std::optional<Status> Verdicts::vain(const Gatherings::Open& gathering, Time now) const {

@@ -2,6 +2,7 @@
 // ranks get. Each communicator has one culprit, even if the root changes.
 #pragma once
 
+#include <chrono>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -24,8 +25,10 @@ namespace hccl::control {
 /// decrease. Ranks are ranks of the roster. Not thread-safe.
 class Verdicts {
  public:
-  Verdicts(std::shared_ptr<const Roster> roster, std::uint32_t epoch)
-      : roster_(std::move(roster)), epoch_(epoch) {}
+  /// `peer_timeout`: within this time the data that a rank has sent arrives.
+  Verdicts(std::shared_ptr<const Roster> roster, std::uint32_t epoch,
+           std::chrono::nanoseconds peer_timeout = std::chrono::seconds(30))
+      : roster_(std::move(roster)), epoch_(epoch), peer_timeout_(peer_timeout) {}
 
   std::uint32_t epoch() const { return epoch_; }
   /// A rank reports that a communicator has failed. Only the root declares deaths, so a report
@@ -82,11 +85,13 @@ class Verdicts {
   News judge(const Uuid& scope);
   std::optional<Status> refused_one(const Wait& wait) const;
   std::optional<Status> gone_one(const Wait& wait) const;
+  std::optional<Status> circle(const Wait& wait, Time now) const;
   std::string name_of(std::uint32_t rank) const;
   std::string how_it_left(std::uint32_t rank) const;
 
   std::shared_ptr<const Roster> roster_;
   std::uint32_t epoch_;
+  const std::chrono::nanoseconds peer_timeout_;
   std::uint32_t number_ = 0;  // of the next verdict
   bool held_ = false;
   std::vector<Verdict> withheld_;

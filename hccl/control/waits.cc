@@ -10,6 +10,40 @@ namespace {
 // A waiting rank reports more often than this.
 constexpr std::chrono::seconds kReportIsNew{1};
 
+// The most calls in the text of a circle.
+constexpr std::size_t kCalls = 6;
+
+// The collectives of a communicator and its messages have different scopes with equal first halves.
+bool of_one_communicator(const Uuid& a, const Uuid& b) {
+  return std::equal(a.begin(), a.begin() + a.size() / 2, b.begin());
+}
+
+// An operation in which ranks have waited for long.
+struct LongWait {
+  const Waits::Operation* operation;
+  RankSet waiting, awaited{};
+  const LongWait* before = nullptr;  // the operation whose ranks await ranks of this one
+};
+
+std::string rank_text(const RankSet& ranks) { return "rank " + std::to_string(ranks.lowest()); }
+
+// The text for a circle that begins with `first`, and of which `last` is the last operation.
+std::string circle_text(const LongWait& first, const LongWait& last) {
+  std::vector<const LongWait*> all;
+  for (const LongWait* each = &last; each != &first; each = each->before) all.push_back(each);
+  all.push_back(&first);
+  std::ranges::reverse(all);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(all.size(), kCalls); ++i) {
+    const LongWait& here = *all[i];
+    const LongWait& next = *all[(i + 1) % all.size()];
+    const LongWait& previous = *all[(i + all.size() - 1) % all.size()];
+    text += (i == 0 ? "" : ", ") + rank_text(here.waiting & previous.awaited) + " waits for " +
+            rank_text(here.awaited & next.waiting) + " in " + here.operation->call;
+  }
+  return text + (all.size() > kCalls ? ", …" : "");
+}
+
 const Waits::Report& report_of(const Waits::Operation& operation, std::uint32_t rank) {
   return *std::ranges::find_if(operation.reports,
                                [rank](const auto& each) { return each.waiting.contains(rank); });
@@ -49,11 +83,12 @@ Status Waits::add(const Wait& wait, Time now) {
   // Forgets reports of old communicators; ranks that still wait report again.
   if (scopes_.size() >= kScopesCap && scopes_.count(wait.scope) == 0) scopes_.clear();
   auto& operations = scopes_[wait.scope];
-  std::map<Time, RankSet> before;  // the ranks, by the time of their previous report
-  RankSet& first = before[Time::min()] = wait.waiting;
+  // The ranks, by the times of their first and of their previous report.
+  std::map<std::pair<Time, Time>, RankSet> times;
+  RankSet& first = times[{now, Time::min()}] = wait.waiting;
   for (const Report& old : operations[wait.number].reports) {
     const RankSet again = old.waiting & wait.waiting;
-    if (!again.empty()) before[old.reported] |= again;
+    if (!again.empty()) times[{old.since, old.reported}] |= again;
     first -= again;
   }
   for (auto& [number, operation] : operations) {
@@ -73,8 +108,9 @@ Status Waits::add(const Wait& wait, Time now) {
   }
   operation.digest = wait.digest;
   operation.call = wait.call;
-  for (const auto& [time, ranks] : before) {
-    if (!ranks.empty()) operation.reports.push_back({ranks, wait.awaited, time, now});
+  for (const auto& [time, ranks] : times) {
+    if (ranks.empty()) continue;
+    operation.reports.push_back({ranks, wait.awaited, time.first, time.second, now});
   }
   return {};
 }
@@ -109,14 +145,47 @@ std::string Waits::elsewhere(const Uuid& scope, std::uint32_t witness, std::uint
   if (there != nullptr) {
     return there->first > here->first || is_new(*there) ? there->second.call : std::string();
   }
-  // The collectives of a communicator and its messages have different scopes with equal first
-  // halves.
   for (const auto& [other, operations] : scopes_) {
-    if (!std::equal(scope.begin(), scope.begin() + scope.size() / 2, other.begin())) continue;
+    if (!of_one_communicator(scope, other)) continue;
     const Place* const place = of(other, rank);
     if (place != nullptr && is_new(*place)) return place->second.call;
   }
   return {};
+}
+
+std::optional<std::string> Waits::circle(const Uuid& scope, std::uint64_t number, Time now,
+                                         std::chrono::nanoseconds patience) const {
+  const auto long_wait = [&](const Operation& operation) {
+    LongWait all{&operation, {}};
+    for (const Report& each : operation.reports) {
+      if (now - each.since < patience || now - each.reported >= kReportIsNew) continue;
+      all.waiting |= each.waiting;
+      all.awaited |= each.awaited;
+    }
+    all.awaited -= operation.waiting();
+    return all;
+  };
+  const Operation* const mine = at(scope, number);
+  if (mine == nullptr) return std::nullopt;
+  std::vector<LongWait> all{long_wait(*mine)};
+  if (all.front().waiting.empty()) return std::nullopt;
+  for (const auto& [other, operations] : scopes_) {
+    if (!of_one_communicator(scope, other)) continue;
+    for (const auto& [its, operation] : operations) {
+      if (&operation != mine) all.push_back(long_wait(operation));
+    }
+  }
+  std::vector<const LongWait*> reached{&all.front()};
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    for (LongWait& each : all) {
+      const bool known = &each == &all.front() || each.before != nullptr;
+      if (known || (reached[i]->awaited & each.waiting).empty()) continue;
+      each.before = reached[i];
+      reached.push_back(&each);
+      if (!(each.awaited & all.front().waiting).empty()) return circle_text(all.front(), each);
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace hccl::control

@@ -31,7 +31,8 @@ class Waits {
  public:
   struct Report {
     RankSet waiting, awaited;
-    Time before{}, reported{};  ///< when the previous and the last report of these ranks came
+    /// When the first, the previous and the last report of these ranks on this wait came.
+    Time since{}, before{}, reported{};
   };
   struct Operation {
     Uuid digest{};
@@ -57,6 +58,11 @@ class Waits {
   /// the witness waits in a collective, or the reverse.
   std::string elsewhere(const Uuid& scope, std::uint32_t witness, std::uint32_t rank,
                         Time now) const;
+  /// If ranks have waited for each other for at least `patience`, and a rank of this operation is
+  /// among them: a text with these ranks and their calls. They wait for ever, because a
+  /// communicator runs one operation at a time, and a collective needs all ranks.
+  std::optional<std::string> circle(const Uuid& scope, std::uint64_t number, Time now,
+                                    std::chrono::nanoseconds patience) const;
   void forget(const Uuid& scope) { scopes_.erase(scope); }
 
  private:

@@ -367,8 +367,7 @@ class GatheringOracle : public World {
           faults_, [&](nanoseconds when) { return when >= due && when <= now_; });
       const Life life = life_of(each);
       // Nodes on the side without the root try one root after another, which takes up to this long.
-      const bool seeks =
-          severed_at_ <= now_ && now_ < severed_at_ + seconds(lives_.size() + 1);
+      const bool seeks = severed_at_ <= now_ && now_ < severed_at_ + seconds(lives_.size() + 1);
       require(!came || !quiet || seeks || apart(node, its) || life.was_absent(nanoseconds(0), now_),
               "rank " + std::to_string(each) + " came, and is said to be absent");
       const bool blamed = lenient && answer.why.culprit() == static_cast<int>(each);

@@ -161,6 +161,93 @@ TEST(Verdicts, OldReportsDoNotHideADifference) {
   EXPECT_EQ(list(root.waits(wait_of(scope_of(1), 1, "broadcast", {1}, {0}), Time{})).size(), 1u);
 }
 
+// ---- circles ----
+
+// The messages of a communicator have scopes of their own, with the same first half.
+Uuid message_scope(std::uint8_t number) {
+  Uuid scope = scope_of(1);
+  scope.back() = number;
+  return scope;
+}
+
+struct Waiting {
+  Uuid scope;
+  std::string call;
+  std::uint32_t rank;
+  RankSet awaited;
+};
+
+/// Each rank reports its wait every 0.4 s. Returns the verdicts, and the seconds until then.
+std::pair<std::vector<Verdict>, double> wait_in(const std::vector<Waiting>& all, double until) {
+  Verdicts root(roster_of(8), 1, seconds(5));
+  for (Time now = Time{} + seconds(100);; now += milliseconds(400)) {
+    const std::chrono::duration<double> since = now - Time{} - seconds(100);
+    if (since.count() > until) return {{}, since.count()};
+    for (const Waiting& each : all) {
+      const auto news =
+          list(root.waits(wait_of(each.scope, 1, each.call, {each.rank}, each.awaited), now));
+      if (!news.empty()) return {news, since.count()};
+    }
+  }
+}
+
+// A rank that sends and a rank in a collective, and senders in a ring.
+TEST(Verdicts, RanksThatWaitForEachOtherAreAnError) {
+  const std::vector<Waiting> two{{message_scope(1), "send #1", 2, {5}},
+                                 {scope_of(1), "allreduce #1", 5, {2, 3, 4}},
+                                 {scope_of(1), "allreduce #1", 6, {2, 3, 4}}};
+  const auto [verdicts, after] = wait_in(two, 20);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].why.code(), Code::kPara);
+  EXPECT_EQ(verdicts[0].why.message(),
+            "EI0005: the ranks' calls differ, so they wait for each other: rank 2 waits for rank 5 "
+            "in send #1, rank 5 waits for rank 2 in allreduce #1 (world ranks)");
+  EXPECT_GE(after, 5.0);
+  EXPECT_LE(after, 5.9);
+
+  std::vector<Waiting> ring;
+  for (std::uint8_t rank = 0; rank < 8; ++rank) {
+    ring.push_back(
+        {message_scope(1 + rank), "send " + std::to_string(rank), rank, {(rank + 1U) % 8}});
+  }
+  const auto [of_ring, later] = wait_in(ring, 20);
+  ASSERT_EQ(of_ring.size(), 1u);
+  EXPECT_NE(of_ring[0].why.message().find(
+                "rank 0 waits for rank 1 in send 0, rank 1 waits for rank 2 in send 1, "),
+            std::string::npos)
+      << of_ring[0].why.message();
+}
+
+TEST(Verdicts, RanksThatWaitForOneThatComputesAreNoError) {
+  for (const std::vector<Waiting>& each : {
+           // Rank 0 computes.
+           std::vector<Waiting>{{message_scope(1), "send #1", 2, {5}},
+                                {message_scope(2), "send #1", 5, {0}},
+                                {scope_of(1), "allreduce #1", 6, {0, 2, 5}}},
+           // The ranks wait in different communicators, perhaps on different threads.
+           std::vector<Waiting>{{scope_of(1), "allreduce #1", 2, {5}},
+                                {scope_of(2), "allreduce #1", 5, {2}}},
+           // All wait in one call.
+           std::vector<Waiting>{{scope_of(1), "allreduce #1", 2, {5}},
+                                {scope_of(1), "allreduce #1", 5, {2}}},
+       }) {
+    EXPECT_TRUE(wait_in(each, 60).first.empty());
+  }
+}
+
+// Rank 5 has ended the call in which it waited for rank 2.
+TEST(Verdicts, AWaitThatIsOverIsInNoCircle) {
+  Verdicts root(roster_of(8), 1, seconds(5));
+  const auto at = [](int tenths) { return Time{} + seconds(100) + tenths * milliseconds(100); };
+  for (int tenths = 0; tenths < 600; tenths += 4) {
+    const Wait sends = wait_of(message_scope(1), 1, "send #1", {2}, {5});
+    EXPECT_TRUE(root.waits(sends, at(tenths)).empty());
+    if (tenths > 40) continue;
+    const Wait reduces = wait_of(scope_of(1), 1, "allreduce #1", {5}, {2});
+    EXPECT_TRUE(root.waits(reduces, at(tenths)).empty());
+  }
+}
+
 // ---- reports ----
 
 Status ended(int other, const std::string& text = "it ended") {

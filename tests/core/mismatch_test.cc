@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <thread>
 
 #include "hccl/base/call.h"
 #include "tests/support/config.h"
@@ -174,6 +175,46 @@ TEST_P(PointToPointMismatch, IsAParameterErrorOnAllRanks) {
         EXPECT_TRUE(has(mine.status, "count 60, fp32")) << mine.status.message();
         EXPECT_LE(mine.took, load.allows(kSoon));
       }
+    }
+  }
+}
+
+// The ranks wait for each other: one sends and the others are in a collective, or each sends to the
+// next rank before it receives. Rank 0 may compute for longer, and then all go well.
+TEST_P(PointToPointMismatch, ACircleOfWaitsIsAParameterErrorOnAllRanks) {
+  constexpr seconds kPeerTimeout{2};
+  const Load load;
+  for (const bool ring : {false, true}) {
+    Config config = config_with(GetParam(), "");
+    config.peer_timeout = kPeerTimeout;
+    World world(3, config);
+    ASSERT_TRUE(world.ok());
+    std::vector<Seen> seen(3);
+    world.run([&](core::Communicator& communicator) {
+      const int rank = communicator.rank();
+      Seen& mine = seen[static_cast<std::size_t>(rank)];
+      CallBuffers buffers(kCount, 1);
+      if (rank == 0) std::this_thread::sleep_for(kPeerTimeout + seconds(1));
+      EXPECT_TRUE(communicator.operations().run(Call()).ok());
+      const auto begun = Deadline::Clock::now();
+      if (ring || rank == 0) {
+        const int next = (rank + 1) % 3;
+        mine.status = send_one(communicator, next, buffers.in.data(), kCount, DataType::kFp32);
+      } else {
+        Call call{.op = Op::kAllReduce, .count = kCount};
+        call.in = call.out = buffers.in.data();
+        mine.status = communicator.operations().run(call);
+      }
+      mine.took = Deadline::Clock::now() - begun;
+    });
+    for (const Seen& mine : seen) {
+      EXPECT_EQ(mine.status.code(), Code::kPara) << mine.status.message();
+      EXPECT_TRUE(has(mine.status, "rank 0 waits for rank 1 in send #1 ")) << mine.status.message();
+      const std::string last =
+          ring ? "rank 2 waits for rank 0 in send #1 (count 60, fp32)"
+               : "rank 1 waits for rank 0 in allreduce #2 (count 60, fp32, sum)";
+      EXPECT_TRUE(has(mine.status, last)) << mine.status.message();
+      EXPECT_LE(mine.took, load.allows(kPeerTimeout + kSoon));
     }
   }
 }
