@@ -164,6 +164,12 @@ def test_a_swap_is_an_error_in_every_kind_of_collective():
             assert ("gradient of" in error) == (i % 3 > 0), error
 
 
+def test_other_factors_and_divisions_are_errors():
+    for output in on_ranks(2, RANKS / "swapped.py", "factors"):
+        errors = said(output)
+        assert len(errors) == 2 * 7 and all("calls differ" in error for error in errors), output[-3000:]
+
+
 def test_unnamed_collectives_keep_the_order_in_every_session():
     """Where TensorFlow runs no graph optimizer, collectives that overtake each other are an error."""
     for output in on_ranks(2, RANKS / "overtaking.py"):

@@ -21,7 +21,7 @@ def test_shapes_are_compared():
     done = run([*MPIRUN, *RUNS, HERE / "ranks" / "horovod_shapes.py"])
     cases = re.findall('^    "(.*)": ', (HERE / "ranks" / "horovod_shapes.py").read_text(), re.MULTILINE)
     assert done.stdout.count("all well") == 2, done.stdout + done.stderr[-6000:]
-    assert len(cases) == 12 and all(done.stdout.count(f"said: {case}\n") == 2 for case in cases), done.stdout
+    assert len(cases) == 17 and all(done.stdout.count(f"said: {case}\n") == 2 for case in cases), done.stdout
 
 
 def started(rank, *command, size=2):

@@ -167,7 +167,10 @@ def reducescatter(
     sums, backward also multiplies the gradients by the number of ranks."""
     _horovod.check_devices(device_dense=device_dense)
     group, reduction = _horovod.group_of(process_set, group), _horovod.reduction(op)
-    ranks, rank, names = _world.ranks(group), _manage.get_rank_id(group), _names.of_program(name)
+    ranks, rank = _world.ranks(group), _manage.get_rank_id(group)
+    names = _names.with_factors(_names.of_program(name), 1, prescale_factor, postscale_factor)
+    if reduction == "mean":  # divided below
+        names = _names.with_text(names, 1, "(averaged)")
     packed, context = compression.compress(
         _reductions.scaled(_with_rows(tensor, "reducescatter"), prescale_factor)
     )

@@ -76,6 +76,20 @@ def _backward(name: str, digest: int) -> str:
     return _named(f"gradient of {name}", f"gradient {digest}")
 
 
+def with_text(names: Sequence[str], count: int, text: str) -> list[str]:
+    """Returns names for `count` tensors, of which ranks also compare `text`. names: the tensors'
+    names, or an empty list."""
+    own = list(names) or [str(i) for i in range(count)]
+    return [_named(f"{name} {text}", f"{getattr(name, 'digest', name)} {text}") for name in own]
+
+
+def with_factors(names: Sequence[str], count: int, before: float, after: float) -> Sequence[str]:
+    """Returns names of which ranks also compare the factors, unless both are 1."""
+    if before == after == 1.0:
+        return names
+    return with_text(names, count, f"(prescale_factor {before}, postscale_factor {after})")
+
+
 def attributes(names: Sequence[str]) -> dict[str, list]:
     """Returns the attributes of an op for these names."""
     digests = [name.digest for name in names if isinstance(name, Name)]

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from hccl import _horovod, _world
 from hccl._horovod import ProcessSet, global_process_set
-from hccl.tensorflow import _differentiable, _fusion, _ops
+from hccl.tensorflow import _differentiable, _fusion, _names, _ops
 from hccl.tensorflow._compression import Compression
 
 
@@ -33,6 +33,8 @@ def reduce_list(
     op = "sum" if mean else reduction
     divisor = ranks if mean else 1
     called = [str(i) for i in there] if not names else [names[i] for i in there]
+    if mean and any(value.dtype not in _ops.FLOATS for value in values):  # divided below
+        called = _names.with_text(called, len(called), "(averaged)")
     if _fusion.wanted(values, reduction, group):
         reduced = _fusion.reduce(values, mean, called)
     elif len(values) == 1:
@@ -67,10 +69,13 @@ def reduce_gradients(
     for i, gradient in enumerate(gradients):
         if not sparse[i]:
             continue
-        values = gathered(gradient.values, group, names[i : i + 1])
+        own = names[i : i + 1]
+        indices = gathered(gradient.indices, group, own)
+        if reduction == "mean":
+            own = _names.with_text(own, 1, "(averaged)")
+        values = gathered(gradient.values, group, own)
         if reduction == "mean":
             values = tf.divide(values, tf.cast(ranks, values.dtype))
-        indices = gathered(gradient.indices, group, names[i : i + 1])
         results[i] = tf.IndexedSlices(values, indices, gradient.dense_shape)
     return results
 
@@ -97,6 +102,7 @@ def reduce_packed(
 ) -> list[Any]:
     """Like reduce_gradients(), but multiplies the tensors by `prescale` and compresses them before
     the reduction, and decompresses the results and multiplies them by `postscale`."""
+    names = _names.with_factors(names, len(tensors), prescale, postscale)
     packed, contexts = [scaled(tensor, prescale) for tensor in tensors], {}
     for i, tensor in enumerate(packed):
         if tensor is not None and (sparse_as_dense or not isinstance(tensor, tf.IndexedSlices)):

@@ -49,6 +49,24 @@ def kinds():
             refused(tape.gradient, result, own)
 
 
+def factors():
+    """Each case makes one rank's call another one by a factor or a division outside the collective. Each ends its group."""
+    whole, sparse = tf.constant([6, 6]), tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]), [4, 2])
+    other = {"op": hvd.Sum} if last else {"op": hvd.Average}
+    for name in (None, "loss"):
+        for case in (
+            lambda: hvd.allreduce(whole, **other, **options),
+            lambda: hvd.grouped_allreduce([whole, tf.ones([2])], **other, **options),
+            lambda: hvd.allreduce(tf.ones([2]), op=hvd.Max, postscale_factor=2.0 if last else 1.0, **options),
+            lambda: hvd.allreduce(tf.ones([2]), op=hvd.Sum, prescale_factor=2.0 if last else 1.0, **options),
+            lambda: hvd.reducescatter(tf.ones([2]), **other, **options),
+            lambda: hvd.reducescatter(tf.ones([2]), op=hvd.Sum, prescale_factor=2.0 if last else 4.0, **options),
+            lambda: hvd.allreduce(sparse, **other, **options),
+        ):
+            options = {"name": name, "process_set": hvd.add_process_set([0, 1])}
+            refused(case)
+
+
 def train(swap):
     """Trains one step of two layers of the same size."""
     model = tf.keras.Sequential([tf.keras.layers.Input((3,)), *(tf.keras.layers.Dense(3) for _ in range(2))])
@@ -75,6 +93,8 @@ try:
         both(*(("beta", "alpha") if last else ("alpha", "beta")))
     elif HOW == "kinds":
         kinds()
+    elif HOW == "factors":
+        factors()
     elif HOW == "gradients":
         train(swap=last)
     elif HOW == "numbers":

@@ -184,6 +184,15 @@ def optimizer_state():
         for number, values in states[0]["state"].items():
             for name, value in values.items():
                 same(value, states[1]["state"][number][name], 0)
+    for kind in (torch.optim.NAdam, torch.optim.ASGD):  # some of their state has other types than their parameters
+        parameter = torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
+        optimizer = kind([parameter])
+        if RANK == 0:
+            parameter.grad = torch.ones_like(parameter)
+            optimizer.step()
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        theirs, own = (list(each["state"][0].items()) for each in hvd.allgather_object(optimizer.state_dict()))
+        assert all(a[0] == b[0] and a[1].dtype == b[1].dtype and torch.equal(a[1], b[1]) for a, b in zip(theirs, own))
 
 
 def batch_norm():
@@ -200,6 +209,9 @@ def batch_norm():
     same(own.running_var, whole.running_var)
     own.eval(), whole.eval()
     same(own(images).detach(), whole(images).detach())
+    times = torch.randn(6, 3, dtype=torch.float64) + 1.7e9  # far from zero
+    want = torch.nn.BatchNorm1d(3).double()(times).detach()
+    same(hvd.SyncBatchNorm(3).double()(times[rows]).detach(), want[rows])
 
 
 def collectives():
@@ -218,6 +230,7 @@ def collectives():
     assert hvd.allreduce(torch.tensor(2 * RANK + 2), op=hvd.Sum, prescale_factor=0.5).item() == 3
     begun = hvd.grouped_allreduce_async_([torch.ones(2), torch.ones(3, dtype=torch.bfloat16)], op=hvd.Sum)
     assert [t.tolist() for t in hvd.synchronize(begun)] == [[2, 2], [2, 2, 2]] and hvd.poll(begun)
+    assert hvd.synchronize(hvd.grouped_allreduce_async_([])) == []
     gathered = hvd.allgather(torch.full((RANK + 1, 2), RANK))
     assert gathered.tolist() == [[0, 0], [1, 1], [1, 1]]
     assert hvd.broadcast(torch.tensor(RANK + 5), root_rank=1).item() == 6

@@ -47,6 +47,21 @@ CASES = {
         torch.sparse_coo_tensor([[3]], [1.0], (10**7 if rank else 4,)), process_set=process_set
     )(),
     "reducescatter": lambda: hvd.reducescatter(two((2, 3, 4), (2, 4, 3)), process_set=process_set),
+    "allreduce of integers by another op": lambda: hvd.allreduce(
+        torch.tensor([6, 6]), op=hvd.Sum if rank else hvd.Average, process_set=process_set
+    ),
+    "allreduce of integers by another factor": lambda: hvd.allreduce(
+        torch.tensor([6, 6]), op=hvd.Sum, postscale_factor=1.0 + rank, process_set=process_set
+    ),
+    "the maximum by another factor": lambda: hvd.allreduce(
+        torch.ones(2), op=hvd.Max, postscale_factor=1.0 + rank, process_set=process_set
+    ),
+    "reducescatter of integers by another op": lambda: hvd.reducescatter(
+        torch.tensor([6, 6]), op=hvd.Sum if rank else hvd.Average, process_set=process_set
+    ),
+    "sparse_allreduce by another op": lambda: hvd.sparse_allreduce_async(
+        torch.sparse_coo_tensor([[3]], [1.0], (4,)), op=hvd.Sum if rank else hvd.Average, process_set=process_set
+    )(),
     "DistributedOptimizer": trained,
 }
 for case, call in CASES.items():

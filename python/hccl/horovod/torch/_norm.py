@@ -23,13 +23,14 @@ class SyncBatchNorm(_BatchNorm):
         if not of_batch or _world.size() == 1:
             return super().forward(input)
         axes = [0, *range(2, input.dim())]
-        wide = input.double()  # float would lose digits in the difference of squares
+        shape = [1, -1] + [1] * (input.dim() - 2)
+        wide = input.double()
         count = wide.new_full((1,), input.numel() // input.size(1))
-        sums = torch.cat([wide.sum(axes), wide.square().sum(axes), count])
-        totals = _ops.allreduce(sums, op=_ops.Sum)
+        totals = _ops.allreduce(torch.cat([wide.sum(axes), count]), op=_ops.Sum)
         number = totals[-1]
-        mean, square = (totals[:-1] / number).chunk(2)
-        variance = square - mean.square()
+        mean = totals[:-1] / number
+        centered = wide - mean.view(shape)
+        variance = _ops.allreduce(centered.square().sum(axes), op=_ops.Sum) / number
         if self.training and self.running_mean is not None and self.num_batches_tracked is not None:
             with torch.no_grad():
                 self.num_batches_tracked += 1
@@ -38,9 +39,7 @@ class SyncBatchNorm(_BatchNorm):
                 unbiased = variance * number / (number - 1)
                 self.running_mean.lerp_(mean.to(self.running_mean.dtype), rate)
                 self.running_var.lerp_(unbiased.to(self.running_var.dtype), rate)
-        shape = [1, -1] + [1] * (input.dim() - 2)
-        scale = (variance + self.eps).rsqrt()
-        result = (wide - mean.view(shape)) * scale.view(shape)
+        result = centered * (variance + self.eps).rsqrt().view(shape)
         if self.affine:
             result = result * self.weight.view(shape) + self.bias.view(shape)
         return result.to(input.dtype)

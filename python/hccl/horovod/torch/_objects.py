@@ -66,8 +66,15 @@ def broadcast_optimizer_state(
     if not is_root:
         state = _pytree.tree_map_only(tensor, lambda t: torch.empty_like(t, device="cpu"), form)
     broadcast_parameters(_pytree.tree_leaves(state), root_rank)
-    if not is_root:
-        optimizer.load_state_dict(state)
+    if is_root:
+        return
+    optimizer.load_state_dict(state)
+    # load_state_dict() has cast some tensors to the types of their parameters.
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    for parameter, number in zip(parameters, numbers):
+        if number in state["state"]:
+            optimizer.state[parameter] = {**state["state"][number]}
 
 
 def gathered_places(local_rank: int, local_size: int) -> tuple[int, int, bool]:

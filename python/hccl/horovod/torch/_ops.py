@@ -86,8 +86,11 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set, *, into: Tensor | None = None,
 ) -> Handle:
     """into: the tensor for the result, which may be `tensor`; by default a new one."""
-    kind, comm = _horovod.reduction(op, average), communicator(process_set, tensor.shape)
+    kind, also = _horovod.reduction(op, average), ""
     scales = tensor.is_floating_point() and kind in ("mean", "sum")  # the library scales
+    if not scales:
+        also = f" by {kind}, prescale_factor {prescale_factor}, postscale_factor {postscale_factor}"
+    comm = communicator(process_set, tensor.shape, also)
     source = tensor.detach() if scales else _scaled(tensor.detach(), prescale_factor)
     source = source.contiguous()
     place = into is not None and source.data_ptr() == into.data_ptr()
@@ -147,7 +150,7 @@ def sparse_allreduce_async(
     if kind not in ("mean", "sum"):
         _horovod.refuse("op", op, "sparse tensors can be added and averaged only")
     own = tensor.coalesce()
-    whole = {"process_set": process_set, "whole": tensor.shape}
+    whole: dict[str, Any] = {"process_set": process_set, "whole": [*tensor.shape, kind]}
     values = allgather_async(own.values(), **whole)
     indices = allgather_async(own.indices().t().contiguous(), **whole)
     ranks = communicator(process_set).size
@@ -166,10 +169,10 @@ def sparse_allreduce_async(
 
 def allgather_async(
     tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set, *,
-    whole: Sequence[int] = (),
+    whole: Sequence[Any] = (),
 ) -> Handle:
     """Concatenates the ranks' tensors along the first dimension. Its length may differ between
-    ranks. Waits until all ranks have called allgather_async(). whole: the ranks compare this shape,
+    ranks. Waits until all ranks have called allgather_async(). whole: the ranks compare this list,
     too."""
     comm = communicator(process_set, [*whole, "rows", *tensor.shape[1:]])
     own = tensor.detach().contiguous().reshape(tensor.shape or (1,))
@@ -329,14 +332,15 @@ def reducescatter(
     op: Any = Average, process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0, postscale_factor: float = 1.0,
 ) -> Tensor:
-    """Like reducescatter_async(), but waits. Backward gathers the gradients of the rows. If op is
-    not Average, backward also multiplies them by the number of ranks."""
+    """Like reducescatter_async(), but waits. Backward gathers the gradients of the rows, and
+    multiplies them by the factors and, if op is not Average, by the number of ranks."""
     packed, context = compression.compress(tensor)
     ranks = 1 if _horovod.reduction(op) == "mean" else communicator(process_set).size
     options = (op, process_set, prescale_factor, postscale_factor)
+    factor = ranks * prescale_factor * postscale_factor
     part = _Differentiable.apply(
         lambda own: reducescatter_async(own, None, *options).wait(),
-        lambda g: allgather(g, None, process_set) * ranks,
+        lambda g: allgather(g, None, process_set) * factor,
         packed,
     )
     return compression.decompress(part, context)
@@ -349,12 +353,11 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 def _of_list(function: Callable[..., Any]) -> Callable[..., Any]:
     """Turns a function of one tensor into a function of a list, with the same options."""
+    begins = "async" in function.__name__
 
     def grouped(tensors: Sequence[Tensor], *options: Any, **named: Any) -> Any:
         begun = [function(tensor, *options, **named) for tensor in tensors]
-        if not begun or not isinstance(begun[0], Handle):
-            return begun
-        return Handle(begun, lambda: [handle.wait() for handle in begun])
+        return Handle(begun, lambda: [handle.wait() for handle in begun]) if begins else begun
 
     return grouped
 

@@ -89,7 +89,9 @@ void make_group(Comm& comm, int color, int key) {
     result =
         HcclCommCreateGroup(all.handle, comm.size, ranks.data(), name.c_str(), 0, &comm.handle);
   }
-  if (result != HCCL_SUCCESS) comm.failure = HcclGetLastErrorText();
+  if (result == HCCL_SUCCESS) return;
+  comm.failure = HcclGetLastErrorText();
+  comm.failure += "; in MPI_Comm_split, which all processes must call for a new group";
 }
 
 }  // namespace
