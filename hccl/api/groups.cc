@@ -191,9 +191,11 @@ bool Groups::contains(const std::string& name) const {
 Result<Groups::Group> Groups::find(const std::string& name) const {
   const auto at = groups_.find(name);
   if (at != groups_.end()) return at->second;
-  return Status(Code::kNotFound,
-                "group " + quoted(name) + " does not exist" +
-                    (groups_.empty() ? ": there is no world before HcomInit…" : ""));
+  return Status(
+      Code::kNotFound,
+      "group " + quoted(name) + " does not exist" +
+          (groups_.empty() ? ": there is no world before HcomInit…"
+                           : " on this rank: it has not made the group, or is no member"));
 }
 
 Result<CommunicatorPtr> Groups::get(const std::string& name) const {
