@@ -97,6 +97,7 @@ bool WorkQueue::take_out(const Entry& entry) {
   const MutexLock lock(mutex_);
   const auto at = find(entry);
   if (at == line_.end()) return false;
+  (*at)->in_line_ = false;
   line_.erase(at);
   note_head();
   return true;
@@ -120,26 +121,30 @@ bool WorkQueue::may_run(By who) const {
   return state >= kInLine && (who == By::kInside || (state & kRunning) == 0);
 }
 
-bool WorkQueue::head_is_for(By who) const {
+// `waits`: the entry for which a caller waits. The caller must not run work behind its entry, which
+// may end only after the program has got the entry's result.
+bool WorkQueue::head_is_for(By who, const Entry* waits) const {
   return may_run(who) && !line_.empty() && line_.front()->filled_ &&
-         (line_.front()->for_worker_ || who != By::kWorker);
+         (line_.front()->for_worker_ || who != By::kWorker) &&
+         (waits == nullptr || waits->in_line_);
 }
 
-bool WorkQueue::can_run(By who) const {
+bool WorkQueue::can_run(By who, const Entry* waits) const {
   if (!may_run(who)) return false;
   const MutexLock lock(mutex_);
-  return head_is_for(who);
+  return head_is_for(who, waits);
 }
 
 // Runs the head of the line if nothing runs. Returns false if no work could run.
-bool WorkQueue::run_next(By who) {
+bool WorkQueue::run_next(By who, const Entry* waits) {
   const bool inside = who == By::kInside;
   TicketList next;
   {
     const MutexLock lock(mutex_);
-    if (!head_is_for(who)) return false;
+    if (!head_is_for(who, waits)) return false;
     // No thread can enter() here, because the line is not empty.
     next.splice(next.end(), line_, line_.begin());
+    next.front()->in_line_ = false;
     note_head();
     state_.fetch_sub(kInLine - (inside ? 0 : kRunning), std::memory_order_seq_cst);
   }
@@ -204,8 +209,9 @@ void WorkQueue::complete_all() {
 Status WorkQueue::wait(const Ticket& ticket) {
   Watch watch;
   while (!ticket->done()) {
-    if (run_next(By::kCaller)) continue;
-    sleep(*ticket, watch, Deadline::never(), done_bell_, [this] { return can_run(By::kCaller); });
+    if (run_next(By::kCaller, ticket.get())) continue;
+    sleep(*ticket, watch, Deadline::never(), done_bell_,
+          [&] { return can_run(By::kCaller, ticket.get()); });
   }
   return ticket->status();
 }

@@ -133,9 +133,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void count() { run_.store(run_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   Ticket enqueue(Work work, Done done, bool for_worker);
   bool may_run(By who) const;
-  bool head_is_for(By who) const HCCL_REQUIRES(mutex_);
-  bool can_run(By who) const;
-  bool run_next(By who);
+  bool head_is_for(By who, const Entry* waits) const HCCL_REQUIRES(mutex_);
+  bool can_run(By who, const Entry* waits = nullptr) const;
+  bool run_next(By who, const Entry* waits = nullptr);
   void start();
   void serve();
   void ring();
@@ -199,6 +199,7 @@ class WorkQueue::Entry final : public Request {
   Work work_;
   bool filled_ = false;
   bool for_worker_ = false;
+  bool in_line_ = true;   // the queue's mutex guards it
   bool has_run_ = false;  // only for the thread that runs the work
   std::uint64_t place_ = 0;
   std::atomic<std::uint64_t> mark_{0};

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
 #include <future>
 #include <memory>
 #include <stdexcept>
@@ -42,6 +44,38 @@ TEST(WorkQueueTest, CallersRunWhatTheWorkerHasNotBegun) {
   EXPECT_EQ(order, (std::vector{1, 2}));
   EXPECT_FALSE(queue.busy());
   EXPECT_TRUE(WorkQueue::Turn(queue));
+}
+
+// The third piece of work ends only when a program has the result of the second one.
+TEST(WorkQueueTest, ACallerRunsNoWorkBehindItsOwn) {
+  constexpr int kRounds = 2000;
+  WorkQueue queue("test");
+  std::vector<WorkQueue::Ticket> places(3);
+  std::atomic<int> got{0};  // the round of which the second result is there
+  std::barrier<> all(3);
+  const auto rounds = [&](std::size_t own, auto work) {
+    for (int round = 1; round <= kRounds; ++round) {
+      if (own == 0) {
+        for (auto& place : places) place = queue.reserve();
+      }
+      all.arrive_and_wait();
+      EXPECT_TRUE(queue.run(places[own], [&] { return work(round); }).ok());
+      if (own == 1) got = round;
+      all.arrive_and_wait();
+    }
+  };
+  const auto brief = [](int) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));  // the waiting threads sleep, too
+    return Status();
+  };
+  std::thread first([&] { rounds(0, brief); }), second([&] { rounds(1, brief); });
+  rounds(2, [&](int round) {
+    const Deadline end = Deadline::after(std::chrono::seconds(5));
+    while (got < round && !end.expired()) std::this_thread::yield();
+    return got < round ? Status(Code::kTimeout, "the second result is not there") : Status();
+  });
+  first.join();
+  second.join();
 }
 
 TEST(WorkQueueTest, CallbacksWaitForOtherWorkAndSubmitAtTheMark) {
