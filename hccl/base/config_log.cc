@@ -6,8 +6,11 @@
 
 namespace hccl {
 Status invalid(std::string_view name, std::string_view value, std::string_view expected) {
-  return Status(Code::kPara, "EI0001: Value \"" + std::string(value) +
-                                 "\" for environment variable " + std::string(name) +
+  // A long value must not push the variable's name out of the text.
+  const std::size_t most = 512;
+  return Status(Code::kPara, "EI0001: Value \"" + std::string(value.substr(0, most)) +
+                                 (value.size() > most ? "…" : "") + "\" for environment variable " +
+                                 std::string(name) +
                                  " is invalid. Expected value: " + std::string(expected) + ".");
 }
 

@@ -16,8 +16,9 @@ Status differing(const Gathering& sum) {
               " (world ranks)",
           static_cast<int>(other->first)};
 }
-Status late_error(const RankSet& awaited) {
-  return {Code::kTimeout, "ranks that did not come: " + awaited.text() + " (world ranks)",
+Status late_error(const RankSet& awaited, const std::string& elsewhere) {
+  return {Code::kTimeout,
+          "ranks that did not come: " + awaited.text() + " (world ranks)" + elsewhere,
           awaited.count() == 1 ? static_cast<int>(awaited.lowest()) : Status::kNobody};
 }
 
@@ -78,7 +79,7 @@ std::optional<Status> Gatherings::verdict(const Open& open, const Place& place, 
   }
   if (!place.root) return std::nullopt;
   if (differs) return differing(open.sum);
-  if (now >= std::max(open.deadline, place.parts_by)) return late_error(awaited);
+  if (now >= std::max(open.deadline, place.parts_by)) return late_error(awaited, open.elsewhere);
   return std::nullopt;
 }
 
@@ -117,6 +118,7 @@ bool Gatherings::says(const Key& key, const Open& open, const Place& place, Time
 Gatherings::Due Gatherings::due(const Place& place, Time now) {
   Due due;
   for (auto& [key, open] : open_) {
+    if (place.root && now >= open.deadline) note_other_calls(key, open);
     if (auto why = verdict(open, place, now)) {
       due.answers.push_back({key, open.sum, std::move(*why)});
     } else if (says(key, open, place, now)) {
@@ -129,6 +131,25 @@ Gatherings::Due Gatherings::due(const Place& place, Time now) {
   }
   for (const Answer& each : due.answers) static_cast<void>(answered(each));
   return due;
+}
+
+// Ranks that call for one group with different names, numbers or lists make two gatherings, which
+// wait for each other's ranks. The errors of both then say so.
+void Gatherings::note_other_calls(const Key& key, Open& open) {
+  if (!open.elsewhere.empty() || (open.sum.flags & kMakesGroup) == 0) return;
+  const auto text = [](const RankSet& ranks, const Open& where) {
+    return "; rank " + std::to_string(ranks.lowest()) + " called for a group of ranks " +
+           where.sum.named().text() + " with another name, number or list of ranks";
+  };
+  for (auto& [its, other] : open_) {
+    const RankSet here = open.sum.awaited() & other.sum.arrived;
+    const RankSet there = other.sum.awaited() & open.sum.arrived;
+    if (its == key || here.empty() || there.empty()) continue;
+    if ((other.sum.flags & kMakesGroup) == 0) continue;
+    open.elsewhere = text(here, other);
+    if (other.elsewhere.empty()) other.elsewhere = text(there, open);
+    return;
+  }
 }
 
 const Gatherings::Answer* Gatherings::last(const Uuid& group, bool success) const {

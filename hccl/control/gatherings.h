@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -44,8 +45,9 @@ class Gatherings {
     Time since{}, deadline{}, next_report{};  ///< since: when the first member arrived
     bool partial = false;                     ///< a node below has sent a partial sum
     bool late = false;                        ///< open for longer than kLateAfter
-    bool up = false;  ///< the parent knows the gathering, so the root answers
-    RankSet said;     ///< the ranks whose parts the parent has
+    bool up = false;          ///< the parent knows the gathering, so the root answers
+    RankSet said;             ///< the ranks whose parts the parent has
+    std::string elsewhere{};  ///< at the root: the other calls of awaited ranks, for the error
   };
   /// The node's place in the tree.
   struct Place {
@@ -98,6 +100,7 @@ class Gatherings {
  private:
   static std::optional<Status> verdict(const Open& open, const Place& place, Time now);
   static std::optional<Status> may_go_on(const Open& open, const Place& place, Time now);
+  void note_other_calls(const Key& key, Open& open);
   static bool says(const Key& key, const Open& open, const Place& place, Time now);
 
   std::map<Key, Open> open_;

@@ -55,6 +55,24 @@ Status answer_to(const RankSet& arrived, const RankSet& members, const RankSet& 
   return end.answers[0].why;
 }
 
+// Two ranks call for a group of both, with different names.
+TEST(Gatherings, RanksOfTwoCallsForOneGroupAreTold) {
+  Gatherings root;
+  for (const std::uint32_t rank : {0U, 1U}) {
+    Gathering part = part_of(rank, {0, 1}, seconds(4 + rank));
+    part.flags |= kMakesGroup;
+    EXPECT_FALSE(root.add({{static_cast<std::uint8_t>(1 + rank)}, 1}, part, kStart));
+  }
+  for (const std::uint32_t rank : {0U, 1U}) {
+    const auto end = root.due(kRoot, kStart + seconds(4 + rank));
+    ASSERT_EQ(end.answers.size(), 1U);
+    const std::string other = std::to_string(1 - rank);
+    EXPECT_EQ(end.answers[0].why.message(),
+              "ranks that did not come: " + other + " (world ranks); rank " + other +
+                  " called for a group of ranks 0-1 with another name, number or list of ranks");
+  }
+}
+
 TEST(Gatherings, TheLowestRelayWithAllMembersAnswers) {
   Gatherings relay;
   EXPECT_FALSE(relay.add(kFirst, part_of(1, {1, 3}), kStart));

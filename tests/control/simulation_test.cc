@@ -62,7 +62,7 @@ class Simulation : public Oracle {
   /// The time that the tree may need after a fault. Acknowledgements come within 50 ms, orphans ask
   /// again after 100 ms, and a stopped node is abandoned 300 ms after the next frame to it, which
   /// may be a beat later; a stopped root takes 1 s more. A process that leaves stays for 300 ms; if
-  /// the next root leaves, too, orphans dial both in vain, 100 ms each, before they ask another node.
+  /// the next root leaves, too, orphans first dial both in vain, for 100 ms each.
   nanoseconds allowed(bool root_stops) const {
     if (kind_ == kCalm || kind_ == kShortStops) return milliseconds(80);
     if (kind_ == kSuspended) return milliseconds(1500);
