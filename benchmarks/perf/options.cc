@@ -150,6 +150,9 @@ Options parse(int argc, char** argv) {
     if (o.op == "sendrecv" && !o.algo.empty()) {
       throw CLI::ValidationError("--algo: sendrecv has no choice of algorithms");
     }
+    if (!o.csv.empty() && o.csv == o.json) {
+      throw CLI::ValidationError("--csv and --json name one file");
+    }
     const std::uint64_t element = size_of(types().at(o.type));
     if (o.op != "barrier" && (o.min_bytes == 0 || o.min_bytes % element != 0)) {
       throw CLI::ValidationError("--min is no multiple of the " + std::to_string(element) +
