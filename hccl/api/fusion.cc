@@ -68,6 +68,47 @@ Result<Chosen> choose_segments(const HcclFusionOptions& options, const std::stri
   return chosen;
 }
 
+Status create(std::shared_ptr<hccl::core::Communicator> communicator,
+              const HcclFusionGradient* gradients, uint32_t gradientNum,
+              const HcclFusionOptions* options, HcclFusion* fusion) {
+  HCCL_CHECK_PTR(gradients);
+  HCCL_CHECK_PTR(fusion);
+  if (gradientNum == 0) return Status(Code::kPara, "gradientNum is 0");
+  HcclFusionOptions chosen{};
+  chosen.dataType = HCCL_DATA_TYPE_FP32;
+  if (options != nullptr) chosen = *options;
+  HCCL_ASSIGN_OR_RETURN(const auto type, api::check_type(chosen.dataType));
+  HCCL_ASSIGN_OR_RETURN(const auto op, api::check_reduce(chosen.op, type));
+  std::vector<Overlap::Gradient> list;
+  std::vector<std::uint64_t> bytes;
+  std::vector<api::Extent> extents;
+  for (uint32_t i = 0; i < gradientNum; ++i) {
+    const HcclFusionGradient& each = gradients[i];
+    const std::string where = "gradients[" + std::to_string(i) + "]";
+    HCCL_RETURN_IF_ERROR(api::check_count(each.count, (where + ".count").c_str()));
+    if (each.data == nullptr && each.count != 0)
+      return api::null_pointer((where + ".data").c_str());
+    list.push_back(
+        {each.name == nullptr ? "" : each.name, static_cast<std::byte*>(each.data), each.count});
+    bytes.push_back(each.count * hccl::size_of(type));
+    extents.push_back(
+        {api::address(each.data), bytes.back(), true, "gradient", static_cast<int>(i)});
+  }
+  HCCL_RETURN_IF_ERROR(api::check_apart(*communicator, std::move(extents),
+                                        "pass each gradient once, in memory of its own"));
+  const bool given = chosen.lastIndices != nullptr || chosen.percentages != nullptr;
+  HCCL_ASSIGN_OR_RETURN(std::string group,
+                        api::group_name(given ? HCCL_WORLD_GROUP : chosen.group));
+  HCCL_ASSIGN_OR_RETURN(auto cut, choose_segments(chosen, group, bytes));
+  auto made = std::make_shared<api::Fusion>();
+  HCCL_ASSIGN_OR_RETURN(
+      made->overlap,
+      Overlap::create(std::move(communicator), std::move(list), type, op, std::move(cut.segments),
+                      chosen.hcomParallel != 0, cut.mode, std::move(group)));
+  *fusion = State::get().fusions().add(std::move(made));
+  return {};
+}
+
 }  // namespace
 
 extern "C" {
@@ -75,44 +116,15 @@ extern "C" {
 HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
                             uint32_t gradientNum, const HcclFusionOptions* options,
                             HcclFusion* fusion) {
-  return guard("HcclFusionCreate", [&]() -> Status {
+  static constexpr const char* kFunction = "HcclFusionCreate";
+  return guard(kFunction, [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().communicators().get_shared(comm));
-    HCCL_CHECK_PTR(gradients);
-    HCCL_CHECK_PTR(fusion);
-    if (gradientNum == 0) return Status(Code::kPara, "gradientNum is 0");
-    HcclFusionOptions chosen{};
-    chosen.dataType = HCCL_DATA_TYPE_FP32;
-    if (options != nullptr) chosen = *options;
-    HCCL_ASSIGN_OR_RETURN(const auto type, api::check_type(chosen.dataType));
-    HCCL_ASSIGN_OR_RETURN(const auto op, api::check_reduce(chosen.op, type));
-    std::vector<Overlap::Gradient> list;
-    std::vector<std::uint64_t> bytes;
-    std::vector<api::Extent> extents;
-    for (uint32_t i = 0; i < gradientNum; ++i) {
-      const HcclFusionGradient& each = gradients[i];
-      const std::string where = "gradients[" + std::to_string(i) + "]";
-      HCCL_RETURN_IF_ERROR(api::check_count(each.count, (where + ".count").c_str()));
-      if (each.data == nullptr && each.count != 0)
-        return api::null_pointer((where + ".data").c_str());
-      list.push_back(
-          {each.name == nullptr ? "" : each.name, static_cast<std::byte*>(each.data), each.count});
-      bytes.push_back(each.count * hccl::size_of(type));
-      extents.push_back(
-          {api::address(each.data), bytes.back(), true, "gradient", static_cast<int>(i)});
+    const Status made = create(communicator, gradients, gradientNum, options, fusion);
+    // The other ranks may wait for this rank's part of the first step.
+    if (!made.ok()) {
+      communicator->operations().refused(std::string(kFunction) + ": " + made.message());
     }
-    HCCL_RETURN_IF_ERROR(api::check_apart(*communicator, std::move(extents),
-                                          "pass each gradient once, in memory of its own"));
-    const bool given = chosen.lastIndices != nullptr || chosen.percentages != nullptr;
-    HCCL_ASSIGN_OR_RETURN(std::string group,
-                          api::group_name(given ? HCCL_WORLD_GROUP : chosen.group));
-    HCCL_ASSIGN_OR_RETURN(auto cut, choose_segments(chosen, group, bytes));
-    auto made = std::make_shared<api::Fusion>();
-    HCCL_ASSIGN_OR_RETURN(
-        made->overlap,
-        Overlap::create(std::move(communicator), std::move(list), type, op, std::move(cut.segments),
-                        chosen.hcomParallel != 0, cut.mode, std::move(group)));
-    *fusion = State::get().fusions().add(std::move(made));
-    return {};
+    return made;
   });
 }
 

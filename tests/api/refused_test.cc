@@ -14,6 +14,7 @@
 #include "hccl/hccl.h"
 #include "hccl/hccl_comm.h"
 #include "hccl/hccl_framework.h"
+#include "hccl/hccl_fusion.h"
 #include "tests/api/refused_calls.h"
 #include "tests/support/api_world.h"
 #include "tests/support/calls.h"
@@ -86,6 +87,33 @@ TEST(Refused, TagsThatDiffer) {
 }
 
 TEST(Refused, TheOtherHearsOfEveryCollectiveWithinASecond) { expect_all_told(collectives()); }
+
+HcclResult create_fusion(Arguments& a, HcclFusion* fusion) {
+  const HcclFusionGradient gradients[] = {{"a", a.send, a.count}, {"b", a.recv, a.count}};
+  return HcclFusionCreate(a.comm, gradients, 2, nullptr, fusion);
+}
+
+TEST(Refused, TheOtherHearsOfAFusionWithinASecond) {
+  const auto create = [](Arguments& a) {
+    HcclFusion none;
+    return create_fusion(a, &none);
+  };
+  const auto step = [](Arguments& a) {
+    HcclFusion fusion;
+    EXPECT_EQ(create_fusion(a, &fusion), HCCL_SUCCESS) << HcclGetLastErrorText();
+    for (const std::uint32_t gradient : {0U, 1U}) {
+      EXPECT_EQ(HcclFusionReady(fusion, gradient), HCCL_SUCCESS);
+    }
+    return HcclFusionWait(fusion);  // the world ends the fusion
+  };
+  expect_all_told({{"HcclFusionCreate",
+                    "allreduce #1",
+                    create,
+                    {{[](Arguments& a) { a.send = nullptr; }, "gradients[0].data"},
+                     {[](Arguments& a) { a.recv = a.send; }, "overlaps gradient 0"}},
+                    step}});
+}
+
 TEST(Refused, TheOtherHearsOfEveryMessageWithinASecond) { expect_all_told(messages()); }
 
 // Arguments for a sub-communicator of both ranks; rank 1 makes one of them wrong.
