@@ -4,6 +4,7 @@ from npu_bridge.npu_init import *  # noqa: F403  as scripts do
 
 import sys
 import tempfile
+import time
 
 import numpy as np
 
@@ -104,7 +105,21 @@ def keras():
         np.testing.assert_array_equal(other, np.split(alike, size)[0])
 
 
-for test in (sharded, strategy, *([estimators, keras] if tf.__version__ < "2.16" else [])):  # noqa: F405
+def keras_begins_with_the_weights_of_rank_0():
+    weights = tf.keras.initializers.Constant(rank + 1.0)  # noqa: F405
+    model = tf.keras.Sequential([tf.keras.layers.Dense(300, input_shape=(300,), kernel_initializer=weights)])  # noqa: F405
+    model.compile(npu_distributed_optimizer_wrapper(tf.keras.optimizers.SGD(0.0)), loss="mse")  # noqa: F405
+    time.sleep((size - 1 - rank) / 2)  # Keras keeps files that are there already
+    shared = f"{sys.argv[1]}/keras"
+    estimator = keras_to_npu.model_to_npu_estimator(model, model_dir=shared, config=NPURunConfig())  # noqa: F405
+    ones = np.ones((4, 300), "float32")
+    estimator.train(lambda: tf.data.Dataset.from_tensors((ones, ones)).repeat(), steps=1)  # noqa: F405
+    kernel = next(n for n in estimator.get_variable_names() if n.endswith("kernel"))
+    assert (estimator.get_variable_value(kernel) == 1).all(), estimator.get_variable_value(kernel)
+
+
+ESTIMATORS = [estimators, keras, keras_begins_with_the_weights_of_rank_0]
+for test in (sharded, strategy, *(ESTIMATORS if tf.__version__ < "2.16" else [])):  # noqa: F405
     tf.reset_default_graph()  # noqa: F405
     test()
 print("all well")
