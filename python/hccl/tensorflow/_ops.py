@@ -25,7 +25,7 @@ from hccl.manage import api as _manage
 from hccl import _build, _world
 from hccl.tensorflow import _interrupts, _names
 from tensorflow.python.framework.func_graph import FuncGraph
-from tensorflow.python.ops import control_flow_util
+from tensorflow.python.ops import control_flow_util, handle_data_util
 from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGraph
 
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
@@ -76,7 +76,7 @@ def _refuse_in_xla(graph: Any) -> None:
 def _order() -> Any:
     """Returns the resource that all collectives use. By this resource, TensorFlow keeps collectives
     in order in functions, and knows which conditionals, loops and functions contain collectives.
-    The resource has no value."""
+    Its value has no meaning."""
     _world.refuse_in_fork()
     inner = tf.compat.v1.get_default_graph() if not tf.executing_eagerly() else None
     _refuse_in_xla(inner)
@@ -87,7 +87,7 @@ def _order() -> Any:
                 function.mark_as_unsaveable(_UNSAVEABLE)
                 function = function.outer_graph
             if not _eager_order:
-                _eager_order.append(_made_order())
+                _eager_order.append(_made_variable())
             return _captured(_eager_order[0], inner)
         graph = tf.compat.v1.get_default_graph()
         if graph not in _orders:
@@ -123,6 +123,16 @@ def _is_in_control_flow(graph: Any) -> bool:
 
 def _made_order() -> Any:
     return tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[], shared_name="hccl_order")
+
+
+def _made_variable() -> Any:
+    """Returns the resource for eager code and functions. It is a variable, because the second
+    gradient of a loop asks for the type and shape of each resource in the loop."""
+    order = _made_order()
+    data = handle_data_util.create_handle_data(tf.TensorShape([]), tf.int32)
+    handle_data_util.set_handle_data(order, data)
+    tf.raw_ops.AssignVariableOp(resource=order, value=0)
+    return order
 
 
 _numbers = itertools.count(1)

@@ -43,10 +43,25 @@ WANT = {
     "splits": (lambda x: hvd.alltoall(x, tf.ones([SIZE], tf.int64))[0], exact(of(RANK))),
     "reducescatter": (hvd.reducescatter, exact(MEAN)),
 }
+
+
+def in_loop(collective):
+    def body(i, x):
+        return i + 1, tf.ensure_shape(collective(x), x.shape)
+
+    return lambda x: tf.while_loop(lambda i, _: i < 1, body, (0, x))[1]
+
+
+def in_branch(collective):
+    return lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: collective(x), lambda: x)
+
+
 for call, (collective, want) in WANT.items():
     tensor = tf.constant(of(RANK))
     for run in (penalty, tf.function(penalty)):
         np.testing.assert_allclose(run(collective, tensor), want, rtol=1e-12, err_msg=call)
+        for inside in (in_loop, in_branch) if call in ("allreduce", "broadcast", "alltoall") else ():
+            np.testing.assert_allclose(run(inside(collective), tensor), want, rtol=1e-12, err_msg=call)
 
 
 def of_rows(table):
