@@ -22,7 +22,7 @@ namespace hccl {
 
 /// Lets a waiter sleep until another thread wakes it. A waiter sleeps if its condition is still
 /// false after spinning. A Doorbell has the same members but is not derived from Sleeper: memory
-/// that processes share cannot contain a virtual table.
+/// that processes share cannot contain a pointer to a virtual table.
 class Sleeper {
  public:
   virtual ~Sleeper() = default;

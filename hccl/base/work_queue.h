@@ -77,8 +77,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// Runs `work`, then `done`, at once on this thread if nothing is in line or running. Otherwise
   /// runs nothing and returns false.
   bool run_now(const Work& work, const Done& done);
-  /// Puts work in line that the worker does not run. The caller must wait() for the ticket; a
-  /// thread in wait() runs the work.
+  /// Puts work in line for a thread in wait(); the worker does not run this work. The caller must
+  /// wait() for the ticket.
   Ticket defer(Work work);
   /// Takes a place in line for work that is not known yet. No work behind the place runs before
   /// that work.

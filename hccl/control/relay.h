@@ -62,7 +62,7 @@ class Relay {
   Time next() const { return next_; }
 
   /// Reports of this process's ranks. gather() contributes a part of a gathering. The root passes
-  /// the others to the functions of Verdicts with the same names.
+  /// each of the other reports to the function of Verdicts with the same name.
   Step gather(const Gatherings::Key& key, const Gathering& part, Time now);
   Step report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   Step waits(const Wait& wait, Time now);

@@ -58,8 +58,8 @@ RankSet Relay::missing() const {
   return RankSet::range(0, nodes) - tree_.gone() - below();
 }
 
-// A cut of the network silences a node and the nodes below it at the same time. So the nodes below
-// are silent as soon as they do not answer.
+// A cut of the network silences a node and the nodes below it at the same time. So a missing node
+// below `silent` counts as silent once a dial has no answer, without a peer timeout of its own.
 void Relay::suspect(std::uint32_t silent) {
   suspects_.try_emplace(silent, now_ + neighbours_.beats());
   for (const std::uint32_t node : missing().ranks()) {

@@ -141,8 +141,9 @@ void Seek::end_contested(const Status& why) {
   end(why);
 }
 
-// All ranks have come. But a process that has not come yet may claim a rank, too: then the world
-// waits for that process, ends, or begins without it. Returns whether the world begins.
+// Called when each rank has an admitted process. Another process, which has not come yet, may claim
+// one of these ranks, too: then the world waits for that process, ends, or begins without that
+// process. Returns whether the world begins.
 bool Seek::stands() {
   if (!claimants_.find) return true;
   const Roster& all = all_.roster();

@@ -31,8 +31,8 @@ class Verdicts {
       : roster_(std::move(roster)), epoch_(epoch), peer_timeout_(peer_timeout) {}
 
   std::uint32_t epoch() const { return epoch_; }
-  /// A rank reports that a communicator has failed. Only the root declares deaths, so a report
-  /// about kEverything is ignored.
+  /// A rank reports that a communicator has failed. Ignores a report about kEverything (a death):
+  /// only the root declares deaths.
   News report(std::uint32_t rank, const Uuid& scope, const Status& why, Time now);
   News waits(const Wait& wait, Time now);
   /// A rank has refused calls in place of an operation; `refusal` is the rank's last refusal.

@@ -35,8 +35,8 @@ class KnownCosts {
   /// Adds the entry to this table. Rank 0 also writes the entry to the file, or logs a warning.
   void add(const select::CostEntry& entry, bool is_root, const Logger& log);
 
-  /// The costs of messages that a communicator uses: measured for its key, else for the nearest
-  /// key.
+  /// A communicator's costs of messages: those in its key's entry. If the table has no entry for
+  /// the key, those measured for the nearest key. `messages` is null if there are none.
   struct Use {
     const select::MessageCosts* messages = nullptr;
     std::string source;  ///< "default table", or "from /path (…)"

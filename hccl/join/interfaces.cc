@@ -182,8 +182,8 @@ Result<Interface> choose_interface(const std::vector<Interface>& all, const Conf
     if (const Interface* at = pick(matching, family)) return *at;
     return no_match(all, config);
   }
-  // The group of names counts before the family: every host has an IPv4 loopback, even a host that
-  // uses only IPv6.
+  // group() counts before the address family. Otherwise a host that uses only IPv6 could get its
+  // loopback interface, because every host has an IPv4 loopback address.
   for (int wanted = 0; wanted <= 2; ++wanted) {
     std::vector<const Interface*> in_group;
     for (const Interface& at : all) {

@@ -61,7 +61,8 @@ struct alignas(kApart) BasicControlBlock {
   alignas(kApart) std::array<Envelope, 2> calls;
   alignas(kApart) std::array<Counter, 3> progress{};
   alignas(kApart) Counter barriers{0};  ///< barriers reached so far
-  /// Number of the last operation on peers' buffers that this rank has left.
+  /// Number of the last operation in which this rank has stopped using its peers' buffers; see
+  /// BasicRegion::leave().
   Counter left{0};
   /// The last copy that the kernel has refused to this rank; see Refusal.
   Counter refused{0};
@@ -212,8 +213,8 @@ class BasicRegion {
   std::uint64_t word(int local_rank) const {
     return slot(local_rank).word.load(std::memory_order_acquire);
   }
-  /// Whether the rank has announced this operation, with any call. If so, its slot no longer holds
-  /// the key of two operations ago, which was the same on all ranks.
+  /// Whether the rank has announced this operation, perhaps with another call than this rank's. If
+  /// so, its slot no longer holds the key of two operations ago, which was the same on all ranks.
   bool announced(int local_rank) const {
     const std::uint64_t there = word(local_rank);
     return there != before_ && there != Slot::kWithdrawn;

@@ -9,7 +9,8 @@ namespace hccl::transport::tcp {
 namespace {
 
 constexpr std::size_t kFramesPerCall = 32;
-// Large messages are cut into frames only this far ahead, so that small messages are sent soon.
+// Large messages are cut into frames only while fewer bytes than this are queued, so that small
+// messages are sent soon.
 constexpr std::size_t kPayloadAhead = 2 * kFragment;
 // The bytes of frames whose sums one call computes: these bytes are still in a cache when they are
 // written.

@@ -84,8 +84,8 @@ void TcpMesh::connect(std::size_t peer, Connection connection) {
   if (!few_ || going_to_sleep_) watch(peer, EPOLL_CTL_ADD);
 }
 
-/// Takes the connections that came, and the results of this rank's calls. Returns whether there
-/// were any.
+/// Takes the connections that peers opened, and the results of dialer_'s calls to peers. Returns
+/// whether there were any.
 bool TcpMesh::take_connections() {
   bool any = false;
   if (inbox_.rang()) {

@@ -117,8 +117,9 @@ def _is_iteration_op(fetch: Any) -> bool:
 
 
 def _repeat(session: Any, run: Any, step: Any, feeds: dict, times: int) -> None:
-    """Makes `times` steps, all but the last, on the same feed. Uses a While if possible, otherwise
-    a callable. The While or callable is made once."""
+    """Makes `times` steps on the same feed; the caller makes one more, the last. Uses a While if
+    possible, otherwise a callable, or plain runs for sparse feeds. The While or callable is made
+    once."""
     graph = session.graph
     step = graph.as_graph_element(step, allow_tensor=False)
     tensors = [

@@ -75,7 +75,7 @@ def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
 
 
 def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
-    """Returns the rank in the group of a world rank, which must be a member of the group."""
+    """Returns the group rank of a world rank, which must be a member of the group."""
     check_group(group)
     check_number("world_rank_id", world_rank_id)
     return _call(

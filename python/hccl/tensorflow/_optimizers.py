@@ -131,9 +131,9 @@ def marked(get_config: Callable[[], dict]) -> dict:
 
 
 def watch(kind: type) -> None:
-    """Wraps the step of the Keras class from which `kind` is derived, once per class. If there are
-    several ranks, a step of an optimizer that has the mark of marked() but does not reduce raises
-    RuntimeError."""
+    """Wraps the step method of the Keras class from which `kind` is derived, once per class. With
+    several ranks, the wrapped step raises RuntimeError if the optimizer's name has the mark of
+    marked() but the optimizer does not reduce."""
     name = step_of(kind)
     base = next((each for each in reversed(kind.__mro__) if name in vars(each)), None)
     if base is not None and not hasattr(vars(base)[name], "_hccl_watches"):

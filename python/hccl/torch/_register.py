@@ -1,7 +1,7 @@
-"""Registers the backend: `import torch` calls register(), and since PyTorch 2.14 the first use of the
-name "hccl" (group torch.distributed.backends). It only registers: it starts no thread, opens no
-socket and loads no C module. It never raises an exception, because that would make `import torch`
-fail."""
+"""Registers the backend. `import torch` calls register() or, since PyTorch 2.14, usually leaves the
+call to the first use of the name "hccl" (group torch.distributed.backends; see _hccl_torch).
+register() starts no thread, opens no socket and loads no C module. It never raises an exception,
+because an exception would make `import torch` fail."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ namespace hccl::tf {
 /// cannot be ordered gets an attribute with the reason, and its kernel fails with that reason.
 void chain(::tensorflow::GraphDef* graph);
 
-/// Names of attributes. kOrder: the number of a collective, set by Python. kCall: its number among
-/// its group's collectives in its graph, set by Python in graphs that TensorFlow gives no order.
-/// kChained: chain() has seen the collective. kUnordered: the reason why a collective cannot be
-/// ordered.
+/// Names of attributes. kOrder: the number of a collective among all collectives of the process,
+/// set by Python. kCall: the number of a collective among its group's collectives in one graph; set
+/// by Python only in graphs in which TensorFlow keeps no order. kChained: chain() has seen the
+/// collective. kUnordered: the reason why a collective cannot be ordered.
 inline constexpr const char* kOrder = "_hccl_order";
 inline constexpr const char* kCall = "_hccl_call";
 inline constexpr const char* kChained = "_hccl_chained";

@@ -1,5 +1,5 @@
 // The kernels of messages between two ranks. Ranks match messages by tag, independent of the order
-// of collectives. The library's own thread completes them.
+// of collectives. The library's own thread completes the messages.
 #include "hccl/hccl_framework.h"
 #include "kernel.h"
 

@@ -59,8 +59,8 @@ HcclRootInfo make_root_info(c10d::Store& store, const std::string& key) {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// Waits until the store has the keys. Returns false if it has not all of them at the end. Ctrl-C
-// ends the wait.
+// Waits until the store has all keys. Returns false if a key is still missing at `end`. Ctrl-C ends
+// the wait.
 bool wait_for(c10d::Store& store, const std::vector<std::string>& keys, TimePoint end) {
   for (;;) {
     run_signal_handlers();
@@ -202,8 +202,8 @@ HcclComm join_root(c10d::Store& store, const std::string& key, int rank, int siz
 
 }  // namespace
 
-/// The library's communicator. The last owner destroys it. Parts own their world, so groups may be
-/// destroyed in any order.
+/// The library's communicator. The last owner destroys it. The Shared of a Part owns the Shared of
+/// the world, so groups may be destroyed in any order.
 struct Communicator::Shared {
   ~Shared() {
     const HcclResult result = HcclCommDestroy(handle);

@@ -25,9 +25,10 @@ multi_tensor_applier = MultiTensorApply(2048 * 32)
 
 
 class LARC:
-    """Layer-wise adaptive rates (You et al., 2017) around an optimizer. A gradient and its weight
-    decay are scaled by trust_coefficient * |weight| / (|gradient| + decay * |weight|). With `clip`,
-    the rate is never above the optimizer's own rate."""
+    """Layer-wise adaptive rates (You et al., 2017) around an optimizer. A parameter's rate is
+    trust_coefficient * |weight| / (|gradient| + decay * |weight|). The gradient, with the weight
+    decay added, is multiplied by this rate or, with `clip`, by min(rate / lr, 1): then the
+    parameter's learning rate is the smaller of this rate and the optimizer's lr."""
 
     def __init__(
         self, optimizer: Any, trust_coefficient: float = 0.02, clip: bool = True, eps: float = 1e-8

@@ -181,8 +181,9 @@ def npu_roi_align(
     sample_num: int = 2,
     roi_end_mode: int = 1,
 ) -> Any:
-    """rois: image, x1, y1, x2, y2. Mode 0 uses the corners unchanged. Mode 1 moves the ends by one
-    pixel. Modes 2 and 3 move all corners by half a position, and allow sizes below one position."""
+    """rois: image, x1, y1, x2, y2. Mode 0 uses the corners unchanged. Mode 1 adds one image pixel
+    to x2 and y2. Modes 2 and 3 move both corners back by half a position of the feature map `self`,
+    and allow regions smaller than one position."""
     shift = 0.5 if roi_end_mode > 1 else 0.0
     later = spatial_scale if roi_end_mode == 1 else 0.0
     found = []
