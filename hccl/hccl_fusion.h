@@ -63,7 +63,8 @@ typedef struct {
 /** Makes a fusion object. `gradients` has gradientNum entries, in the order in which backward
  * completes the gradients. Null options mean fp32, sum, serial, default segments. HCCL_E_PARA: no
  * gradients, gradients that overlap, or a strategy that does not fit them (the text gives the
- * reason). Local: no communication. */
+ * reason). Local: no communication. But a call that is refused counts as a refused operation: ranks
+ * that wait for this rank get HCCL_E_PARA if it makes no right call within half a second. */
 HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
                             uint32_t gradientNum, const HcclFusionOptions* options,
                             HcclFusion* fusion);

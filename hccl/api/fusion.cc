@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hccl/api/checks.h"
+#include "hccl/api/entry.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/overlaps.h"
 #include "hccl/api/state.h"
@@ -121,9 +122,7 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
     HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().communicators().get_shared(comm));
     const Status made = create(communicator, gradients, gradientNum, options, fusion);
     // The other ranks may wait for this rank's part of the first step.
-    if (!made.ok()) {
-      communicator->operations().refused(std::string(kFunction) + ": " + made.message());
-    }
+    if (!made.ok()) api::report_refusal(*communicator, made, kFunction, [] {});
     return made;
   });
 }

@@ -7,7 +7,8 @@
 namespace hccl {
 Status invalid(std::string_view name, std::string_view value, std::string_view expected) {
   // A long value must not push the variable's name out of the text.
-  const std::size_t most = 512;
+  std::size_t most = std::min<std::size_t>(value.size(), 512);
+  while (most < value.size() && most > 0 && (value[most] & 0xC0) == 0x80) --most;  // UTF-8
   return Status(Code::kPara, "EI0001: Value \"" + std::string(value.substr(0, most)) +
                                  (value.size() > most ? "…" : "") + "\" for environment variable " +
                                  std::string(name) +

@@ -13,6 +13,9 @@ constexpr std::chrono::seconds kDeathIsKnown{2};
 // A rank's part of a gathering, sent before the rank left, arrives within this time.
 constexpr std::chrono::milliseconds kPartsArrive{500};
 
+// A search for circles takes time in proportion to the waiting ranks.
+constexpr std::chrono::seconds kLooksEvery{1};
+
 std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
@@ -193,8 +196,13 @@ std::optional<Status> Verdicts::gone_one(const Wait& wait) const {
 
 // Returns an error if the ranks wait for each other in different calls. The calls for which they
 // wait may have come meanwhile, so all must have waited for the peer timeout.
-std::optional<Status> Verdicts::circle(const Wait& wait, Time now) const {
-  const auto text = waits_.circle(wait.scope, wait.number, now, peer_timeout_);
+std::optional<Status> Verdicts::circle(const Wait& wait, Time now) {
+  if (!waits_.is_long(wait, now, peer_timeout_)) return std::nullopt;
+  if (looks_.size() >= kScopesCap) looks_.clear();
+  Time& next = looks_[communicator_of(wait.scope)];
+  if (now < next) return std::nullopt;
+  next = now + kLooksEvery;
+  const auto text = waits_.circle(wait.scope, now, peer_timeout_);
   if (!text) return std::nullopt;
   return Status(
       Code::kPara,

@@ -85,7 +85,7 @@ class Verdicts {
   News judge(const Uuid& scope);
   std::optional<Status> refused_one(const Wait& wait) const;
   std::optional<Status> gone_one(const Wait& wait) const;
-  std::optional<Status> circle(const Wait& wait, Time now) const;
+  std::optional<Status> circle(const Wait& wait, Time now);
   std::string name_of(std::uint32_t rank) const;
   std::string how_it_left(std::uint32_t rank) const;
 
@@ -102,6 +102,7 @@ class Verdicts {
   Waits waits_;
   Recent<Uuid, Refused> refusals_{kScopesCap};
   std::map<Uuid, Broken> broken_;
+  std::map<Uuid, Time> looks_;  // by communicator: when circle() may search again
 };
 
 }  // namespace hccl::control

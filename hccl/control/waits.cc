@@ -13,35 +13,35 @@ constexpr std::chrono::seconds kReportIsNew{1};
 // The most calls in the text of a circle.
 constexpr std::size_t kCalls = 6;
 
-// The collectives of a communicator and its messages have different scopes with equal first halves.
 bool of_one_communicator(const Uuid& a, const Uuid& b) {
-  return std::equal(a.begin(), a.begin() + a.size() / 2, b.begin());
+  return communicator_of(a) == communicator_of(b);
 }
 
 // An operation in which ranks have waited for long.
 struct LongWait {
   const Waits::Operation* operation;
-  RankSet waiting, awaited{};
-  const LongWait* before = nullptr;  // the operation whose ranks await ranks of this one
+  RankSet waiting, awaited;
+  std::vector<std::size_t> next;  // the operations in which awaited ranks wait
+  std::size_t tried = 0;          // the number of entries of `next` that have been searched
+  enum { kNew, kOnPath, kDone } state = kNew;
 };
 
 std::string rank_text(const RankSet& ranks) { return "rank " + std::to_string(ranks.lowest()); }
 
-// The text for a circle that begins with `first`, and of which `last` is the last operation.
-std::string circle_text(const LongWait& first, const LongWait& last) {
-  std::vector<const LongWait*> all;
-  for (const LongWait* each = &last; each != &first; each = each->before) all.push_back(each);
-  all.push_back(&first);
-  std::ranges::reverse(all);
+std::string circle_text(const std::vector<const LongWait*>& circle) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(all.size(), kCalls); ++i) {
-    const LongWait& here = *all[i];
-    const LongWait& next = *all[(i + 1) % all.size()];
-    const LongWait& previous = *all[(i + all.size() - 1) % all.size()];
+  for (std::size_t i = 0; i < std::min(circle.size(), kCalls); ++i) {
+    const LongWait& here = *circle[i];
+    const LongWait& next = *circle[(i + 1) % circle.size()];
+    const LongWait& previous = *circle[(i + circle.size() - 1) % circle.size()];
     text += (i == 0 ? "" : ", ") + rank_text(here.waiting & previous.awaited) + " waits for " +
             rank_text(here.awaited & next.waiting) + " in " + here.operation->call;
   }
-  return text + (all.size() > kCalls ? ", …" : "");
+  return text + (circle.size() > kCalls ? ", …" : "");
+}
+
+bool is_long(const Waits::Report& report, Time now, std::chrono::nanoseconds patience) {
+  return now - report.since >= patience && now - report.reported < kReportIsNew;
 }
 
 const Waits::Report& report_of(const Waits::Operation& operation, std::uint32_t rank) {
@@ -50,6 +50,12 @@ const Waits::Report& report_of(const Waits::Operation& operation, std::uint32_t 
 }
 
 }  // namespace
+
+Uuid communicator_of(const Uuid& scope) {
+  Uuid first = scope;
+  std::fill(first.begin() + first.size() / 2, first.end(), 0);
+  return first;
+}
 
 void put(ByteWriter& out, const Wait& wait) {
   out.put(wait.scope).put(wait.number).put(wait.digest);
@@ -153,36 +159,54 @@ std::string Waits::elsewhere(const Uuid& scope, std::uint32_t witness, std::uint
   return {};
 }
 
-std::optional<std::string> Waits::circle(const Uuid& scope, std::uint64_t number, Time now,
+bool Waits::is_long(const Wait& wait, Time now, std::chrono::nanoseconds patience) const {
+  const Operation* const operation = at(wait.scope, wait.number);
+  return operation != nullptr && std::ranges::any_of(operation->reports, [&](const Report& each) {
+           return control::is_long(each, now, patience);
+         });
+}
+
+std::optional<std::string> Waits::circle(const Uuid& scope, Time now,
                                          std::chrono::nanoseconds patience) const {
-  const auto long_wait = [&](const Operation& operation) {
-    LongWait all{&operation, {}};
-    for (const Report& each : operation.reports) {
-      if (now - each.since < patience || now - each.reported >= kReportIsNew) continue;
-      all.waiting |= each.waiting;
-      all.awaited |= each.awaited;
-    }
-    all.awaited -= operation.waiting();
-    return all;
-  };
-  const Operation* const mine = at(scope, number);
-  if (mine == nullptr) return std::nullopt;
-  std::vector<LongWait> all{long_wait(*mine)};
-  if (all.front().waiting.empty()) return std::nullopt;
-  for (const auto& [other, operations] : scopes_) {
-    if (!of_one_communicator(scope, other)) continue;
-    for (const auto& [its, operation] : operations) {
-      if (&operation != mine) all.push_back(long_wait(operation));
+  std::vector<LongWait> all;
+  std::map<std::uint32_t, std::vector<std::size_t>> in;  // by waiting rank: its operations
+  for (auto its = scopes_.lower_bound(communicator_of(scope));
+       its != scopes_.end() && of_one_communicator(its->first, scope); ++its) {
+    for (const auto& [number, operation] : its->second) {
+      LongWait here{&operation, {}, {}, {}};
+      for (const Report& each : operation.reports) {
+        if (!control::is_long(each, now, patience)) continue;
+        here.waiting |= each.waiting;
+        here.awaited |= each.awaited;
+      }
+      if (here.waiting.empty()) continue;
+      here.awaited -= operation.waiting();
+      for (const std::uint32_t rank : here.waiting.ranks()) in[rank].push_back(all.size());
+      all.push_back(std::move(here));
     }
   }
-  std::vector<const LongWait*> reached{&all.front()};
-  for (std::size_t i = 0; i < reached.size(); ++i) {
-    for (LongWait& each : all) {
-      const bool known = &each == &all.front() || each.before != nullptr;
-      if (known || (reached[i]->awaited & each.waiting).empty()) continue;
-      each.before = reached[i];
-      reached.push_back(&each);
-      if (!(each.awaited & all.front().waiting).empty()) return circle_text(all.front(), each);
+  for (LongWait& each : all) {
+    for (const std::uint32_t rank : each.awaited.ranks()) {
+      const auto known = in.find(rank);
+      if (known == in.end()) continue;
+      each.next.insert(each.next.end(), known->second.begin(), known->second.end());
+    }
+  }
+  for (LongWait& start : all) {
+    std::vector<LongWait*> path{&start};
+    while (!path.empty()) {
+      LongWait& here = *path.back();
+      here.state = here.state == LongWait::kDone ? LongWait::kDone : LongWait::kOnPath;
+      if (here.state == LongWait::kDone || here.tried == here.next.size()) {
+        here.state = LongWait::kDone;
+        path.pop_back();
+        continue;
+      }
+      LongWait& next = all[here.next[here.tried++]];
+      if (next.state == LongWait::kOnPath) {
+        return circle_text({std::ranges::find(path, &next), path.end()});
+      }
+      if (next.state == LongWait::kNew) path.push_back(&next);
     }
   }
   return std::nullopt;

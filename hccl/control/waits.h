@@ -14,6 +14,10 @@
 
 namespace hccl::control {
 
+/// The collectives of a communicator and its messages have different scopes with equal first
+/// halves. Returns the first half, and zeroes.
+Uuid communicator_of(const Uuid& scope);
+
 /// Ranks that wait in one call.
 struct Wait {
   Uuid scope{};              ///< the communicator
@@ -58,10 +62,12 @@ class Waits {
   /// the witness waits in a collective, or the reverse.
   std::string elsewhere(const Uuid& scope, std::uint32_t witness, std::uint32_t rank,
                         Time now) const;
-  /// If ranks have waited for each other for at least `patience`, and a rank of this operation is
-  /// among them: a text with these ranks and their calls. They wait for ever, because a
-  /// communicator runs one operation at a time, and a collective needs all ranks.
-  std::optional<std::string> circle(const Uuid& scope, std::uint64_t number, Time now,
+  /// Whether ranks of this wait have waited for at least `patience`.
+  bool is_long(const Wait& wait, Time now, std::chrono::nanoseconds patience) const;
+  /// If ranks of the scope's communicator have waited for each other for at least `patience`: a
+  /// text with these ranks and their calls. They wait for ever, because a communicator runs one
+  /// operation at a time, and no collective ends before all ranks have called it.
+  std::optional<std::string> circle(const Uuid& scope, Time now,
                                     std::chrono::nanoseconds patience) const;
   void forget(const Uuid& scope) { scopes_.erase(scope); }
 

@@ -173,11 +173,11 @@ def test_other_factors_and_divisions_are_errors():
 def test_unnamed_collectives_keep_the_order_in_every_session():
     """Where TensorFlow runs no graph optimizer, collectives that overtake each other are an error."""
     for output in on_ranks(2, RANKS / "overtaking.py"):
-        *ordered, session, loop, wrapped = said(output)
+        *ordered, session, scaled, loop, wrapped = said(output)
         assert len(ordered) == 7, output[-3000:]
         for each in ordered:
             assert each.endswith("[[2.0, 2.0, 2.0], [20.0, 20.0, 20.0]]"), each
-        for error in (session, loop, wrapped):
+        for error in (session, scaled, loop, wrapped):
             assert "EI0005" in error and "of its graph" in error, error
 
 

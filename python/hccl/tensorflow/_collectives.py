@@ -167,10 +167,7 @@ def reducescatter(
     sums, backward also multiplies the gradients by the number of ranks."""
     _horovod.check_devices(device_dense=device_dense)
     group, reduction = _horovod.group_of(process_set, group), _horovod.reduction(op)
-    ranks, rank = _world.ranks(group), _manage.get_rank_id(group)
-    names = _names.with_factors(_names.of_program(name), 1, prescale_factor, postscale_factor)
-    if reduction == "mean":  # divided below
-        names = _names.with_text(names, 1, "(averaged)")
+    ranks, rank, names = _world.ranks(group), _manage.get_rank_id(group), _names.of_program(name)
     packed, context = compression.compress(
         _reductions.scaled(_with_rows(tensor, "reducescatter"), prescale_factor)
     )
@@ -183,7 +180,9 @@ def reducescatter(
     rest = tf.reshape(tf.pad(rest, padding), tf.concat([[(ranks - more) * most], row], 0))
     blocks = tf.concat([packed[: more * most], rest], 0)
     summed = "sum" if reduction == "mean" else reduction
-    part = _differentiable.reduce_scatter(blocks, summed, ranks, group, names, horovod=True)
+    outside = _names.factors(prescale_factor, postscale_factor), reduction == "mean" and "averaged"
+    with _names.comparing(", ".join(filter(None, outside))):
+        part = _differentiable.reduce_scatter(blocks, summed, ranks, group, names, horovod=True)
     part = part[: least + tf.cast(rank < more, tf.int32)]
     if reduction == "mean":
         part = tf.divide(part, tf.cast(ranks, part.dtype))

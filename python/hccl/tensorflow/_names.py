@@ -8,9 +8,11 @@ are compared without such numbers, or only by the order of the numbers within a 
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
 import zlib
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 from hccl import _variables
 
@@ -76,24 +78,32 @@ def _backward(name: str, digest: int) -> str:
     return _named(f"gradient of {name}", f"gradient {digest}")
 
 
-def with_text(names: Sequence[str], count: int, text: str) -> list[str]:
-    """Returns names for `count` tensors, of which ranks also compare `text`. names: the tensors'
-    names, or an empty list."""
-    own = list(names) or [str(i) for i in range(count)]
-    return [_named(f"{name} {text}", f"{getattr(name, 'digest', name)} {text}") for name in own]
+_context = threading.local()  # .text: what comparing() adds
 
 
-def with_factors(names: Sequence[str], count: int, before: float, after: float) -> Sequence[str]:
-    """Returns names of which ranks also compare the factors, unless both are 1."""
+@contextlib.contextmanager
+def comparing(text: str) -> Iterator[None]:
+    """In this context, ranks also compare `text` in each op that is made."""
+    outer = getattr(_context, "text", "")
+    _context.text = f"{outer}, {text}" if outer and text else outer or text
+    try:
+        yield
+    finally:
+        _context.text = outer
+
+
+def factors(before: float, after: float) -> str:
+    """Returns the text to compare for factors outside the op; empty if both are 1."""
     if before == after == 1.0:
-        return names
-    return with_text(names, count, f"(prescale_factor {before}, postscale_factor {after})")
+        return ""
+    return f"prescale_factor {float(before)}, postscale_factor {float(after)}"
 
 
-def attributes(names: Sequence[str]) -> dict[str, list]:
+def attributes(names: Sequence[str]) -> dict[str, Any]:
     """Returns the attributes of an op for these names."""
     digests = [name.digest for name in names if isinstance(name, Name)]
-    return {"names": list(names), "name_digests": digests}
+    also = getattr(_context, "text", "")
+    return {"names": list(names), "name_digests": digests, "also": also}
 
 
 def _named(name: str, compared: str) -> str:

@@ -33,15 +33,14 @@ def reduce_list(
     op = "sum" if mean else reduction
     divisor = ranks if mean else 1
     called = [str(i) for i in there] if not names else [names[i] for i in there]
-    if mean and any(value.dtype not in _ops.FLOATS for value in values):  # divided below
-        called = _names.with_text(called, len(called), "(averaged)")
-    if _fusion.wanted(values, reduction, group):
-        reduced = _fusion.reduce(values, mean, called)
-    elif len(values) == 1:
-        floats = values[0].dtype in _ops.FLOATS
-        reduced = [_ops.all_reduce(values[0], op, group, divisor if floats else 1, called)]
-    else:
-        reduced = _ops.grouped_all_reduce(values, op, group, divisor, called)
+    floats = all(value.dtype in _ops.FLOATS for value in values)
+    with _names.comparing("averaged" if mean and not floats else ""):  # integers: divided below
+        if _fusion.wanted(values, reduction, group):
+            reduced = _fusion.reduce(values, mean, called)
+        elif len(values) == 1:
+            reduced = [_ops.all_reduce(values[0], op, group, divisor if floats else 1, called)]
+        else:
+            reduced = _ops.grouped_all_reduce(values, op, group, divisor, called)
     results = list(tensors)
     for i, tensor in zip(there, reduced):
         if mean and tensor.dtype not in _ops.FLOATS:
@@ -69,11 +68,9 @@ def reduce_gradients(
     for i, gradient in enumerate(gradients):
         if not sparse[i]:
             continue
-        own = names[i : i + 1]
-        indices = gathered(gradient.indices, group, own)
-        if reduction == "mean":
-            own = _names.with_text(own, 1, "(averaged)")
-        values = gathered(gradient.values, group, own)
+        with _names.comparing("averaged" if reduction == "mean" else ""):  # divided below
+            values = gathered(gradient.values, group, names[i : i + 1])
+            indices = gathered(gradient.indices, group, names[i : i + 1])
         if reduction == "mean":
             values = tf.divide(values, tf.cast(ranks, values.dtype))
         results[i] = tf.IndexedSlices(values, indices, gradient.dense_shape)
@@ -102,12 +99,12 @@ def reduce_packed(
 ) -> list[Any]:
     """Like reduce_gradients(), but multiplies the tensors by `prescale` and compresses them before
     the reduction, and decompresses the results and multiplies them by `postscale`."""
-    names = _names.with_factors(names, len(tensors), prescale, postscale)
     packed, contexts = [scaled(tensor, prescale) for tensor in tensors], {}
     for i, tensor in enumerate(packed):
         if tensor is not None and (sparse_as_dense or not isinstance(tensor, tf.IndexedSlices)):
             packed[i], contexts[i] = compression.compress(tf.convert_to_tensor(tensor))
-    results = reduce_gradients(packed, reduction, group, names)
+    with _names.comparing(_names.factors(prescale, postscale)):
+        results = reduce_gradients(packed, reduction, group, names)
     for i, context in contexts.items():
         results[i] = compression.decompress(results[i], context)
     return [scaled(result, postscale) for result in results]

@@ -229,8 +229,7 @@ class Queue:
             raise failure(error, title) from None
 
     def issue(self, title: str, run: Any, outputs: Any, limit: float, waits: bool) -> Any:
-        """Runs the operation here if the caller waits and no operation runs or is queued, or if the
-        caller is a callback of an operation. Otherwise queues the operation."""
+        """Runs the operation here if the caller waits and the queue is idle, or in a callback."""
         self.check()
         with self._mutex:
             here = waits and not self._busy

@@ -13,7 +13,7 @@ tf.config.threading.set_inter_op_parallelism_threads(8)
 hvd.init()
 
 
-def reduced(value, late_rank):
+def reduced(value, late_rank, **factors):
     """Returns the sum of 3 times the value over the ranks. One rank is late."""
 
     def late(given, of):
@@ -22,7 +22,7 @@ def reduced(value, late_rank):
 
     own = v1.py_func(late, [tf.fill([3], value), late_rank], tf.float32)
     own.set_shape([3])
-    return hvd.allreduce(own, op=hvd.Sum)
+    return hvd.allreduce(own, op=hvd.Sum, **factors)
 
 
 first, second = functools.partial(reduced, 1.0, 0), functools.partial(reduced, 10.0, 1)
@@ -30,6 +30,10 @@ first, second = functools.partial(reduced, 1.0, 0), functools.partial(reduced, 1
 
 def plain():
     return first(), second()
+
+
+def scaled():
+    return first(prescale_factor=0.5), second(prescale_factor=0.5)
 
 
 def branches():
@@ -77,7 +81,8 @@ soft = v1.ConfigProto(allow_soft_placement=True, inter_op_parallelism_threads=8)
 print("said: interactive", ran(plain, v1.InteractiveSession, soft))
 options = v1.ConfigProto(inter_op_parallelism_threads=8)
 options.graph_options.rewrite_options.disable_meta_optimizer = True
-for how in (lambda: ran(plain, config=options), lambda: ran(loop, config=options), v1.wrap_function(plain, [])):
+without = [functools.partial(ran, kind, config=options) for kind in (plain, scaled, loop)]
+for how in (*without, v1.wrap_function(plain, [])):
     hvd.shutdown()  # an error may have ended the world
     hvd.init()
     try:

@@ -73,8 +73,11 @@ def broadcast_optimizer_state(
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     numbers = [number for group in state["param_groups"] for number in group["params"]]
     for parameter, number in zip(parameters, numbers):
-        if number in state["state"]:
-            optimizer.state[parameter] = {**state["state"][number]}
+        own = optimizer.state.get(parameter, {})
+        for key, sent in state["state"].get(number, {}).items():
+            there = own.get(key)
+            if isinstance(there, tensor) and isinstance(sent, tensor) and there.dtype != sent.dtype:
+                own[key] = sent
 
 
 def gathered_places(local_rank: int, local_size: int) -> tuple[int, int, bool]:

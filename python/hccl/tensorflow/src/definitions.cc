@@ -23,10 +23,13 @@ using ::tensorflow::shape_inference::UnchangedShape;
 #define HCCL_TF_REGISTER(name) \
   REGISTER_OP(name).Attr("group: string = 'hccl_world_group'").SetIsStateful()
 
-// Defines a collective. It has the names of its tensors, for errors, and their digests, which ranks
-// compare.
-#define HCCL_TF_COLLECTIVE(name) \
-  HCCL_TF_REGISTER(name).Attr("names: list(string) = []").Attr("name_digests: list(int) = []")
+// Defines a collective. It has the names of its tensors, for errors, and their digests and another
+// text, which ranks compare.
+#define HCCL_TF_COLLECTIVE(name)            \
+  HCCL_TF_REGISTER(name)                    \
+      .Attr("names: list(string) = []")     \
+      .Attr("name_digests: list(int) = []") \
+      .Attr("also: string = ''")
 
 absl::Status same_shapes(InferenceContext* c) {
   for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(i));

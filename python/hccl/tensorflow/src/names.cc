@@ -72,20 +72,26 @@ Names::Names(OpKernelConstruction* construction) {
   OP_REQUIRES_OK(construction, construction->GetAttr("name_digests", &digests_));
   std::int64_t call = 0;
   ordered_ = construction->HasAttr(kChained) || !construction->GetAttr(kCall, &call).ok();
-  if (digests_.empty()) {
-    if (ordered_) return;
-    tag_ = static_cast<std::uint32_t>(mixed(0, call)) | kTagged;
-    text_ = "number " + std::to_string(call) + " of its graph (in which TensorFlow keeps no order)";
-    return;
-  }
-  OP_REQUIRES(construction, digests_.size() == names_.size(),
-              ::tensorflow::errors::InvalidArgument("hccl: a name needs a digest"));
+  std::string also;
+  OP_REQUIRES_OK(construction, construction->GetAttr("also", &also));
   std::uint64_t digest = 0;
-  for (const std::int64_t each : digests_) digest = mixed(digest, each);
+  if (!digests_.empty()) {
+    OP_REQUIRES(construction, digests_.size() == names_.size(),
+                ::tensorflow::errors::InvalidArgument("hccl: a name needs a digest"));
+    for (const std::int64_t each : digests_) digest = mixed(digest, each);
+    const std::string others =
+        names_.size() == 1 ? "" : " and " + std::to_string(names_.size() - 1) + " more";
+    text_ = "named \"" + names_[0] + others + "\"";
+  } else if (!ordered_) {
+    digest = mixed(digest, call);
+    text_ = "number " + std::to_string(call) + " of its graph (in which TensorFlow keeps no order)";
+  }
+  if (!also.empty()) {
+    for (const char each : also) digest = mixed(digest, each);
+    text_ += (text_.empty() ? "" : ", ") + also;
+  }
+  if (text_.empty()) return;
   tag_ = static_cast<std::uint32_t>(digest) | kTagged;
-  const std::string others =
-      names_.size() == 1 ? "" : " and " + std::to_string(names_.size() - 1) + " more";
-  text_ = "named \"" + names_[0] + others + "\"";
   const std::lock_guard lock(known().mutex);
   remember(tag_, text_);
 }
