@@ -196,7 +196,7 @@ std::optional<std::string> Waits::circle(const Uuid& scope, Time now,
     std::vector<LongWait*> path{&start};
     while (!path.empty()) {
       LongWait& here = *path.back();
-      here.state = here.state == LongWait::kDone ? LongWait::kDone : LongWait::kOnPath;
+      if (here.state == LongWait::kNew) here.state = LongWait::kOnPath;
       if (here.state == LongWait::kDone || here.tried == here.next.size()) {
         here.state = LongWait::kDone;
         path.pop_back();

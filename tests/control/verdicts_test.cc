@@ -200,8 +200,8 @@ TEST(Verdicts, RanksThatWaitForEachOtherAreAnError) {
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].why.code(), Code::kPara);
   EXPECT_EQ(verdicts[0].why.message(),
-            "EI0005: the ranks' calls differ, so they wait for each other: rank 2 waits for rank 5 "
-            "in send #1, rank 5 waits for rank 2 in allreduce #1 (world ranks)");
+            "EI0005: the ranks' calls differ, so they wait for each other: rank 5 waits for rank 2 "
+            "in allreduce #1, rank 2 waits for rank 5 in send #1 (world ranks)");
   EXPECT_GE(after, 5.0);
   EXPECT_LE(after, 5.9);
 
