@@ -110,6 +110,14 @@ def reduction(op: Any, average: Optional[bool] = None) -> str:
     return op or "mean"
 
 
+def factors_text(before: float, after: float) -> str:
+    """Returns the text by which ranks compare factors that the library does not apply; empty if
+    both are 1."""
+    if before == after == 1.0:
+        return ""
+    return f"prescale_factor {float(before)}, postscale_factor {float(after)}"
+
+
 class Cast:
     """A compression: floats are reduced in the type `dtype`, or in their own type if it is None."""
 

@@ -180,8 +180,9 @@ def reducescatter(
     rest = tf.reshape(tf.pad(rest, padding), tf.concat([[(ranks - more) * most], row], 0))
     blocks = tf.concat([packed[: more * most], rest], 0)
     summed = "sum" if reduction == "mean" else reduction
-    outside = _names.factors(prescale_factor, postscale_factor), reduction == "mean" and "averaged"
-    with _names.comparing(", ".join(filter(None, outside))):
+    factors = _horovod.factors_text(prescale_factor, postscale_factor)
+    averaged = "averaged" if reduction == "mean" else ""  # divided below
+    with _names.comparing(factors), _names.comparing(averaged):
         part = _differentiable.reduce_scatter(blocks, summed, ranks, group, names, horovod=True)
     part = part[: least + tf.cast(rank < more, tf.int32)]
     if reduction == "mean":

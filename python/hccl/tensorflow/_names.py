@@ -92,13 +92,6 @@ def comparing(text: str) -> Iterator[None]:
         _context.text = outer
 
 
-def factors(before: float, after: float) -> str:
-    """Returns the text to compare for factors outside the op; empty if both are 1."""
-    if before == after == 1.0:
-        return ""
-    return f"prescale_factor {float(before)}, postscale_factor {float(after)}"
-
-
 def attributes(names: Sequence[str]) -> dict[str, Any]:
     """Returns the attributes of an op for these names."""
     digests = [name.digest for name in names if isinstance(name, Name)]

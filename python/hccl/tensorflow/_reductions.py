@@ -103,7 +103,7 @@ def reduce_packed(
     for i, tensor in enumerate(packed):
         if tensor is not None and (sparse_as_dense or not isinstance(tensor, tf.IndexedSlices)):
             packed[i], contexts[i] = compression.compress(tf.convert_to_tensor(tensor))
-    with _names.comparing(_names.factors(prescale, postscale)):
+    with _names.comparing(_horovod.factors_text(prescale, postscale)):
         results = reduce_gradients(packed, reduction, group, names)
     for i, context in contexts.items():
         results[i] = compression.decompress(results[i], context)

@@ -89,7 +89,7 @@ def allreduce_async(
     kind, also = _horovod.reduction(op, average), ""
     scales = tensor.is_floating_point() and kind in ("mean", "sum")  # the library scales
     if not scales:
-        also = f" by {kind}, prescale_factor {prescale_factor}, postscale_factor {postscale_factor}"
+        also = f" by {kind} {_horovod.factors_text(prescale_factor, postscale_factor)}"
     comm = communicator(process_set, tensor.shape, also)
     source = tensor.detach() if scales else _scaled(tensor.detach(), prescale_factor)
     source = source.contiguous()
